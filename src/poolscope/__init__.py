@@ -1,0 +1,1 @@
+"""What repeated reports under local differential privacy reveal about the person who sends them."""

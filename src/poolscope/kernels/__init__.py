@@ -1,0 +1,1 @@
+"""Numba functions only: arrays in, out filled, no checks, no options."""
