@@ -1,0 +1,127 @@
+"""What an attacker believes, and the attack on given reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.behaviour import Behaviour
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import Floats, Mechanism, Reports, Views
+from poolscope.popularity import uniform, within_pools
+from poolscope.posterior import fill_posterior
+from poolscope.quadrature import axis
+from poolscope.universe import Universe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adversary:
+    """Pools, popularity and priors in an attacker's head.
+
+    Parameters
+    ----------
+    name : how outcomes call it.
+    universe : the objects and the pools of interest; two adversaries on the same reports may differ in their pools.
+    popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
+    belief : priors of relevant interest, polarization and preferred pool.
+    phrase : who that is, in plain words.
+    """
+
+    name: str
+    universe: Universe
+    popularity: Floats
+    belief: Behaviour = field(default_factory=Behaviour)
+    phrase: str = ""
+
+    def __post_init__(self) -> None:
+        popularity = np.asarray(self.popularity, dtype=np.float64)
+        if popularity.shape != (self.universe.size,):
+            raise InputError(
+                f"popularity must have one value for each of {self.universe.size} objects",
+                value=popularity.shape,
+            )
+        if np.any(~np.isfinite(popularity)) or np.any(popularity < 0):
+            raise InputError("popularity must be finite and not negative")
+
+    @property
+    def k(self) -> int:
+        return self.universe.k
+
+
+def weak(universe: Universe, belief: Behaviour | None = None) -> Adversary:
+    """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
+    return Adversary(
+        name="weak",
+        universe=universe,
+        popularity=uniform(universe),
+        belief=belief or Behaviour(),
+        phrase="who knows nothing about popularity",
+    )
+
+
+def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
+    """All adversaries side by side, and the columns of each: neutral pool, then pools.
+
+    A pool to which an estimated popularity gives no mass at all is believed uniform: the attacker knows no better.
+    """
+    columns, weights, slices = [], [], []
+    width = 0
+    for adversary in adversaries:
+        columns.append(adversary.universe.pool_of.astype(np.int32) + 1 + width)
+        weights.append(within_pools(adversary.universe, adversary.popularity, empty="uniform"))
+        slices.append(slice(width, width + adversary.k + 1))
+        width += adversary.k + 1
+    return Views(np.stack(columns), np.stack(weights), width), slices
+
+
+def attack(
+    mechanism: Mechanism,
+    reports: Reports,
+    adversary: Adversary,
+    *,
+    lengths: NDArray[np.int64] | None = None,
+) -> Floats:
+    """Posterior of one user, or of several whose reports follow each other, after every report.
+
+    Parameters
+    ----------
+    lengths : (users,) reports of each user; one user where absent.
+
+    Returns
+    -------
+    (n + 1, k) for one user; (users, longest + 1, k) for several, a shorter user's last row repeated.
+    """
+    view, _ = views([adversary])
+    mass = mechanism.mass(reports, view)
+    counts = np.array([len(mass)]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if counts.sum() != len(mass):
+        raise InputError(f"lengths must add up to the {len(mass)} reports", value=int(counts.sum()))
+    longest = int(counts.max(initial=0))
+    table = np.zeros((len(counts), longest, view.width))
+    table[np.arange(longest) < counts[:, None]] = mass
+    out = posterior_block(mechanism, adversary, table, counts)
+    return out[0] if lengths is None else out
+
+
+def posterior_block(
+    mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]
+) -> Floats:
+    """Posteriors (users, n + 1, k) from support masses (users, n, k + 1)."""
+    users, n, _ = mass.shape
+    out = np.empty((users, n + 1, adversary.k))
+    fill_posterior(
+        mass,
+        lengths,
+        mechanism.floor,
+        mechanism.slope,
+        axis(adversary.belief.interest, n),
+        axis(adversary.belief.polarization, n),
+        adversary.belief.pool_prior(adversary.k),
+        out,
+    )
+    for user in np.flatnonzero(lengths < n):
+        out[user, lengths[user] + 1 :] = out[user, lengths[user]]
+    return out

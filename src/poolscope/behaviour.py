@@ -1,0 +1,169 @@
+"""How a user behaves, and what an adversary believes of it: relevant interest, polarization, preferred pool.
+
+The same words serve as truth (what synthetic users draw from) and as belief (the priors of the attack); they are
+separate objects even when they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from poolscope.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+class Density(Protocol):
+    """A density on (0, 1) that the attack can integrate against."""
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        """Gauss rule for this density: nodes x, complements 1 - x, weights that sum to one."""
+        ...
+
+    @property
+    def sharpness(self) -> float:
+        """How many maximally uneven reports the density is worth, for the choice of the number of nodes."""
+        ...
+
+    def quantile(self, probability: Floats) -> Floats:
+        """The inverse of the distribution function: a uniform number becomes a draw."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beta:
+    """Beta(a, b) on (0, 1); Beta(1, 1) is uniform."""
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("a", self.a), ("b", self.b)):
+            if not (np.isfinite(value) and value > 0):
+                raise InputError(f"Beta parameter {name} must be positive and finite", value=value)
+
+    @property
+    def sharpness(self) -> float:
+        return max(self.a - 1.0, 0.0) + max(self.b - 1.0, 0.0)
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        if self.a == self.b == 1.0:
+            x, w = np.polynomial.legendre.leggauss(nodes)
+        else:
+            x, w = special.roots_jacobi(nodes, self.b - 1.0, self.a - 1.0)
+        return (1.0 + x) / 2.0, (1.0 - x) / 2.0, w / w.sum()
+
+    def quantile(self, probability: Floats) -> Floats:
+        if self.a == self.b == 1.0:
+            return probability
+        return np.asarray(special.betaincinv(self.a, self.b, probability))
+
+
+UNIFORM = Beta()
+
+
+@dataclass(frozen=True)
+class FunctionDensity:
+    """Any density given as a function on (0, 1); it need not be normalised.
+
+    The function is sampled once on a fine Gauss-Legendre grid; the rules are the Gauss rules of that discrete
+    measure (Stieltjes procedure), hence exact for polynomials up to twice the number of nodes.
+
+    References
+    ----------
+    W. Gautschi. Orthogonal Polynomials: Computation and Approximation. Oxford, 2004, section 2.2.
+    """
+
+    function: Callable[[Floats], Floats]
+    resolution: int = 2048
+    _measure: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        x, w = np.polynomial.legendre.leggauss(self.resolution)
+        x, w = (1.0 + x) / 2.0, w / 2.0
+        values = np.asarray(self.function(x), dtype=np.float64)
+        if values.shape != x.shape:
+            raise InputError("a density must return one value for each point", value=values.shape)
+        if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
+            raise InputError("a density must be finite, non-negative and not zero everywhere")
+        mass = w * values
+        keep = mass > 0
+        object.__setattr__(self, "_measure", (x[keep], mass[keep] / mass.sum()))
+
+    @property
+    def sharpness(self) -> float:
+        """From the variance: Beta(a, b) of the same variance has a + b - 2 factors."""
+        x, mass = self._measure
+        mean = float(x @ mass)
+        variance = max(float(((x - mean) ** 2) @ mass), 1e-12)
+        return max(mean * (1.0 - mean) / variance - 3.0, 0.0)
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        x, mass = self._measure
+        nodes = min(nodes, len(x))
+        # Lanczos with full reorthogonalisation: the recurrence of the measure's orthogonal polynomials
+        basis = np.empty((nodes, len(x)))
+        alpha, beta = np.empty(nodes), np.empty(nodes)
+        q = np.sqrt(mass)
+        for i in range(nodes):
+            beta[i] = np.linalg.norm(q)
+            basis[i] = q / beta[i]
+            alpha[i] = basis[i] @ (x * basis[i])
+            q = x * basis[i]
+            for _ in range(2):
+                q = q - basis[: i + 1].T @ (basis[: i + 1] @ q)
+        jacobi = np.diag(alpha) + np.diag(beta[1:], 1) + np.diag(beta[1:], -1)
+        points, vectors = np.linalg.eigh(jacobi)
+        weights = vectors[0] ** 2
+        points = np.clip(points, 0.0, 1.0)
+        return points, 1.0 - points, weights / weights.sum()
+
+    def quantile(self, probability: Floats) -> Floats:
+        x, mass = self._measure
+        cumulative = np.concatenate([[0.0], np.cumsum(mass)])
+        edges = np.concatenate([[0.0], (x[1:] + x[:-1]) / 2.0, [1.0]])
+        return np.interp(probability, cumulative, edges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """A law of (relevant interest gamma, polarization delta, preferred pool iota).
+
+    Parameters
+    ----------
+    interest : Density of gamma on (0, 1].
+    polarization : Density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
+        density is delta uniform on (1/k, 1].
+    pools : weights of the preferred pools, (k,), or None for uniform.
+    """
+
+    interest: Density = UNIFORM
+    polarization: Density = UNIFORM
+    pools: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.pools is not None:
+            weights = np.asarray(self.pools, dtype=np.float64)
+            if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
+                raise InputError("pool weights must be finite and non-negative", value=self.pools)
+            if weights.sum() <= 0:
+                raise InputError("pool weights must not all be zero", value=self.pools)
+
+    def pool_prior(self, k: int) -> Floats:
+        """Probability of each pool being the preferred one, (k,)."""
+        if self.pools is None:
+            return np.full(k, 1.0 / k)
+        if len(self.pools) != k:
+            raise InputError(f"pool weights must be one for each of {k} pools", value=len(self.pools))
+        weights = np.asarray(self.pools, dtype=np.float64)
+        return weights / weights.sum()
+
+
+#: The as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian.
+AS_PUBLISHED_INTEREST = Beta(a=2.0, b=1.0)

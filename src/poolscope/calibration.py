@@ -1,0 +1,149 @@
+"""Does the attack know how often it is right? Confidence against success, a bin at a time.
+
+Bins are equally wide over [0, 1]. Within a bin the number of successes is taken as binomial:
+the confidences of one bin differ by less than its width, so the binomial variance is too large
+by at most a twelfth of the squared width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.intervals import Estimate, bounded_mean, wilson
+from poolscope.metrics import successes
+
+ERROR_BINS = 15
+"""Bins of the expected calibration error (the customary number)."""
+
+REPLICAS = 1000
+"""Crowds drawn for every quantile of the expected calibration error."""
+
+SCALES = 17
+"""Points at which the interval of the expected calibration error is tried."""
+
+_STREAM = (0x6361,)
+
+
+class Bins(NamedTuple):
+    """Users gathered by confidence; empty bins are left out. All of shape (bins,)."""
+
+    users: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    success: NDArray[np.float64]
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """Share of the users in each bin."""
+        return self.users / self.users.sum()
+
+    def error(self, success: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Calibration error of success rates, shape (..., bins) -> (...)."""
+        return np.abs(success - self.confidence) @ self.weight
+
+
+def gather(rows: pl.DataFrame, bins: int) -> Bins:
+    """Mean confidence and success rate of the users in each of ``bins`` equal bins."""
+    if rows.is_empty():
+        raise InputError("must have at least one user", place="outcomes")
+    if bins < 1:
+        raise InputError("must be at least 1", value=bins, place="bins")
+    confidence = rows["confidence"].to_numpy()
+    index = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    users = np.bincount(index, minlength=bins)
+    filled = users > 0
+    total = np.bincount(index, weights=confidence, minlength=bins)[filled]
+    hits = np.bincount(index, weights=successes(rows), minlength=bins)[filled]
+    users = users[filled]
+    return Bins(users, np.minimum(total / users, 1.0), hits / users)
+
+
+def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
+    """Success rate against confidence.
+
+    Returns
+    -------
+    DataFrame
+        confidence (mean of the bin), success, low, high (Wilson), users; a row for every bin
+        that has users, by rising confidence.
+    """
+    binned = gather(rows, bins)
+    low, high = wilson(binned.success, binned.users)
+    return pl.DataFrame(
+        {
+            "confidence": binned.confidence,
+            "success": binned.success,
+            "low": low,
+            "high": high,
+            "users": binned.users,
+        }
+    )
+
+
+def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
+    r"""Expected calibration error: the mean gap between confidence and success rate.
+
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{N} |\text{success}_b - \text{confidence}_b|
+
+    Noise alone makes it positive, so a plain bootstrap would sit above the truth. The interval
+    inverts a test instead: the gaps d_b that were seen are scaled to s d_b; for each s new
+    crowds are drawn with the success rates confidence_b + s d_b; the interval holds the errors
+    of all s for which the error that was seen lies between the 2.5 % and 97.5 % quantiles of
+    theirs. Its low end is 0 exactly when a calibrated attack (s = 0) could show such an error.
+    It is widened where needed to hold the value itself, which noise may have pushed out, and
+    the largest gap over all users together that Wilson's interval allows: the error is never
+    less than that gap, and a handful of users who are all right prove little.
+    """
+    binned = gather(rows, bins)
+    seen = float(binned.error(binned.success))
+    widest = max(seen, _pooled_gap(binned))
+    if seen == 0:
+        return Estimate(seen, 0.0, widest)
+    # Past the value by four times what noise can add to it.
+    noise = np.sqrt(binned.confidence * (1 - binned.confidence) / binned.users)
+    scales = np.linspace(0, 1 + 4 * float(noise @ binned.weight) / seen, SCALES)
+    gap = binned.success - binned.confidence
+    chance = np.clip(binned.confidence + scales[:, None] * gap, 0, 1)
+    below, above = np.quantile(_replicas(binned, chance, seed), (0.025, 0.975), axis=1)
+    error = binned.error(chance)
+    # Both quantiles rise with the scale but for the noise of the replicas.
+    low = np.interp(seen, np.maximum.accumulate(above), error)
+    high = np.interp(seen, np.maximum.accumulate(below), error)
+    return Estimate(seen, min(float(low), seen), max(float(high), widest))
+
+
+def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> float:
+    """95 % quantile of the error that a perfectly calibrated attack shows on as many users.
+
+    A ``calibration_error`` below the limit is no sign of miscalibration.
+    """
+    binned = gather(rows, bins)
+    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), 0.95))
+
+
+def _pooled_gap(binned: Bins) -> float:
+    """Largest plausible gap between mean confidence and success rate over all users."""
+    success, confidence = (float(x @ binned.weight) for x in (binned.success, binned.confidence))
+    low, high = wilson(success, binned.users.sum())
+    return max(float(high) - confidence, confidence - float(low))
+
+
+def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Errors of crowds drawn with given success rates, (..., bins) -> (..., REPLICAS)."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
+    size = (*chance.shape[:-1], REPLICAS, chance.shape[-1])
+    hits = rng.binomial(binned.users, chance[..., None, :], size=size)
+    return binned.error(hits / binned.users)
+
+
+def brier(rows: pl.DataFrame) -> Estimate:
+    """Brier score of the guess: the mean squared gap between confidence and success (0 or 1)."""
+    if rows.is_empty():
+        raise InputError("must have at least one user", place="outcomes")
+    loss = (rows["confidence"].to_numpy() - successes(rows)) ** 2
+    value = float(loss.mean())
+    return bounded_mean(value, float(np.square(loss - value).sum()), loss.size)

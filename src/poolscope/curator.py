@@ -1,0 +1,57 @@
+"""From reports to the popularity that the curator, or a curious one, learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import Floats, Map, Pure, Reports, report_count
+from poolscope.popularity import project_to_simplex
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
+
+    counts and errors (universe,); reports is their number. Counts are unbiased and may be negative; the popularity is
+    their Euclidean projection onto the simplex.
+    """
+
+    reports: int
+    counts: Floats
+    errors: Floats
+
+    @property
+    def popularity(self) -> Floats:
+        return project_to_simplex(self.counts / self.reports)
+
+
+def estimate(mechanism: Pure, reports: Reports) -> Estimate:
+    """Frequency estimate from reports."""
+    return _unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
+
+
+def simulate_estimate(
+    mechanism: Pure, popularity: Floats, count: int, key: np.uint64, run: Map = map
+) -> Estimate:
+    """The estimate from so many reports on objects drawn from the popularity."""
+    return _unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
+
+
+def _unbiased(mechanism: Pure, support: np.ndarray, count: int) -> Estimate:
+    r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
+
+    .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}
+
+    where c is the true count, for which the estimate, kept within 0..N, stands in. Reports that share a hash function and a
+    bucket are correlated; over the mechanism's hash functions that vanishes, and the tests measure what is left.
+    """
+    if count == 0:
+        raise InputError("an estimate needs at least one report", value=0)
+    p, q = mechanism.p_star, mechanism.q_star
+    counts = (support - count * q) / (p - q)
+    c = np.clip(counts, 0.0, count)
+    variance = (c * p * (1.0 - p) + (count - c) * q * (1.0 - q)) / (p - q) ** 2
+    return Estimate(reports=count, counts=counts, errors=np.sqrt(variance))

@@ -1,0 +1,247 @@
+"""The pool inference game, played for blocks of users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.adversary import Adversary, posterior_block, views
+from poolscope.behaviour import UNIFORM, Behaviour, Floats
+from poolscope.engines import Local
+from poolscope.errors import InputError
+from poolscope.kernels import decide as kernels
+from poolscope.mechanisms.base import Mechanism
+from poolscope.outcomes import REACHED, Attacked, table
+from poolscope.popularity import within_pools
+from poolscope.posterior import fill_posterior
+from poolscope.quadrature import axis, point_axis
+from poolscope.randomness import Keys, Stream, children, report_keys, user_keys
+from poolscope.traces import Users, draw_traces, draw_users
+from poolscope.universe import Universe
+
+NON_PRIVATE = "non-private"
+
+#: Bytes of support masses that a block holds; bounds the memory, changes no bit.
+BLOCK_BYTES = 160 << 20
+
+#: Users whose posteriors after every report are held at once.
+CHUNK = 256
+
+Tick = Callable[[float], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Game:
+    """Everything that is fixed before the first user plays.
+
+    Parameters
+    ----------
+    universe, popularity, behaviour : the truth that users draw from.
+    mechanism : what the devices do to an object.
+    adversaries : who attacks; all see the same reports.
+    observations : increasing report counts at which outcomes are kept.
+    sigma : perturbation of each user's own popularity.
+    non_private : whether to play the identity mechanism beside.
+    """
+
+    universe: Universe
+    popularity: Floats
+    mechanism: Mechanism
+    adversaries: Sequence[Adversary]
+    observations: Sequence[int]
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    sigma: float = 0.0
+    non_private: bool = True
+
+    def __post_init__(self) -> None:
+        counts = list(self.observations)
+        if not counts or counts[0] < 1 or any(b <= a for a, b in zip(counts, counts[1:], strict=False)):
+            raise InputError("observations must be increasing and at least 1", value=counts)
+        if self.mechanism.universe != self.universe.size:
+            raise InputError(
+                f"the mechanism must be for the universe's {self.universe.size} objects",
+                value=self.mechanism.universe,
+            )
+        names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
+        if not names or len(set(names)) < len(names):
+            raise InputError("adversaries must be there and have names of their own", value=names)
+
+    @property
+    def horizon(self) -> int:
+        """The largest observation count."""
+        return self.observations[-1]
+
+    @property
+    def block_users(self) -> int:
+        """Users to a block."""
+        width = sum(a.k + 1 for a in self.adversaries) + 4
+        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, 8192))
+
+
+def play(
+    game: Game,
+    users: int,
+    seed: int,
+    *,
+    engine: Local | None = None,
+    tick: Tick | None = None,
+) -> pl.DataFrame:
+    """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number."""
+    if users < 1:
+        raise InputError("users must be at least 1", value=users)
+    engine = engine or Local()
+    frames = engine.map(lambda block: play_block(game, block, seed, tick), blocks(game, users))
+    return in_order(pl.concat(frames))
+
+
+def in_order(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """By adversary as given, observation count, user."""
+    return outcomes.sort("adversary", "n", "user", maintain_order=True)
+
+
+def blocks(game: Game, users: int, threads: int = 2) -> Iterator[range]:
+    """Users in blocks; few users are spread over the threads."""
+    size = min(game.block_users, -(-users // threads))
+    for start in range(0, users, size):
+        yield range(start, min(start + size, users))
+
+
+def play_block(game: Game, users: range, seed: int, tick: Tick | None = None) -> pl.DataFrame:
+    """Outcomes of some users: truth, traces, reports, likelihoods, posteriors, guesses."""
+    tick = tick or (lambda _: None)
+    keys = user_keys(seed, np.arange(users.start, users.stop))
+    truth = draw_users(game.universe, game.behaviour, keys)
+    traces = draw_traces(game.universe, game.popularity, truth, game.horizon, sigma=game.sigma)
+    attacked = _attack_traces(game, keys, traces, truth, tick)
+    ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
+    return table(ids, game.observations, attacked)
+
+
+def _attack_traces(
+    game: Game, keys: Keys, traces: NDArray[np.int64], truth: Users, tick: Tick
+) -> list[Attacked]:
+    """Obfuscate the traces once and let every adversary attack the same reports."""
+    users, n = traces.shape
+    lengths = np.full(users, n, dtype=np.int64)
+    attacked = []
+    if game.adversaries:
+        view, columns = views(game.adversaries)
+        reports = report_keys(keys, 0, n)
+        mass = game.mechanism.play(traces.ravel(), reports.ravel(), view)
+        mass = mass.reshape(users, n, view.width)
+        tick(users / 2)
+        for adversary, part in zip(game.adversaries, columns, strict=True):
+            share = 0.5 / len(game.adversaries)
+
+            def posteriors(
+                rows: slice, adversary: Adversary = adversary, part: slice = part
+            ) -> Floats:
+                return posterior_block(game.mechanism, adversary, mass[rows, :, part], lengths[rows])
+
+            attacked.append(
+                _decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share)
+            )
+    if game.non_private:
+        first = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=game.popularity)
+
+        def shown(rows: slice) -> Floats:
+            return non_private_posterior(game.universe, traces[rows], lengths[rows])
+
+        share = 0.0 if game.adversaries else 1.0
+        attacked.append(_decide(game, NON_PRIVATE, first, keys, truth, lengths, shown, tick, share))
+    return attacked
+
+
+def non_private_posterior(
+    universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> Floats:
+    """Posterior (users, n + 1, k) of an adversary who sees the objects themselves.
+
+    Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
+    scenario), so only the integral over the polarization is left.
+    """
+    users, n = traces.shape
+    likelihood = np.empty((users, n, universe.k + 1))
+    kernels.shown_pools(traces, universe.pool_of, likelihood)
+    out = np.empty((users, n + 1, universe.k))
+    prior = Behaviour().pool_prior(universe.k)
+    fill_posterior(likelihood, lengths, 0.0, 1.0, point_axis(), axis(UNIFORM, n), prior, out)
+    return out
+
+
+def _decide(
+    game: Game,
+    name: str,
+    adversary: Adversary,
+    keys: Keys,
+    users: Users,
+    lengths: NDArray[np.int64],
+    posteriors: Callable[[slice], Floats],
+    tick: Tick,
+    share: float,
+) -> Attacked:
+    """Guesses of one adversary, a chunk of users at a time."""
+    count, observations = len(keys), np.asarray(game.observations, dtype=np.int64)
+    thresholds = np.array(list(REACHED))
+    truth, gamma, delta = preferences(game, adversary.universe, users)
+    guess = np.empty((count, len(observations)), dtype=np.int64)
+    confidence, of_truth = np.empty((2, count, len(observations)))
+    reached = np.empty((count, len(thresholds)), dtype=np.int32)
+    ties = children(keys, Stream.GUESS)
+    prior = adversary.belief.pool_prior(adversary.k)
+    for start in range(0, count, CHUNK):
+        rows = slice(start, min(start + CHUNK, count))
+        posterior = posteriors(rows)
+        # reports that the adversary's model excludes leave it with its prior
+        posterior = np.where(np.isnan(posterior), prior, posterior)
+        kernels.decide(
+            posterior,
+            lengths[rows],
+            observations,
+            truth[rows],
+            thresholds,
+            ties[rows],
+            guess[rows],
+            confidence[rows],
+            of_truth[rows],
+            reached[rows],
+        )
+        tick(share * (rows.stop - rows.start))
+    return Attacked(
+        adversary=name,
+        pool_names=adversary.universe.pool_names,
+        gamma=gamma,
+        delta=delta,
+        truth=truth,
+        guess=guess,
+        confidence=confidence,
+        posterior_true=of_truth,
+        reached=reached,
+    )
+
+
+def preferences(
+    game: Game, universe: Universe, users: Users
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Preferred pool, relevant interest and polarization of each user with respect to an adversary's pools.
+
+    For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U
+    (definition of P_U, gamma_U and delta_U).
+    """
+    if universe is game.universe:
+        return users.iota, users.gamma, users.delta
+    k = game.universe.k
+    parts = np.empty((len(users.iota), k + 1))
+    parts[:, 0] = 1.0 - users.gamma
+    parts[:, 1:] = (users.gamma * (1.0 - users.delta) / (k - 1))[:, None]
+    parts[np.arange(len(parts)), users.iota + 1] = users.gamma * users.delta
+    within = within_pools(game.universe, game.popularity)
+    overlap = np.zeros((k + 1, universe.k + 1))
+    np.add.at(overlap, (game.universe.pool_of + 1, universe.pool_of + 1), within)
+    pools = (parts @ overlap)[:, 1:]
+    gamma = pools.sum(axis=1)
+    return pools.argmax(axis=1).astype(np.int64), gamma, pools.max(axis=1) / gamma

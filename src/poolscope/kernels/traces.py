@@ -1,0 +1,95 @@
+"""Synthetic users: which pool, then which object of it, report after report."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from poolscope.kernels.random import uniform
+
+
+@njit(inline="always")
+def _search(cumulative, begin, end, target):
+    """First index in begin..end-1 whose cumulative weight exceeds the target."""
+    last = end - 1
+    while begin < last:
+        middle = (begin + last) >> 1
+        if cumulative[middle] > target:
+            last = middle
+        else:
+            begin = middle + 1
+    return begin
+
+
+@njit(nogil=True, cache=True)
+def draw_objects(cumulative, keys, out):
+    """One object for each key, from cumulative weights over the universe."""
+    size = cumulative.shape[0]
+    for i in range(keys.shape[0]):
+        out[i] = _search(cumulative, 0, size, uniform(keys[i], 0) * cumulative[size - 1])
+
+
+@njit(inline="always")
+def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
+    """eq. (user_behavior): part 0 is the neutral pool, part i the pool i - 1; parts are runs of `order`."""
+    for t in range(out.shape[0]):
+        u = uniform(key, 2 * t)
+        if u >= gamma:
+            part = 0
+        elif u < gamma * delta:
+            part = iota + 1
+        else:
+            # what is left of u is uniform over the k - 1 alternative pools
+            other = min(k - 2, int((u - gamma * delta) / (gamma - gamma * delta) * (k - 1)))
+            part = other + 1 if other < iota else other + 2
+        begin, end = starts[part], starts[part + 1]
+        target = uniform(key, 2 * t + 1) * cumulative[end - 1]
+        out[t] = order[_search(cumulative, begin, end, target)]
+
+
+@njit(nogil=True, cache=True)
+def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
+    """Traces of users who share one popularity; cumulative (universe) restarts with each part of `order`."""
+    for user in range(keys.shape[0]):
+        _draw_trace(
+            keys[user], gamma[user], delta[user], iota[user], k, order, starts, cumulative, out[user]
+        )
+
+
+@njit(nogil=True, cache=True)
+def perturb(key, popularity, sigma, out):
+    """A user's own popularity: Gaussian noise on each object, shifted by its least value, normalised."""
+    size = popularity.shape[0]
+    least = math.inf
+    for z in range(0, size, 2):
+        radius = sigma * math.sqrt(-2.0 * math.log(1.0 - uniform(key, z)))
+        angle = 2.0 * math.pi * uniform(key, z + 1)
+        out[z] = popularity[z] + radius * math.cos(angle)
+        least = min(least, out[z])
+        if z + 1 < size:
+            out[z + 1] = popularity[z + 1] + radius * math.sin(angle)
+            least = min(least, out[z + 1])
+    total = 0.0
+    for z in range(size):
+        out[z] += abs(least)
+        total += out[z]
+    for z in range(size):
+        out[z] /= total
+
+
+@njit(nogil=True, cache=True)
+def draw_own_traces(
+    keys, tastes, gamma, delta, iota, k, order, starts, popularity, sigma, own, cumulative, out
+):
+    """Traces of users who each perturb the popularity. own and cumulative (universe) are scratch."""
+    for user in range(keys.shape[0]):
+        perturb(tastes[user], popularity, sigma, own)
+        for part in range(starts.shape[0] - 1):
+            total = 0.0
+            for i in range(starts[part], starts[part + 1]):
+                # noise can leave an object a hair below zero by rounding
+                total += max(own[order[i]], 0.0)
+                cumulative[i] = total
+        _draw_trace(
+            keys[user], gamma[user], delta[user], iota[user], k, order, starts, cumulative, out[user]
+        )

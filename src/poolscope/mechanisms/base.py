@@ -1,0 +1,177 @@
+"""What a local mechanism is, and all that follows from a pure one.
+
+A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either supports
+an object or it does not. It states its support and its two probabilities; attack, frequency estimate and audit follow
+from here for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.randomness import Keys, children, fresh_keys
+from poolscope.traces import draw_objects
+
+Floats = NDArray[np.float64]
+Objects = NDArray[np.int64]
+Reports = Mapping[str, NDArray]
+
+#: Anything that maps a function over items: the built-in, a thread pool's, a cluster's.
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+#: Cells of the support matrix that a general method holds at once.
+CELLS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Views:
+    """How adversaries see the universe: for each, the column that an object counts to and its weight there.
+
+    columns (views, universe) int32, weights (views, universe) float64. A view's columns are contiguous: its neutral
+    pool, then its pools. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+    """
+
+    columns: NDArray[np.int32]
+    weights: Floats
+    width: int
+
+    def matrix(self) -> Floats:
+        """(universe, width) the same as a dense matrix."""
+        out = np.zeros((self.columns.shape[1], self.width))
+        for columns, weights in zip(self.columns, self.weights, strict=True):
+            out[np.arange(len(columns)), columns] += weights
+        return out
+
+
+class Mechanism(Protocol):
+    """What the game and the attack need of a mechanism."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def universe(self) -> int: ...
+
+    @property
+    def floor(self) -> float: ...
+
+    @property
+    def slope(self) -> float: ...
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
+        """One report for each object."""
+        ...
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        """One report for each object, drawn from the report's own key."""
+        ...
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
+        ...
+
+    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+        """mass(report(objects, keys), views), without keeping the reports."""
+        ...
+
+
+class Pure:
+    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
+
+    epsilon: float
+    #: Report columns and what each holds, for readers and writers of reports.
+    columns: ClassVar[tuple[str, ...]]
+
+    @property
+    def universe(self) -> int:
+        raise AttributeError("a mechanism states the size of its universe")
+
+    @property
+    def p_star(self) -> float:
+        """Probability that a report supports the object it was made from."""
+        raise AttributeError("a mechanism states p*")
+
+    @property
+    def q_star(self) -> float:
+        """Probability that a report supports another object, over the mechanism's public randomness as well."""
+        raise AttributeError("a mechanism states q*")
+
+    @property
+    def floor(self) -> float:
+        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
+        return float(np.exp(-self.epsilon))
+
+    @property
+    def slope(self) -> float:
+        return float(-np.expm1(-self.epsilon))
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        raise AttributeError("a mechanism states how it makes a report")
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        """(reports, universe) whether each report supports each object."""
+        raise AttributeError("a mechanism states the support of a report")
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
+        """One report for each object."""
+        objects = np.asarray(objects, dtype=np.int64)
+        return self.report(objects, fresh_keys(rng, len(objects)))
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """Popularity mass of each report's support in each column."""
+        matrix = views.matrix()
+        parts = [self.support(part) @ matrix for part in self._parts(reports)]
+        return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+        return self.mass(self.report(objects, keys), views)
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        """(universe,) how many reports support each object."""
+        out = np.zeros(self.universe, dtype=np.int64)
+        for part in self._parts(reports):
+            out += self.support(part).sum(axis=0)
+        return out
+
+    def simulate_counts(
+        self, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[np.int64]:
+        """Support counts of so many reports on objects drawn from the popularity: one by one, in parts."""
+        at_once = max(1, min(1 << 16, count))
+
+        def part(start: int) -> NDArray[np.int64]:
+            keys = children(key, np.arange(start, min(start + at_once, count)))
+            reports = self.report(draw_objects(popularity, keys), children(keys, 1))
+            return self.support_counts(reports)
+
+        return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
+
+    def _parts(self, reports: Reports) -> Iterator[Reports]:
+        count = report_count(reports)
+        at_once = max(1, CELLS_AT_ONCE // self.universe)
+        for start in range(0, count, at_once):
+            yield {name: column[start : start + at_once] for name, column in reports.items()}
+
+
+def report_count(reports: Reports) -> int:
+    """Rows of a set of report columns."""
+    return len(next(iter(reports.values())))
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Positive; infinity is legal and means no noise."""
+    if not epsilon > 0:
+        raise InputError("epsilon must be positive", value=epsilon, place="epsilon")
+
+
+def check_objects(objects: Objects, universe: int) -> None:
+    """Objects are indices into the universe."""
+    if len(objects) and (objects.min() < 0 or objects.max() >= universe):
+        bad = objects[(objects < 0) | (objects >= universe)][0]
+        raise InputError(f"objects must be 0..{universe - 1}", value=int(bad))

@@ -1,0 +1,189 @@
+r"""Count Mean Sketch: a hashed one-hot vector, every bit flipped on its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.hashing import Bijection, HashFamily, family
+from poolscope.kernels import cms as kernels
+from poolscope.mechanisms.base import (
+    Floats,
+    Map,
+    Objects,
+    Pure,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+)
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.sketch import sketch_counts
+from poolscope.randomness import Keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class CMS(Pure):
+    r"""Count Mean Sketch (procedure CMS of the paper).
+
+    A report of z is (j, v): j uniform over the hash functions; v the one-hot vector of h_j(z) in {0,1}^m, of which each
+    bit is flipped with probability xi = 1 / (1 + e^(epsilon/2)). It supports the objects with v[h_j(z)] = 1: two
+    one-hot vectors differ in two bits, so the likelihood ratio is ((1-xi)/xi)^2 = e^epsilon.
+
+    .. math:: p^* = 1 - \xi, \qquad q^* = (1 - \xi)/m + \xi (1 - 1/m)
+
+    References
+    ----------
+    Apple Differential Privacy Team. Learning with privacy at scale. 2017.
+    """
+
+    epsilon: float
+    family: HashFamily
+
+    columns = ("hash", "bits")
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def universe(self) -> int:
+        return self.family.universe
+
+    @property
+    def m(self) -> int:
+        return self.family.m
+
+    @property
+    def flip(self) -> float:
+        """xi, the probability that a bit is flipped."""
+        return float(1.0 / (1.0 + np.exp(self.epsilon / 2.0)))
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - self.flip
+
+    @property
+    def q_star(self) -> float:
+        return self.p_star / self.m + self.flip * (1.0 - 1.0 / self.m)
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
+        buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
+        return np.take_along_axis(bits, buckets.astype(np.int64), axis=1).astype(bool)
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        function = choose_functions(self.family, keys)
+        words = np.zeros((len(objects), self._words), dtype=np.uint64)
+        for buckets, starts, order in by_function(self.family, function):
+            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self._threshold, words)
+        return {"hash": function.astype(np.int32), "bits": self._bytes(words)}
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        words = self._from_bytes(reports["bits"])
+        out = np.zeros((len(words), views.width))
+        table, _, positions = self._scratch(views)
+        for buckets, starts, order in by_function(self.family, reports["hash"]):
+            kernels.support_mass(
+                starts, order, buckets, words, views.columns, views.weights, table, positions, out
+            )
+        return out
+
+    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+        out = np.zeros((len(objects), views.width))
+        table, words, positions = self._scratch(views)
+        for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
+            kernels.play(
+                starts,
+                order,
+                buckets,
+                objects,
+                keys,
+                self.m,
+                self._threshold,
+                views.columns,
+                views.weights,
+                table,
+                words,
+                positions,
+                out,
+            )
+        return out
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        words = self._from_bytes(reports["bits"])
+        positions = np.empty(64 * self._words, dtype=np.int64)
+        out = np.zeros(self.universe, dtype=np.int64)
+        for buckets, starts, order in by_function(self.family, reports["hash"]):
+            sketch = np.zeros((len(buckets), self.m), dtype=np.int64)
+            kernels.sketch(starts, order, words, positions, sketch)
+            kernels.read_sketch(buckets, sketch, out)
+        return out
+
+    def simulate_counts(
+        self, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[np.int64]:
+        """By the closed law of the sketch, not report by report; the law is the same."""
+        return sketch_counts(self.family, self.flip, popularity, count, key, run)
+
+    @property
+    def _threshold(self) -> np.uint64:
+        return np.uint64(int(self.flip * 2.0**64))
+
+    @property
+    def _words(self) -> int:
+        return -(-self.m // 64)
+
+    def _scratch(self, views: Views) -> tuple[Floats, NDArray[np.uint64], NDArray[np.int64]]:
+        width = -(-views.width // kernels.STRIP) * kernels.STRIP
+        return (
+            np.empty((self.m, width)),
+            np.empty(self._words, dtype=np.uint64),
+            np.empty(64 * self._words, dtype=np.int64),
+        )
+
+    def _bytes(self, words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(words.astype("<u8").view(np.uint8)[:, : -(-self.m // 8)])
+
+    def _from_bytes(self, bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+        size = -(-self.m // 8)
+        if bits.ndim != 2 or bits.shape[1] != size:
+            raise InputError(f"bits must be {size} bytes (m = {self.m})", value=bits.shape[1:])
+        if size % 8 == 0:
+            return np.ascontiguousarray(bits).view("<u8").astype(np.uint64, copy=False)
+        padded = np.zeros((len(bits), 8 * self._words), dtype=np.uint8)
+        padded[:, :size] = bits
+        return padded.view("<u8").astype(np.uint64, copy=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoHashCMS(CMS):
+    """Count Mean Sketch over a bijection: two objects never share a bucket, so q* is xi itself."""
+
+    @property
+    def q_star(self) -> float:
+        return self.flip
+
+
+def cms(
+    *,
+    universe: int,
+    epsilon: float,
+    m: int,
+    hashes: int | None = None,
+    hash_table: NDArray[np.integer] | None = None,
+    seed: int = 0,
+) -> CMS:
+    """CMS with three-wise independent functions computed on demand, or with a deployment's own table."""
+    return CMS(
+        epsilon=epsilon,
+        family=family(universe=universe, m=m, hashes=hashes, hash_table=hash_table, seed=seed),
+    )
+
+
+def cms_no_hash(*, universe: int, epsilon: float) -> CMS:
+    """CMS without hashing: m is the size of the universe, one function without collisions."""
+    return NoHashCMS(epsilon=epsilon, family=Bijection(universe=universe))

@@ -1,0 +1,43 @@
+"""Reports by hash function: what is tabulated for one function serves all of its reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.hashing import Buckets, HashFamily
+from poolscope.kernels import cms as kernels
+from poolscope.randomness import Keys
+
+Indices = NDArray[np.int64]
+
+#: Buckets of objects computed at once: functions times objects.
+BUCKETS_AT_ONCE = 1 << 20
+
+
+def choose_functions(family: HashFamily, keys: Keys) -> Indices:
+    """The hash function of each report, uniform, from the first word of its key."""
+    out = np.empty(len(keys), dtype=np.int64)
+    kernels.choose_functions(keys, family.size, out)
+    return out
+
+
+def by_function(
+    family: HashFamily, function: NDArray[np.integer]
+) -> Iterator[tuple[Buckets, Indices, Indices]]:
+    """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
+
+    Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the
+    chunk are order[starts[f]:starts[f + 1]].
+    """
+    starts = np.empty(family.size + 1, dtype=np.int64)
+    order = np.empty(len(function), dtype=np.int64)
+    kernels.group(np.asarray(function, dtype=np.int64), starts, order)
+    used = np.flatnonzero(np.diff(starts))
+    at_once = max(1, BUCKETS_AT_ONCE // family.universe)
+    for begin in range(0, len(used), at_once):
+        chunk = used[begin : begin + at_once]
+        # the functions in between have no reports, so a chunk's reports are contiguous
+        yield family.buckets(chunk), np.append(starts[chunk], starts[chunk[-1] + 1]), order

@@ -1,0 +1,275 @@
+"""How well an attack did: pure functions of the outcome table, each with a 95 % interval.
+
+All but ``select`` take the rows of one adversary at one observation count n, a row per user.
+The intervals are over the draw of users: what another crowd of the same size would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.intervals import Estimate, bounded_mean, share_of, wilson
+
+EXPOSURE_THRESHOLDS = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
+"""Confidence thresholds of ``exposure``, and the columns that hold when they were reached."""
+
+TIE_DECIMALS = 12
+"""Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
+
+_TIE_STREAM = (0x7469,)
+
+
+def select(outcomes: pl.DataFrame, adversary: str, n: int) -> pl.DataFrame:
+    """Rows of one adversary at one observation count, in the order of the table."""
+    rows = outcomes.filter((pl.col("adversary") == adversary) & (pl.col("n") == n))
+    if rows.is_empty():
+        raise InputError(f"there are no outcomes of adversary {adversary!r} at n = {n}")
+    return rows
+
+
+def for_each_attack(
+    outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.DataFrame]
+) -> pl.DataFrame:
+    """Apply a metric to the rows of every adversary and n and stack what it returns.
+
+    Returns
+    -------
+    DataFrame
+        adversary, n and the columns of the metric, in the table's order of appearance.
+    """
+    parts = outcomes.partition_by("adversary", "n", maintain_order=True)
+    return pl.concat(
+        metric(rows).select(
+            pl.lit(str(rows["adversary"][0])).alias("adversary"),
+            pl.lit(int(rows["n"][0])).alias("n"),
+            pl.all(),
+        )
+        for rows in parts
+    )
+
+
+def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
+    """Whether each row's guess is the preferred pool, shape (users,)."""
+    # As strings: two categorical columns need not share their categories.
+    hits = rows.select(pl.col("guess").cast(pl.String) == pl.col("pool").cast(pl.String))
+    return hits.to_series().to_numpy()
+
+
+def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Successes and confidences from the most to the least confident user.
+
+    Ties are ordered at random by ``seed``, never by success (which would flatter the attack) and
+    never by the row order of the table (which would not be reproducible).
+
+    Returns
+    -------
+    correct : ndarray of bool, shape (users,)
+    confidence : ndarray of float, shape (users,)
+    """
+    if rows.is_empty():
+        raise InputError("must have at least one user", place="outcomes")
+    rows = rows.sort("user")
+    confidence = rows["confidence"].to_numpy()
+    # A stream apart from the game's own, which starts from the same seed.
+    stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)
+    lot = np.random.default_rng(stream).random(rows.height)
+    order = np.lexsort((lot, -np.round(confidence, TIE_DECIMALS)))
+    return successes(rows)[order], confidence[order]
+
+
+def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) -> pl.DataFrame:
+    """Precision against null rate as the threshold falls from the highest confidence to 0.
+
+    Row m of the full curve guesses for the m most confident users only: its null rate is
+    1 - m/N and its threshold tau is the confidence of the m-th.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Outcomes of one adversary at one n.
+    seed : int
+        Orders ties, see ``ranked``.
+    points : int, optional
+        Keep about so many rows, evenly spaced in the null rate, both ends among them.
+
+    Returns
+    -------
+    DataFrame
+        null_rate (falling), precision, low, high, threshold, users (who are guessed).
+    """
+    correct, confidence = ranked(rows, seed)
+    users = correct.size
+    guessed = np.arange(1, users + 1)
+    if points is not None:
+        guessed = np.unique(np.linspace(1, users, max(points, 2)).round().astype(np.int64))
+    precision = np.cumsum(correct)[guessed - 1] / guessed
+    low, high = wilson(precision, guessed)
+    return pl.DataFrame(
+        {
+            "null_rate": 1 - guessed / users,
+            "precision": precision,
+            "low": low,
+            "high": high,
+            "threshold": confidence[guessed - 1],
+            "users": guessed,
+        }
+    )
+
+
+def auc(rows: pl.DataFrame, seed: int) -> Estimate:
+    r"""Area under the precision / null-rate curve.
+
+    The mean over m of the precision on the m most confident users. With c_i the success of the
+    user of rank i and H the harmonic numbers,
+
+    .. math:: A = \frac1N \sum_m \frac1m \sum_{i \le m} c_i
+                = \frac1N \sum_i c_i (H_N - H_{i-1}) .
+
+    The interval is that of ``intervals.bounded_mean`` with the influence values
+
+    .. math:: \mathrm{IF}_i = c_i (H_N - H_{i-1}) - \sum_{j \ge i} \frac{c_j}{j} + P_0 - A
+
+    (P_0 the precision at null rate 0): what the user adds, less what they take from all users
+    of lower confidence by standing before them. They sum to 0. When every user succeeds with
+    probability p whatever the confidence, their variance is 2 p (1 - p).
+
+    For one user the area is 0 or 1 and the interval says nearly nothing: (0, 0.87) or (0.13, 1).
+    """
+    return auc_of(ranked(rows, seed)[0])
+
+
+def auc_of(correct: NDArray[np.bool_]) -> Estimate:
+    """``auc`` of successes already in order of falling confidence."""
+    users = correct.size
+    inverse_rank = 1 / np.arange(1, users + 1)
+    # H_N - H_{i-1}, summed from the small end, where it loses no digits.
+    weight = np.cumsum(inverse_rank[::-1])[::-1]
+    behind = np.cumsum((correct * inverse_rank)[::-1])[::-1]
+    gain = correct * weight
+    area = float(gain.mean())
+    influence = gain - behind + correct.mean() - area
+    return bounded_mean(min(area, 1.0), float(influence @ influence), users, scale=2.0)
+
+
+def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
+    """Precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
+
+    At least one user is guessed. The interval is Wilson's and takes the threshold that cuts
+    the share off as given.
+    """
+    return precision_of(ranked(rows, seed)[0], top)
+
+
+def precision_of(correct: NDArray[np.bool_], top: float) -> Estimate:
+    """``precision`` of successes already in order of falling confidence."""
+    if not 0 < top <= 1:
+        raise InputError("must be above 0 and at most 1", value=top, place="top")
+    guessed = max(1, round(top * correct.size))
+    return share_of(int(correct[:guessed].sum()), guessed)
+
+
+def null_rate(rows: pl.DataFrame, tau: float) -> Estimate:
+    """Share of users below the threshold tau, for whom the adversary makes no guess."""
+    return share_of(int((rows["confidence"].to_numpy() < tau).sum()), rows.height)
+
+
+def precision_at(rows: pl.DataFrame, tau: float) -> Estimate:
+    """Precision on the users with confidence tau or more; NaN in (0, 1) when there are none."""
+    guessed = rows["confidence"].to_numpy() >= tau
+    return share_of(int(successes(rows)[guessed].sum()), int(guessed.sum()))
+
+
+def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
+    """Precision at null rate 0 by relevant interest gamma and polarization delta.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Outcomes of one adversary at one n.
+    k : int
+        Number of pools.
+    cells : tuple of int
+        Cells along gamma, over (0, 1], and along delta, over (1/k, 1], each open below. Recorded
+        users may have delta up to 1/k: they count in the lowest cell.
+
+    Returns
+    -------
+    DataFrame
+        gamma_low, gamma_high, delta_low, delta_high, precision, low, high, users: one row per
+        cell, delta fastest. An empty cell has precision NaN and interval (0, 1).
+    """
+    edges = np.linspace(0, 1, cells[0] + 1), np.linspace(1 / k, 1, cells[1] + 1)
+    across, along = (
+        np.clip(np.searchsorted(edge, rows[name].to_numpy(), side="left") - 1, 0, edge.size - 2)
+        for edge, name in zip(edges, ("gamma", "delta"), strict=True)
+    )
+    cell = across * cells[1] + along
+    count = cells[0] * cells[1]
+    users = np.bincount(cell, minlength=count)
+    hits = np.bincount(cell, weights=successes(rows), minlength=count)
+    share = np.divide(hits, users, out=np.full(count, np.nan), where=users > 0)
+    low, high = wilson(share, users)
+    gamma_cell, delta_cell = np.divmod(np.arange(count), cells[1])
+    return pl.DataFrame(
+        {
+            "gamma_low": edges[0][gamma_cell],
+            "gamma_high": edges[0][gamma_cell + 1],
+            "delta_low": edges[1][delta_cell],
+            "delta_high": edges[1][delta_cell + 1],
+            "precision": share,
+            "low": low,
+            "high": high,
+            "users": users,
+        }
+    )
+
+
+def reached(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
+    """Share of users whose confidence had reached a threshold by their n-th report.
+
+    Once reached is reached: the confidence of some users falls again later.
+    """
+    count = (rows[EXPOSURE_THRESHOLDS[threshold]] <= n).sum()
+    return share_of(int(count), rows.height)
+
+
+def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
+    """Reports to exposure: ``reached`` for every number of reports and every threshold.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Outcomes of one adversary at any one n; when a threshold was reached is a fact of the
+        whole run.
+    horizon : int
+        The largest number of reports of the run.
+
+    Returns
+    -------
+    DataFrame
+        n (0 to horizon, for each threshold in turn), threshold, share, low, high.
+    """
+    after = np.arange(horizon + 1)
+    parts = []
+    for threshold, column in EXPOSURE_THRESHOLDS.items():
+        first = rows[column].drop_nulls().to_numpy()
+        first = first[first <= horizon]
+        share = np.cumsum(np.bincount(first, minlength=horizon + 1)) / rows.height
+        low, high = wilson(share, rows.height)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "n": after,
+                    "threshold": np.full(after.size, threshold),
+                    "share": share,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        )
+    return pl.concat(parts)

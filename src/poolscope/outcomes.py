@@ -1,0 +1,63 @@
+"""The table of outcomes: truth beside guess, one row for each user, adversary and observation count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.behaviour import Floats
+
+#: Confidences whose first crossing is recorded, and their columns.
+REACHED = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """What one adversary made of some users: arrays (users, observations), reached (users, thresholds)."""
+
+    adversary: str
+    pool_names: tuple[str, ...]
+    gamma: Floats
+    delta: Floats
+    truth: NDArray[np.int64]
+    guess: NDArray[np.int64]
+    confidence: Floats
+    posterior_true: Floats
+    reached: NDArray[np.int32]
+
+
+def table(
+    users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked]
+) -> pl.DataFrame:
+    """The outcome table of a block of users, by adversary, then observation count, then user."""
+    names = pl.Enum([a.adversary for a in attacked])
+    pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
+    frames = []
+    for a in attacked:
+        name_of = pl.Series(a.pool_names, dtype=pools)
+        reached = {
+            column: pl.Series(a.reached[:, i]).replace(-1, None)
+            for i, column in enumerate(REACHED.values())
+        }
+        for o, n in enumerate(observations):
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "user": users,
+                        "adversary": pl.repeat(a.adversary, len(users), dtype=names, eager=True),
+                        "n": pl.repeat(n, len(users), dtype=pl.Int32, eager=True),
+                        "pool": name_of.gather(a.truth),
+                        "gamma": a.gamma,
+                        "delta": a.delta,
+                        "guess": name_of.gather(a.guess[:, o]),
+                        "confidence": a.confidence[:, o],
+                        "posterior_true": a.posterior_true[:, o],
+                        **reached,
+                    }
+                )
+            )
+    return pl.concat(frames)

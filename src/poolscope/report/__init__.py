@@ -1,0 +1,57 @@
+"""The report of a finished run: one HTML file that needs nothing else, and its figures."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+
+from poolscope.report.drawings import draw
+from poolscope.report.page import render
+from poolscope.report.run import read_run
+
+__all__ = ["write_report"]
+
+
+def write_report(folder: str | PathLike[str]) -> Path:
+    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder.
+
+    Each figure is written twice: ``NAME.svg`` with its panels side by side, and
+    ``NAME-column.svg`` for one column of a paper.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``summary.json`` and ``outcomes/*.parquet``.
+
+    Returns
+    -------
+    Path
+        The report.
+
+    Raises
+    ------
+    InputError
+        The folder or what it must hold is missing or malformed; nothing is written.
+    """
+    folder = Path(folder)
+    run = read_run(folder)
+    drawings = list(draw(run))
+    page = render(run.summary, drawings)
+    (folder / "figures").mkdir(exist_ok=True)
+    for drawing in drawings:
+        _replace(folder / "figures" / f"{drawing.name}.svg", drawing.wide)
+        _replace(folder / "figures" / f"{drawing.name}-column.svg", drawing.narrow)
+    report = folder / "report.html"
+    _replace(report, page)
+    return report
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""Which figures a report has, and the sentence that says how to read each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from poolscope import figures
+from poolscope.calibration import calibration
+from poolscope.drawing import to_svg
+from poolscope.metrics import behaviour_map, exposure, for_each_attack, precision_curve
+from poolscope.report.run import Run
+from poolscope.summary import NON_PRIVATE
+
+CURVE_POINTS = 200
+"""Points of a precision curve: more cannot be seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """One figure, side by side for a page and stacked for a column or a telephone."""
+
+    name: str
+    title: str
+    caption: str
+    wide: str
+    narrow: str
+
+
+def draw(run: Run) -> Iterator[Drawing]:
+    """All figures of a report, in the order in which they are read."""
+    k = len(run.summary.pools)
+    yield _precision(run, k)
+    yield _exposure(run)
+    yield from _maps(run, k)
+    yield _calibration(run)
+
+
+def _precision(run: Run, k: int) -> Drawing:
+    seed = run.summary.seed
+    curves = for_each_attack(run.outcomes, lambda rows: precision_curve(rows, seed, CURVE_POINTS))
+    return _drawing(
+        "precision",
+        "How often is the guess right?",
+        "To the right the adversary guesses for fewer users, the ones it is surest about: a curve "
+        "above the dashed line beats a random guess, the area under it is the AUC, its shade is "
+        "the 95 % interval, grey is the same game without privacy, and a curve ends where fewer "
+        f"than {figures.FEWEST} users are left.",
+        lambda columns: figures.precision_null_rate(curves, k, columns=columns),
+    )
+
+
+def _exposure(run: Run) -> Drawing:
+    # When a threshold was reached is on every row of a user: one n is enough.
+    parts = run.outcomes.partition_by("adversary", maintain_order=True)
+    table = pl.concat(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), run.summary.horizon).with_columns(
+            pl.lit(rows["adversary"][0]).alias("adversary")
+        )
+        for rows in parts
+    )
+    return _drawing(
+        "exposure",
+        "How many reports does it take?",
+        "The height of a line is the share of users about whom the adversary has, at some point "
+        "up to that number of reports, been 50, 90 or 95 % confident.",
+        lambda columns: figures.exposure_curves(table, columns=columns),
+    )
+
+
+def _maps(run: Run, k: int) -> Iterator[Drawing]:
+    private = run.outcomes.filter(pl.col("adversary") != NON_PRIVATE)
+    shown = run.outcomes if private.is_empty() else private
+    for number, rows in enumerate(shown.partition_by("adversary", maintain_order=True), start=1):
+        yield _map(rows, number, k)
+
+
+def _map(rows: pl.DataFrame, number: int, k: int) -> Drawing:
+    adversary = rows["adversary"][0]
+    table = for_each_attack(rows, lambda part: behaviour_map(part, k))
+    return _drawing(
+        f"behaviour-{number}-{_slug(adversary)}".rstrip("-"),
+        f"Who is most at risk? The {adversary} adversary",
+        "A cell holds users of like behaviour, from left to right those who pick from the pools "
+        "more often, upwards those who keep more to one pool: its colour says how many of them "
+        "the adversary guesses rightly, and the mark on the scale is a random guess.",
+        # The panels are small and square: two fit into a column, four onto a page.
+        lambda columns: figures.behaviour_maps(table, k, columns=2 if columns == 1 else 4),
+    )
+
+
+def _calibration(run: Run) -> Drawing:
+    table = for_each_attack(run.outcomes, calibration)
+    return _drawing(
+        "calibration",
+        "Does the adversary know when it is right?",
+        "Points on the dashed line mean that of the guesses made with, say, 80 % confidence "
+        "80 % are right; bars are 95 % intervals, and points with fewer than "
+        f"{figures.FEWEST} users are left out.",
+        lambda columns: figures.calibration_plot(table, columns=columns),
+    )
+
+
+def _drawing(name: str, title: str, caption: str, figure: Callable[[int], Figure]) -> Drawing:
+    wide, narrow = (to_svg(figure(columns)) for columns in (3, 1))
+    return Drawing(name=name, title=title, caption=caption, wide=wide, narrow=narrow)
+
+
+def _slug(name: str) -> str:
+    """What a file name can hold of an adversary's name; two names may have the same."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-")

@@ -1,0 +1,250 @@
+"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for."""
+
+import math
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
+
+from poolscope.errors import InputError, did_you_mean, located, reading
+from poolscope.scenario_format import (
+    OUTSIDE,
+    AdversaryTable,
+    AttackTable,
+    MechanismTable,
+    PopularityTable,
+    Table,
+    UniverseTable,
+    UsersTable,
+    input_error,
+    is_inside,
+    rejection,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from poolscope.universe import Universe
+
+LARGEST_FILE = 1_000_000
+"""Bytes that a scenario may have; data belongs into the files it names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """Where a scenario comes from. A built-in one has no folder."""
+
+    name: str
+    text: str
+    file: str
+    folder: Path | None
+
+
+class Scenario(Table):
+    """A checked scenario: its tables, and builders for what they describe.
+
+    Made by :func:`load` or :func:`parse`. Tables that the file does not have are None.
+    """
+
+    title: str = ""
+    universe_table: UniverseTable = Field(alias="universe")
+    popularity_table: PopularityTable | None = Field(default=None, alias="popularity")
+    mechanism: MechanismTable
+    users: UsersTable | None = None
+    adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(
+        default=(), alias="adversary"
+    )
+    attack: AttackTable | None = None
+    _source: _Source = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        """What must hold between tables."""
+        numbered = self.universe_table.objects is None
+        remedy = "only a file of objects in [universe] can have a column of popularity"
+        if numbered and self.popularity_table and self.popularity_table.kind == "given":
+            raise rejection("must not be 'given'", key="popularity.kind", remedy=remedy)
+        names: set[str] = set()
+        for i, adversary in enumerate(self.adversaries):
+            if adversary.name in names:
+                key = f"adversary[{i}].name"
+                raise rejection("must be unique", key=key, value=adversary.name)
+            names.add(adversary.name)
+            if numbered and adversary.popularity == "given" and adversary.file is None:
+                key = f"adversary[{i}].popularity"
+                raise rejection("must have a file to be 'given'", key=key, remedy=remedy)
+        return self
+
+    @property
+    def name(self) -> str:
+        """The built-in name, or the file's name without its ending."""
+        return self._source.name
+
+    @property
+    def text(self) -> str:
+        """The TOML as it was read."""
+        return self._source.text
+
+    @property
+    def file(self) -> str:
+        """The file as messages name it; of a built-in scenario its name."""
+        return self._source.file
+
+    def universe(self) -> "Universe":
+        """The universe of ``[universe]``; a file of objects is read once."""
+        return self._objects[0]
+
+    def true_popularity(self, universe: "Universe") -> "np.ndarray":
+        """The popularity of ``[popularity]``, (size,) float64."""
+        import numpy as np
+
+        from poolscope import popularity
+
+        table = self.popularity_table
+        if table is None:
+            raise self.missing("popularity")
+        if table.kind == "zipf":
+            assert table.exponent is not None
+            return popularity.zipf(universe, table.exponent)
+        if table.kind == "random":
+            return popularity.random(universe, np.random.default_rng(table.seed))
+        return popularity.uniform(universe) if table.kind == "uniform" else self._column(universe)
+
+    def given_popularity(self, adversary: AdversaryTable, universe: "Universe") -> "np.ndarray":
+        """The popularity that an adversary is given, by its own file or by the file of objects."""
+        from poolscope.popularity import read_popularity
+
+        if adversary.file is None:
+            return self._column(universe)
+        return read_popularity(self.resolve(adversary.file), universe)
+
+    def resolve(self, path: str, *, place: str | None = None) -> Path:
+        """A path of the file, which is relative to the file's folder and stays inside it.
+
+        ``place`` is the key that has the path, for the message.
+        """
+        with located(file=self.file, place=place):
+            if not is_inside(path):
+                raise InputError(OUTSIDE, value=path)
+            if self._source.folder is None:
+                raise InputError("a scenario without a folder cannot name files", value=path)
+            return self._source.folder / path
+
+    def missing(self, table: str) -> InputError:
+        """The error of a command that needs a table which is not there."""
+        return InputError(f"must have a table [{table}]", file=self.file)
+
+    def dump(self) -> dict[str, Any]:
+        """The tables as the file has them, for JSON: infinity is the text "inf"."""
+        return _plain(self.model_dump(by_alias=True, exclude_unset=True))
+
+    @cached_property
+    def _objects(self) -> "tuple[Universe, np.ndarray | None]":
+        from poolscope.universe import Universe, read_objects
+
+        table = self.universe_table
+        if table.objects is not None:
+            content = read_objects(self.resolve(table.objects, place="universe.objects"))
+        else:
+            assert table.size is not None
+            assert table.pools is not None
+            with located(file=self.file, place="universe"):
+                content = Universe.sized(table.size, table.pools), None
+        for i, adversary in enumerate(self.adversaries):
+            with located(file=self.file, place=f"adversary[{i}]"):
+                adversary.prior.pool_weights(content[0].pool_names)
+        return content
+
+    def _column(self, universe: "Universe") -> "np.ndarray":
+        """The popularity in the file of objects."""
+        from poolscope.popularity import given
+
+        assert self.universe_table.objects is not None
+        with located(file=self.resolve(self.universe_table.objects)):
+            weights = self._objects[1]
+            if weights is None:
+                raise InputError("must have a column 'popularity'")
+            return given(universe, weights)
+
+
+def load(name_or_path: str | os.PathLike[str]) -> Scenario:
+    """Read and check a scenario: a built-in name, or a TOML file.
+
+    Files that the scenario names are read where they are used.
+    """
+    name = os.fspath(name_or_path)
+    known = builtin_names()
+    if name in known:
+        return parse(builtin_text(name), name=name)
+    if os.path.basename(name) == name and not name.endswith(".toml") and not os.path.exists(name):
+        rule = "unknown scenario, neither built in nor a file"
+        raise InputError(rule, value=name, remedy=did_you_mean(name, known))
+    path = Path(name)
+    with reading(path):
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise InputError(f"must have at most {LARGEST_FILE} bytes")
+        # Some editors write a byte order mark, which TOML does not know.
+        text = content.decode("utf-8-sig")
+    return parse(text, name=path.stem, file=path)
+
+
+def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -> Scenario:
+    """Check the TOML text of a scenario; without a file, it cannot name others."""
+    shown_as = name if file is None else os.fspath(file)
+    with located(file=shown_as):
+        try:
+            scenario = Scenario.model_validate(_parse_toml(text))
+        except ValidationError as invalid:
+            raise input_error(invalid) from invalid
+    folder = None if file is None else Path(file).parent
+    scenario._source = _Source(name=name, text=text, file=shown_as, folder=folder)
+    if scenario.universe_table.objects is None:
+        scenario.universe()
+    return scenario
+
+
+def builtin_names() -> list[str]:
+    """The built-in scenarios."""
+    folder = resources.files("poolscope") / "scenarios"
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def builtin_text(name: str) -> str:
+    """The TOML of a built-in scenario, to start one's own from."""
+    known = builtin_names()
+    if name not in known:
+        raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
+    return (resources.files("poolscope") / "scenarios" / f"{name}.toml").read_text("utf-8")
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InputError("must not be nested that deeply") from None
+    except ValueError as error:
+        # tomllib has the line only in its words, and not at all for an integer without end.
+        message, _, where = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", where)
+        number = line[1] if line else str(text.count("\n") + 1)
+        raise InputError(f"must be TOML: {message}", place=f"line {number}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,280 @@
+"""The tables of a scenario file: keys, types, and what must hold within a table.
+
+Docs and messages use these keys. What only a mechanism can judge (its parameters) is kept as it
+stands and checked where the mechanism is made.
+"""
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from poolscope.errors import InputError, did_you_mean
+
+NON_PRIVATE = "non-private"
+"""The name of the row that the identity mechanism gives; no adversary can have it."""
+
+OUTSIDE = "must be a path inside the scenario's folder, relative to it"
+
+_RULES = {
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "tuple_type": "must be a list",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
+    "string_too_short": "must not be empty",
+    "string_type": "must be a text",
+    "bool_type": "must be true or false",
+    "int_type": "must be an integer",
+    "float_type": "must be a number",
+    "finite_number": "must be finite",
+    "greater_than": "must be positive",  # no table has another bound of this kind
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+}
+"""House words for pydantic's error types; for the others its own message does."""
+
+
+def rejection(rule: str, *, key: str | None = None, **details: Any) -> PydanticCustomError:
+    """A broken rule of a table, or of one key in it; the details are those of ``InputError``."""
+    return PydanticCustomError("rule", "rule", {"rule": rule, "key": key, "details": details})
+
+
+def input_error(invalid: ValidationError) -> InputError:
+    """The first of pydantic's errors in one line: place, rule, value."""
+    error = invalid.errors(include_url=False)[0]
+    context: dict[str, Any] = error.get("ctx", {})
+    place = ""
+    for step in (*error["loc"], context.get("key")):
+        if isinstance(step, int):
+            place += f"[{step}]"
+        # A tag of Discriminator is pydantic's own step, no key of the file.
+        elif step and not step.startswith("<"):
+            place += f".{step}" if place else step
+    if error["type"] == "rule":
+        return InputError(context["rule"], place=place, **context["details"])
+    if error["type"] == "missing":
+        return InputError("is missing", place=place)
+    if error["type"] in _RULES:
+        rule = _RULES[error["type"]].format(**context)
+    else:
+        rule = error["msg"].replace("Input should", "must")
+    if "<word>" in error["loc"]:
+        rule += " or a table"
+    return InputError(rule, place=place, value=error["input"])
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path names something inside the folder that it is relative to."""
+    normal = os.path.normpath(path)
+    upwards = normal.split(os.sep)[0] in (os.pardir, os.curdir)
+    return path.isprintable() and not upwards and not Path(path).is_absolute()
+
+
+def _inside(path: str) -> str:
+    if not is_inside(path):
+        raise rejection(OUTSIDE, value=path)
+    return path
+
+
+def _increasing(counts: tuple[int, ...]) -> tuple[int, ...]:
+    if any(later <= earlier for earlier, later in pairwise(counts)):
+        raise rejection("must be increasing", value=list(counts))
+    return counts
+
+
+def _weighted(weights: dict[str, float]) -> dict[str, float]:
+    if not any(weights.values()):
+        raise rejection("must have a weight above 0", value=weights)
+    return weights
+
+
+def _form(value: object) -> str:
+    """Which form a value has that may be a word or a table."""
+    return "<table>" if isinstance(value, dict | BaseModel) else "<word>"
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1)]
+RelativePath = Annotated[str, AfterValidator(_inside)]
+
+
+class Table(BaseModel):
+    """A TOML table: typed as it is written, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _suggest_key(cls, data: Any) -> Any:
+        # Before pydantic's own check, which cannot name the nearest key and comes last: a missing
+        # key is usually a misspelt one.
+        if isinstance(data, dict) and cls.model_config["extra"] == "forbid":
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in known:
+                    raise rejection("unknown key", key=key, remedy=did_you_mean(key, known))
+        return data
+
+    def _only(self, condition: bool, key: str, why: str) -> None:
+        """``key`` is given only where the condition holds."""
+        if key in self.model_fields_set and not condition:
+            raise rejection(f"goes only with {why}", key=key, value=getattr(self, key))
+
+    def _exactly(self, condition: bool, key: str, why: str) -> None:
+        """``key`` is given where the condition holds, and only there."""
+        self._only(condition, key, why)
+        if condition and key not in self.model_fields_set:
+            raise rejection("is missing", key=key, remedy=f"{why} needs it")
+
+
+class UniverseTable(Table):
+    """``[universe]``: the sizes of the pools, or a file of objects."""
+
+    size: int | None = None
+    pools: dict[str, int] | None = None
+    objects: RelativePath | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if not self.model_fields_set:
+            raise rejection("must have size and pools, or objects")
+        for key in ("size", "pools"):
+            self._exactly(self.objects is None, key, "a universe without a file of objects")
+        return self
+
+
+class PopularityTable(Table):
+    """``[popularity]``: the truth that synthetic users draw from.
+
+    The seed of a random popularity is a fact of the scenario, not of a run: every run has the same.
+    """
+
+    kind: Literal["uniform", "zipf", "random", "given"]
+    exponent: NotNegative | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _parameters(self) -> Self:
+        self._exactly(self.kind == "zipf", "exponent", "kind 'zipf'")
+        self._only(self.kind == "random", "seed", "kind 'random'")
+        return self
+
+
+class MechanismTable(Table):
+    """``[mechanism]``: a kind and its parameters, which the mechanism itself checks."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Name
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _plain_parameters(self) -> Self:
+        for key, value in (self.model_extra or {}).items():
+            if not isinstance(value, int | float | str):
+                raise rejection("must be a number or a text", key=key, value=value)
+        return self
+
+    @property
+    def parameters(self) -> dict[str, int | float | str]:
+        """Every key but ``kind``; ``epsilon`` only where the file has it."""
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
+
+
+class UsersTable(Table):
+    """``[users]``: synthetic, or recorded; without a count the command chooses."""
+
+    count: Count | None = None
+    sigma: NotNegative = 0.0
+    traces: RelativePath | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        for key in ("count", "sigma"):
+            self._only(self.traces is None, key, "synthetic users, not with traces")
+        return self
+
+
+class BetaTable(Table):
+    """``{ beta = [a, b] }``: Beta(a, b) on (0, 1)."""
+
+    beta: Annotated[tuple[Positive, Positive], Field(strict=False)]
+
+
+Density = Annotated[
+    Annotated[Literal["uniform"], Tag("<word>")] | Annotated[BetaTable, Tag("<table>")],
+    Discriminator(_form),
+]
+PoolPrior = Annotated[
+    Annotated[Literal["uniform", "popularity"], Tag("<word>")]
+    | Annotated[dict[str, NotNegative], AfterValidator(_weighted), Tag("<table>")],
+    Discriminator(_form),
+]
+
+
+class PriorTable(Table):
+    """``[adversary.prior]``: what the adversary believes of a user's behaviour.
+
+    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1).
+    """
+
+    interest: Density = "uniform"
+    polarization: Density = "uniform"
+    pools: PoolPrior = "uniform"
+
+    def pool_weights(self, pool_names: Sequence[str]) -> tuple[float, ...] | None:
+        """The given weight of each pool in the order of ``pool_names``; None if it is a word."""
+        if isinstance(self.pools, str):
+            return None
+        for name in self.pools:
+            if name not in pool_names:
+                remedy = did_you_mean(name, pool_names)
+                raise InputError("unknown pool", place=f"prior.pools.{name}", remedy=remedy)
+        for name in pool_names:
+            if name not in self.pools:
+                raise InputError("is missing", place=f"prior.pools.{name}")
+        return tuple(self.pools[name] for name in pool_names)
+
+
+class AdversaryTable(Table):
+    """``[[adversary]]``: who attacks, and what popularity they believe in."""
+
+    name: Name
+    popularity: Literal["uniform", "estimated", "true", "given"]
+    reports: Count | None = None
+    file: RelativePath | None = None
+    prior: PriorTable = PriorTable()
+
+    @model_validator(mode="after")
+    def _parameters(self) -> Self:
+        self._exactly(self.popularity == "estimated", "reports", "popularity 'estimated'")
+        self._only(self.popularity == "given", "file", "popularity 'given'")
+        if self.name == NON_PRIVATE:
+            raise rejection("is the name of the game without a mechanism", key="name")
+        return self
+
+
+class AttackTable(Table):
+    """``[attack]``: after how many reports, and how sure the adversary must be."""
+
+    observations: Annotated[
+        tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)
+    ]
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    non_private: bool = True

@@ -1,0 +1,177 @@
+"""A run in numbers, one record per adversary and n, and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from poolscope.calibration import brier, calibration_error, calibration_limit
+from poolscope.errors import InputError
+from poolscope.intervals import Estimate
+from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+
+NON_PRIVATE = "non-private"
+"""The adversary row of the game without a mechanism."""
+
+TOPS = {"top1": 0.01, "top5": 0.05, "top10": 0.10, "top20": 0.20}
+"""Shares of most confident users on which the precision is reported."""
+
+ESTIMATES = (
+    "auc",
+    "precision",
+    *(f"precision_{name}" for name in TOPS),
+    "calibration_error",
+    "brier",
+    *EXPOSURE_THRESHOLDS.values(),
+)
+"""Fields of a record that come with an interval, in fields _low and _high."""
+
+_HEADLINE_N = 90
+_NEAR = (60, 120)
+_LEVELS = (0.99, 0.95, 0.90)
+
+
+def summarise(outcomes: pl.DataFrame, k: int, seed: int) -> list[dict[str, Any]]:
+    """All metrics of a run.
+
+    Parameters
+    ----------
+    outcomes : DataFrame
+        The outcome table.
+    k : int
+        Number of pools.
+    seed : int
+        The run's seed: orders ties and draws the calibration's replicas.
+
+    Returns
+    -------
+    list of dict
+        One per adversary and n, in order of appearance: adversary, n, users, baseline (1/k),
+        majority (share of the most common preferred pool), calibration_error_limit, and all of
+        ``ESTIMATES``. What was reached is counted up to that n.
+    """
+    parts = outcomes.partition_by("adversary", "n", maintain_order=True)
+    return [_summary_of(rows, k, seed) for rows in parts]
+
+
+def _summary_of(rows: pl.DataFrame, k: int, seed: int) -> dict[str, Any]:
+    # Sums in one order: the rows of the table may come in any, the last digit may not.
+    rows = rows.sort("user")
+    n = int(rows["n"][0])
+    correct, _ = ranked(rows, seed)
+    record: dict[str, Any] = {
+        "adversary": str(rows["adversary"][0]),
+        "n": n,
+        "users": rows.height,
+        "baseline": 1 / k,
+        "majority": int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height,
+        **_fields("auc", auc_of(correct)),
+        **_fields("precision", precision_of(correct, 1.0)),
+    }
+    for name, top in TOPS.items():
+        record |= _fields(f"precision_{name}", precision_of(correct, top))
+    record |= _fields("calibration_error", calibration_error(rows, seed))
+    record["calibration_error_limit"] = calibration_limit(rows, seed)
+    record |= _fields("brier", brier(rows))
+    for threshold, column in EXPOSURE_THRESHOLDS.items():
+        record |= _fields(column, reached(rows, threshold, n))
+    return record
+
+
+def _fields(name: str, estimate: Estimate) -> dict[str, float]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def headline(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The record that a run is told by: the best attack on private reports at n near 90.
+
+    Where no n lies between 60 and 120 it is the largest n. The non-private game counts only
+    when there is nothing else.
+    """
+    if not results:
+        raise InputError("must not be empty", place="results")
+    private = [r for r in results if r["adversary"] != NON_PRIVATE] or list(results)
+    counts = {r["n"] for r in private}
+    near = [n for n in counts if _NEAR[0] <= n <= _NEAR[1]]
+    n = min(near, key=lambda n: (abs(n - _HEADLINE_N), n)) if near else max(counts)
+    return max((r for r in private if r["n"] == n), key=lambda r: r["auc"])
+
+
+def in_plain_words(
+    results: Sequence[Mapping[str, Any]], descriptions: Mapping[str, str] | None = None
+) -> str:
+    """One or two sentences that say what a run found, for someone who knows no metric.
+
+    The largest group of users of which the adversary is surely right nearly always (lower end
+    of the interval at 99, else 95, else 90 %), then the success on everyone against a guess
+    without any report.
+
+    Parameters
+    ----------
+    results : sequence of mappings
+        From ``summarise``.
+    descriptions : mapping, optional
+        What each adversary knows, as "an adversary who knows what is popular".
+    """
+    record = headline(results)
+    name = record["adversary"]
+    phrase = (descriptions or {}).get(name)
+    who = f"{phrase} ({name})" if phrase else f"the {name} adversary"
+    opening = f"After {record['n']:,} report{'s' * (record['n'] != 1)}, {who}"
+    group = _sure_group(record)
+    if group is None:
+        return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
+    share, field = group
+    crowd = "every user" if share == 1 else f"{percent(share)} of the users"
+    first = f"{opening} names the preferred pool of {crowd} and {_how_often(record[field])}."
+    if share == 1:
+        return first
+    return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
+
+
+def _sure_group(record: Mapping[str, Any]) -> tuple[float, str] | None:
+    """Largest share of users with surely high precision, and the field that says so."""
+    groups = [(1.0, "precision")]
+    groups += [(top, f"precision_{name}") for name, top in reversed(TOPS.items())]
+    for level in _LEVELS:
+        for share, field in groups:
+            if record[f"{field}_low"] >= level:
+                return share, field
+    return None
+
+
+def _how_often(precision: float) -> str:
+    return "is right every time" if precision == 1 else f"is right {percent(precision)} of the time"
+
+
+def _on_everyone(record: Mapping[str, Any]) -> str:
+    """Success on all users beside the better of the two guesses that need no report."""
+    blind, chance = "guessing at random", record["baseline"]
+    if is_skewed(record):
+        blind, chance = "always naming the most common pool", record["majority"]
+    success = f"is right for {percent(record['precision'])} of them"
+    if record["precision_low"] > chance:
+        return f"{success}, where {blind} is right for {percent(chance)}"
+    return f"{success}, no better than {blind} ({percent(chance)})"
+
+
+def is_skewed(record: Mapping[str, Any]) -> bool:
+    """Whether one pool is preferred by more users than chance explains.
+
+    Among evenly preferred pools one is always the most common; four standard errors are more.
+    """
+    even = record["baseline"]
+    return record["majority"] - even > 4 * (even * (1 - even) / record["users"]) ** 0.5
+
+
+def percent(share: float) -> str:
+    """A share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
+    value = 100 * share
+    if 0 < value < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < value < 100:
+        return "more than 99.9 %"
+    decimals = 0 if 1 <= value <= 99 or value in (0, 100) else 1
+    return f"{value:.{decimals}f} %"

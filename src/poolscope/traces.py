@@ -1,0 +1,88 @@
+"""What users pick: their behaviour drawn from the truth, and the objects that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.behaviour import Behaviour, Floats
+from poolscope.kernels import traces as kernels
+from poolscope.kernels.random import uniforms
+from poolscope.popularity import within_pools
+from poolscope.randomness import Keys, Stream, children
+from poolscope.universe import Universe
+
+Objects = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Users:
+    """The truth about some users: key, relevant interest, polarization and preferred pool of each."""
+
+    keys: Keys
+    gamma: Floats
+    delta: Floats
+    iota: NDArray[np.int64]
+
+
+def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
+    """Users of the given keys. Where there is no neutral pool the relevant interest can only be one."""
+    stream = children(keys, Stream.BEHAVIOUR)
+    draws = np.empty((3, len(keys)))
+    for i in range(3):
+        uniforms(stream, i, draws[i])
+    k = universe.k
+    # one minus, because the intervals of gamma and delta are open on the left
+    gamma = behaviour.interest.quantile(1.0 - draws[0])
+    delta = 1.0 / k + (1.0 - 1.0 / k) * behaviour.polarization.quantile(1.0 - draws[1])
+    cumulative = np.cumsum(behaviour.pool_prior(k))
+    iota = np.searchsorted(cumulative, draws[2] * cumulative[-1], side="right")
+    if universe.neutral_size == 0:
+        gamma = np.ones_like(gamma)
+    return Users(keys=keys, gamma=gamma, delta=delta, iota=np.minimum(iota, k - 1).astype(np.int64))
+
+
+def draw_traces(
+    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0
+) -> Objects:
+    """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
+    order, starts = _parts(universe)
+    keys = children(users.keys, Stream.TRACE)
+    out = np.empty((len(keys), length), dtype=np.int64)
+    who = (users.gamma, users.delta, users.iota, universe.k, order, starts)
+    if sigma > 0:
+        tastes = children(users.keys, Stream.TASTE)
+        scratch = np.empty(universe.size), np.empty(universe.size)
+        kernels.draw_own_traces(keys, tastes, *who, popularity, sigma, *scratch, out)
+        return out
+    within = within_pools(universe, popularity)
+    cumulative = np.concatenate(
+        [np.cumsum(within[order[a:b]]) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    )
+    kernels.draw_traces(keys, *who, cumulative, out)
+    return out
+
+
+def own_popularity(popularity: Floats, sigma: float, key: np.uint64) -> Floats:
+    """The perturbed popularity of one user (appendix robustness)."""
+    if sigma == 0:
+        return popularity
+    out = np.empty(len(popularity))
+    kernels.perturb(children(key, Stream.TASTE)[()], popularity, sigma, out)
+    return np.maximum(out, 0.0)
+
+
+def draw_objects(popularity: Floats, keys: Keys) -> Objects:
+    """One object for each key, drawn from the popularity."""
+    out = np.empty(len(keys), dtype=np.int64)
+    kernels.draw_objects(np.cumsum(popularity), keys, out)
+    return out
+
+
+def _parts(universe: Universe) -> tuple[Objects, NDArray[np.int64]]:
+    """Objects ordered by part (neutral, then the pools) and where each part begins."""
+    order = np.argsort(universe.pool_of, kind="stable").astype(np.int64)
+    sizes = np.bincount(universe.pool_of + 1, minlength=universe.k + 1)
+    return order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
