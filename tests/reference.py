@@ -118,8 +118,7 @@ def _factors(likelihood, popularity, pool_of, k, pool):
         raise ValueError("k does not match pool_of")
     corners = [representation(pool, g, d, popularity, pool_of) for g, d in ((1, 1), (1, 0), (0, 0))]
     return tuple(
-        tuple(mp.fsum(mpf(a) * b for a, b in zip(row, corner, strict=True)) for corner in corners)
-        for row in likelihood
+        tuple(mp.fsum(mpf(a) * b for a, b in zip(row, corner, strict=True)) for corner in corners) for row in likelihood
     )
 
 
@@ -154,10 +153,7 @@ def _gamma_integral(a, b, density):
 def _delta_integral(a, b, k, density):
     """Integral over (1/k, 1] of delta^a (1-delta)^b times the density (None: 1, exactly)."""
     if density is None:
-        value = sum(
-            (-1) ** i * comb(b, i) * (1 - Fraction(1, k) ** (a + i + 1)) / (a + i + 1)
-            for i in range(b + 1)
-        )
+        value = sum((-1) ** i * comb(b, i) * (1 - Fraction(1, k) ** (a + i + 1)) / (a + i + 1) for i in range(b + 1))
         return mpf(value.numerator) / value.denominator
     return mp.quad(lambda x: x**a * (1 - x) ** b * density(x), [mpf(1) / k, 1])
 
@@ -187,9 +183,7 @@ def _normalise(scores):
 
 
 @mp.workdps(DIGITS)
-def log_scores(
-    likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None
-):
+def log_scores(likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None):
     """Natural logarithms of the k scores, the integrals of eq. (score_estimate).
 
     Parameters
@@ -228,9 +222,7 @@ def posterior(likelihood, popularity, pool_of, k, **priors):
 
 
 @mp.workdps(DIGITS)
-def moments(
-    likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None
-):
+def moments(likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None):
     """Posterior means (gamma, delta), averaged over the pools: arguments as in `log_scores`."""
     total = gamma = delta = mpf(0)
     for pool, weight in _pools(pool_prior, k):
@@ -244,9 +236,7 @@ def moments(
 
 
 @mp.workdps(25)
-def posterior_by_quadrature(
-    likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None
-):
+def posterior_by_quadrature(likelihood, popularity, pool_of, k, *, prior_gamma=None, prior_delta=None, pool_prior=None):
     """Posterior with the double integral of eq. (score_estimate) taken literally, for small n.
 
     Nested Gauss-Legendre quadrature of the product of sums over the universe, with the density of

@@ -66,9 +66,7 @@ def attack(
                 )
             )
     reached = [
-        pl.when(pl.Series(when) >= 0)
-        .then(pl.Series(when, dtype=pl.Int32))
-        .alias(f"reached_{level}")
+        pl.when(pl.Series(when) >= 0).then(pl.Series(when, dtype=pl.Int32)).alias(f"reached_{level}")
         for level, when in first.items()
     ]
     return pl.concat([part.with_columns(reached) for part in parts])

@@ -42,9 +42,7 @@ def test_located_keeps_the_cause():
     assert caught.value.__cause__ is cause
 
 
-@pytest.mark.parametrize(
-    "value", ["two\nlines", "a\x1b[31mred", ["x\n"] * 1000, "x" * 10**6, "\u2028", np.zeros(500)]
-)
+@pytest.mark.parametrize("value", ["two\nlines", "a\x1b[31mred", ["x\n"] * 1000, "x" * 10**6, "\u2028", np.zeros(500)])
 def test_is_one_printable_line(value):
     line = str(InputError("rule\nwith break", value=value, place="k\ney", remedy="do\rthis"))
     assert line.isprintable()

@@ -29,9 +29,7 @@ def curves(outcomes):
 
 def exposures(outcomes):
     return pl.concat(
-        metrics.exposure(metrics.select(outcomes, name, 7), 90).with_columns(
-            pl.lit(name).alias("adversary")
-        )
+        metrics.exposure(metrics.select(outcomes, name, 7), 90).with_columns(pl.lit(name).alias("adversary"))
         for name in outcomes["adversary"].unique(maintain_order=True)
     )
 
@@ -66,9 +64,7 @@ def every_figure(outcomes):
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["precision", "calibration", "maps", "exposure", "popularity", "density"]
-)
+@pytest.mark.parametrize("name", ["precision", "calibration", "maps", "exposure", "popularity", "density"])
 def test_same_figure_same_bytes(every_figure, name, tmp_path):
     for path in (tmp_path / "first.svg", tmp_path / "second.svg"):
         figures.save(every_figure[name](3), path)
@@ -103,6 +99,12 @@ def test_only_the_non_private_game_gets_its_own_panel():
 def test_curves_end_before_they_are_noise(every_figure):
     last = every_figure["precision"](3).axes[0].lines[-1].get_xdata()[0]
     assert 0.8 < last <= 1 - figures.FEWEST / 400
+
+
+def test_adversary_with_too_few_users_keeps_its_panel():
+    table = pl.concat([attack(200), attack(9, adversary="weak")])
+    figure = calibration_plot(metrics.for_each_attack(table, calibration))
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["strong", "weak"]
 
 
 def test_larger_n_is_darker():

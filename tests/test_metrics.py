@@ -20,9 +20,9 @@ from poolscope.errors import InputError
 from poolscope.intervals import Z95, share_of, wilson
 from poolscope.summary import summarise
 
-OUTCOMES = st.lists(
-    st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30
-).map(lambda rows: bare(*map(np.array, zip(*rows, strict=True))))
+OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
+    lambda rows: bare(*map(np.array, zip(*rows, strict=True)))
+)
 
 
 def calibrated(users: int, rng: np.random.Generator) -> pl.DataFrame:
@@ -64,9 +64,7 @@ def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
     correct, confidence = metrics.ranked(rows, SEED)
     precision = [correct[:m].mean() for m in range(1, rows.height + 1)]
     assert curve["precision"].to_numpy() == pytest.approx(precision)
-    assert curve["null_rate"].to_numpy() == pytest.approx(
-        1 - np.arange(1, rows.height + 1) / rows.height
-    )
+    assert curve["null_rate"].to_numpy() == pytest.approx(1 - np.arange(1, rows.height + 1) / rows.height)
     assert curve["threshold"].to_list() == sorted(rows["confidence"], reverse=True)
     assert confidence.tolist() == curve["threshold"].to_list()
     value, low, high = metrics.auc(rows, SEED)
@@ -77,9 +75,7 @@ def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
 
 def test_curve_can_be_thinned_and_keeps_its_ends():
     rows = attack(500)
-    full, thin = (
-        metrics.precision_curve(metrics.select(rows, "strong", 30), 1, p) for p in (None, 9)
-    )
+    full, thin = (metrics.precision_curve(metrics.select(rows, "strong", 30), 1, p) for p in (None, 9))
     assert thin.height == 9
     assert thin.row(0) == full.row(0)
     assert thin.row(-1) == full.row(-1)
@@ -109,17 +105,14 @@ def test_area_interval_agrees_with_a_bootstrap():
     rows = calibrated(800, rng)
     _, low, high = metrics.auc(rows, SEED)
     again = [
-        metrics.auc(rows[rng.integers(800, size=800)].with_columns(user=pl.int_range(800)), seed)
-        for seed in range(400)
+        metrics.auc(rows[rng.integers(800, size=800)].with_columns(user=pl.int_range(800)), seed) for seed in range(400)
     ]
     spread = np.std([estimate.value for estimate in again])
     # A standard deviation from 400 draws has relative error 1 / sqrt(800).
     assert (high - low) / (2 * Z95) == pytest.approx(spread, rel=4 / np.sqrt(800))
 
 
-@pytest.mark.parametrize(
-    ("users", "nominal", "exactly"), [(10, 0.92, False), (60, 0.92, False), (600, 0.95, True)]
-)
+@pytest.mark.parametrize(("users", "nominal", "exactly"), [(10, 0.92, False), (60, 0.92, False), (600, 0.95, True)])
 def test_area_interval_covers_the_truth(users, nominal, exactly):
     rng = np.random.default_rng([SEED, users])
     truth = 0.75  # the integral of (1 - q) (-ln q)
@@ -166,8 +159,9 @@ def test_threshold_makes_null_users():
 
 def test_no_users_and_unknown_attacks_are_refused():
     rows = attack(5)
-    with pytest.raises(InputError, match="no outcomes of adversary 'oracle' at n = 7"):
-        metrics.select(rows, "oracle", 7)
+    for table in (rows, rows.with_columns(pl.col("adversary").cast(pl.Enum(["strong"])))):
+        with pytest.raises(InputError, match="no outcomes of adversary 'oracle' at n = 7"):
+            metrics.select(table, "oracle", 7)
     for metric in (lambda r: metrics.auc(r, 1), calibration, brier):
         with pytest.raises(InputError, match="outcomes: must have at least one user"):
             metric(rows.clear())
@@ -199,9 +193,7 @@ def test_calibrated_attack_stays_below_its_limit():
 
 
 def test_miscalibrated_attack_is_found_out():
-    honest, boastful = (
-        metrics.select(attack(4000, sharpness=sharpness), "strong", 30) for sharpness in (1, 3)
-    )
+    honest, boastful = (metrics.select(attack(4000, sharpness=sharpness), "strong", 30) for sharpness in (1, 3))
     assert calibration_error(honest, 1).low == 0
     value, low, _ = calibration_error(boastful, 1)
     assert value > 2 * calibration_limit(boastful, 1)

@@ -28,9 +28,7 @@ universes = st.builds(
     lambda sizes, neutral, seed: Universe.named(
         [str(i) for i in range(sum(sizes) + neutral)],
         np.random.default_rng(seed)
-        .permutation(
-            [f"p{i}" for i, size in enumerate(sizes) for _ in range(size)] + [""] * neutral
-        )
+        .permutation([f"p{i}" for i, size in enumerate(sizes) for _ in range(size)] + [""] * neutral)
         .tolist(),
     ),
     st.lists(st.integers(1, 6), min_size=2, max_size=5),
@@ -73,9 +71,7 @@ def test_random_is_its_generators():
 
 def test_random_weights_are_uniform_within_a_part():
     universe = Universe.sized(100_002, {"a": 1, "b": 1})
-    within = popularity.within_pools(
-        universe, popularity.random(universe, np.random.default_rng(0))
-    )
+    within = popularity.within_pools(universe, popularity.random(universe, np.random.default_rng(0)))
     weights = np.sort(within[2:] / within[2:].max())
     # Kolmogorov-Smirnov at 1e-6: sqrt(-ln(5e-7) / 2) / sqrt(size)
     bound = np.sqrt(-np.log(5e-7) / 2 / weights.size)
@@ -266,9 +262,9 @@ def test_projection_of_many_and_of_extremes():
 
 
 # Not below 1e-300: half of the smallest number is 0, and scipy's divergence then infinite.
-distributions = npst.arrays(
-    np.float64, (2, 7), elements=st.just(0.0) | st.floats(1e-300, 1)
-).filter(lambda a: (a.sum(axis=1) > 0).all())
+distributions = npst.arrays(np.float64, (2, 7), elements=st.just(0.0) | st.floats(1e-300, 1)).filter(
+    lambda a: (a.sum(axis=1) > 0).all()
+)
 
 
 @given(distributions)

@@ -65,9 +65,7 @@ def example():
 def stored_users(example, request):
     """The arrays of one n, and the likelihoods of its users (five of the ten at n = 40)."""
     prefix = f"n{request.param}_"
-    arrays = {
-        name.removeprefix(prefix): x for name, x in example.items() if name.startswith(prefix)
-    }
+    arrays = {name.removeprefix(prefix): x for name, x in example.items() if name.startswith(prefix)}
     users = list(zip(arrays["bits"], arrays["j"], strict=True))[: 5 if request.param == 40 else 10]
     tables = [cms_table(b, j, example["hash_table"], float(example["eps"])) for b, j in users]
     return arrays, tables
@@ -117,9 +115,7 @@ def test_representation_without_neutral_objects():
     assert float(sum(representation(0, 0.7, 0.6, [1, 2, 5], [0, 1, 1]))) == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize(
-    ("popularity", "pool_of"), [([1, 0], [0, 1]), ([1, 1], [0, 2]), ([1, 1], [0, -1])]
-)
+@pytest.mark.parametrize(("popularity", "pool_of"), [([1, 0], [0, 1]), ([1, 1], [0, 2]), ([1, 1], [0, -1])])
 def test_representation_rejects_pools_without_popularity(popularity, pool_of):
     with pytest.raises(ValueError, match="phi_representation"):
         representation(0, 0.5, 0.8, popularity, pool_of)
@@ -128,13 +124,9 @@ def test_representation_rejects_pools_without_popularity(popularity, pool_of):
 @pytest.mark.parametrize("epsilon", [0, 0.5, 4, math.inf])
 @pytest.mark.parametrize("z", [0, 3, 4])
 def test_probabilities_sum_to_one(epsilon, z):
-    cms = [
-        cms_probability(bits, j, z, HASH_TABLE, epsilon)
-        for bits, j in enumerate_cms_reports(M, len(HASH_TABLE))
-    ]
+    cms = [cms_probability(bits, j, z, HASH_TABLE, epsilon) for bits, j in enumerate_cms_reports(M, len(HASH_TABLE))]
     hcms = [
-        hcms_probability(*report, z, HASH_TABLE, M, epsilon)
-        for report in enumerate_hcms_reports(M, len(HASH_TABLE))
+        hcms_probability(*report, z, HASH_TABLE, M, epsilon) for report in enumerate_hcms_reports(M, len(HASH_TABLE))
     ]
     assert len(cms) == 2**M * len(HASH_TABLE)
     assert len(hcms) == 2 * M * len(HASH_TABLE)
@@ -159,10 +151,7 @@ def test_probabilities_have_ratio_exp_epsilon():
 def test_hadamard_is_the_recursive_matrix():
     """Without noise the reported bits spell out H_2, columns by bucket."""
     table = [[0, 1, 2, 3]]
-    bits = [
-        [1 if hcms_probability(0, row, 1, z, table, M, math.inf) > 0 else -1 for z in range(M)]
-        for row in range(M)
-    ]
+    bits = [[1 if hcms_probability(0, row, 1, z, table, M, math.inf) > 0 else -1 for z in range(M)] for row in range(M)]
     assert bits == [[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]
 
 
@@ -250,8 +239,7 @@ def test_moments_by_finite_sums():
     weight = np.zeros((400, 400))
     for pool in range(3):
         corners = [
-            np.array(representation(pool, *at, POPULARITY, POOL_OF), dtype=float)
-            for at in ((1, 1), (1, 0), (0, 0))
+            np.array(representation(pool, *at, POPULARITY, POOL_OF), dtype=float) for at in ((1, 1), (1, 0), (0, 0))
         ]
         preferred, alternative, neutral = (np.array(table) @ corner for corner in corners)
         mixed = gamma * (delta * preferred + (1 - delta) * alternative) + (1 - gamma) * neutral

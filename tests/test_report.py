@@ -216,9 +216,7 @@ DAMAGES = {
     "results.0.n: must be a number, got None": lambda f: edit(f, results=[{"adversary": "weak"}]),
     "must have outcomes": lambda f: [p.unlink() for p in (f / "outcomes").iterdir()],
     "part-0.parquet: must be Parquet": lambda f: (f / "outcomes/part-0.parquet").write_text("no"),
-    "must have a column 'user'": lambda f: pl.DataFrame({"n": [1]}).write_parquet(
-        f / "outcomes/part-0.parquet"
-    ),
+    "must have a column 'user'": lambda f: pl.DataFrame({"n": [1]}).write_parquet(f / "outcomes/part-0.parquet"),
 }
 
 

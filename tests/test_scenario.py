@@ -148,9 +148,7 @@ def test_objects_and_popularity_from_files(tmp_path):
 
 
 def test_files_are_blamed_for_what_they_say(tmp_path):
-    path = write(
-        tmp_path, '[universe]\nobjects = "o.csv"\n[popularity]\nkind = "given"\n' + MECHANISM
-    )
+    path = write(tmp_path, '[universe]\nobjects = "o.csv"\n[popularity]\nkind = "given"\n' + MECHANISM)
     found = scenario.load(path)
     with pytest.raises(InputError, match=r"o\.csv: there is no such file$"):
         found.universe()
@@ -196,8 +194,7 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
     with pytest.raises(InputError) as caught:
         scenario.load("aple-emoji")
     assert str(caught.value) == (
-        "unknown scenario, neither built in nor a file, got 'aple-emoji'; "
-        "did you mean 'apple-emojis'?"
+        "unknown scenario, neither built in nor a file, got 'aple-emoji'; did you mean 'apple-emojis'?"
     )
     with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-web-domains"):
         scenario.load("zzz")

@@ -149,9 +149,7 @@ WRONG = {
 CASES = [(place, *case) for place, cases in WRONG.items() for case in cases]
 
 
-@pytest.mark.parametrize(
-    ("place", "snippet", "message"), CASES, ids=[f"{p}-{m[:40]}" for p, _, m in CASES]
-)
+@pytest.mark.parametrize(("place", "snippet", "message"), CASES, ids=[f"{p}-{m[:40]}" for p, _, m in CASES])
 def test_a_wrong_scenario_is_one_line(tmp_path, place, snippet, message):
     path = tmp_path / "scenario.toml"
     path.write_text(START[place] + snippet)

@@ -153,9 +153,7 @@ def test_index_of_named_and_of_numbered_objects():
             "pools: must have different names, got ['a', 'a']",
         ),
         (
-            lambda: Universe(
-                size=2, pool_names=("a", "b"), pool_of=np.array([0, 1]), objects=("x",)
-            ),
+            lambda: Universe(size=2, pool_names=("a", "b"), pool_of=np.array([0, 1]), objects=("x",)),
             "objects: must be 2 names, got 1",
         ),
         (

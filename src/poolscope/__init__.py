@@ -1,3 +1,66 @@
 """What repeated reports under local differential privacy reveal about the person who sends them."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+#: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
+_HOME = {
+    "Adversary": "adversary",
+    "attack": "adversary",
+    "weak": "adversary",
+    "Behaviour": "behaviour",
+    "Beta": "behaviour",
+    "FunctionDensity": "behaviour",
+    "build_game": "build",
+    "Estimate": "curator",
+    "estimate": "curator",
+    "simulate_estimate": "curator",
+    "Local": "engines",
+    "InputError": "errors",
+    "PoolscopeError": "errors",
+    "Game": "game",
+    "play": "game",
+    "MECHANISMS": "mechanisms",
+    "CMS": "mechanisms",
+    "HCMS": "mechanisms",
+    "Identity": "mechanisms",
+    "cms": "mechanisms",
+    "cms_no_hash": "mechanisms",
+    "hcms": "mechanisms",
+    "learnt": "posterior",
+    "pool_posterior": "posterior",
+    "audit": "run",
+    "Scenario": "scenario",
+    "load": "scenario",
+    "summarise": "summary",
+    "Universe": "universe",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from poolscope.adversary import Adversary, attack, weak
+    from poolscope.behaviour import Behaviour, Beta, FunctionDensity
+    from poolscope.build import build_game
+    from poolscope.curator import Estimate, estimate, simulate_estimate
+    from poolscope.engines import Local
+    from poolscope.errors import InputError, PoolscopeError
+    from poolscope.game import Game, play
+    from poolscope.mechanisms import CMS, HCMS, MECHANISMS, Identity, cms, cms_no_hash, hcms
+    from poolscope.posterior import learnt, pool_posterior
+    from poolscope.run import audit
+    from poolscope.scenario import Scenario, load
+    from poolscope.summary import summarise
+    from poolscope.universe import Universe
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

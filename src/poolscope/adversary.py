@@ -62,19 +62,24 @@ def weak(universe: Universe, belief: Behaviour | None = None) -> Adversary:
     )
 
 
-def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
+def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[NDArray[np.int64]]]:
     """All adversaries side by side, and the columns of each: neutral pool, then pools.
 
-    A pool to which an estimated popularity gives no mass at all is believed uniform: the attacker knows no better.
+    The columns of one part stand together, so that what an object adds for all adversaries lies in one place of
+    memory. A pool to which an estimated popularity gives no mass at all is believed uniform: the attacker knows no
+    better.
     """
-    columns, weights, slices = [], [], []
+    mine: list[list[int]] = [[] for _ in adversaries]
     width = 0
-    for adversary in adversaries:
-        columns.append(adversary.universe.pool_of.astype(np.int32) + 1 + width)
-        weights.append(within_pools(adversary.universe, adversary.popularity, empty="uniform"))
-        slices.append(slice(width, width + adversary.k + 1))
-        width += adversary.k + 1
-    return Views(np.stack(columns), np.stack(weights), width), slices
+    for part in range(max(adversary.k for adversary in adversaries) + 1):
+        for own, adversary in zip(mine, adversaries, strict=True):
+            if part <= adversary.k:
+                own.append(width)
+                width += 1
+    of_each = [np.array(own) for own in mine]
+    column_of = np.stack([own[a.universe.pool_of + 1] for own, a in zip(of_each, adversaries, strict=True)])
+    weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
+    return Views(column_of.astype(np.uint32), weights, width), of_each
 
 
 def attack(
@@ -106,9 +111,7 @@ def attack(
     return out[0] if lengths is None else out
 
 
-def posterior_block(
-    mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]
-) -> Floats:
+def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
     """Posteriors (users, n + 1, k) from support masses (users, n, k + 1)."""
     users, n, _ = mass.shape
     out = np.empty((users, n + 1, adversary.k))

@@ -20,7 +20,9 @@ Floats = NDArray[np.float64]
 
 
 class Density(Protocol):
-    """A density on (0, 1) that the attack can integrate against."""
+    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept."""
+
+    def __hash__(self) -> int: ...
 
     def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
         """Gauss rule for this density: nodes x, complements 1 - x, weights that sum to one."""

@@ -91,10 +91,8 @@ def build_adversary(
             believed = scenario.given_popularity(entry, universe)
         else:
             assert entry.reports is not None
-            key = children(children(seed_key(seed), Stream.CURATOR), index)[()]
-            believed = simulate_estimate(
-                mechanism, popularity, entry.reports, key, run
-            ).popularity
+            key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+            believed = simulate_estimate(mechanism, popularity, entry.reports, key, run).popularity
         return Adversary(
             name=entry.name,
             universe=universe,
@@ -111,9 +109,7 @@ def build_belief(entry: AdversaryTable, universe: Universe, popularity: Floats) 
     if prior.pools == "popularity":
         masses = np.bincount(universe.pool_of + 1, weights=popularity, minlength=universe.k + 1)
         pools = tuple(float(mass) for mass in masses[1:])
-    return Behaviour(
-        interest=_density(prior.interest), polarization=_density(prior.polarization), pools=pools
-    )
+    return Behaviour(interest=_density(prior.interest), polarization=_density(prior.polarization), pools=pools)
 
 
 def _density(table: str | BetaTable) -> Density:

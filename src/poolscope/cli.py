@@ -38,9 +38,7 @@ def audit(
     scenario: Annotated[str, typer.Argument(help="A built-in name or a TOML file.")],
     users: Annotated[int | None, typer.Option(help="How many users play.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
     """Play the pool inference game and report what the reports reveal."""
@@ -52,9 +50,7 @@ def audit(
     loaded = load(scenario)
     folder = out or default_folder(loaded, resume)
     with progress("Playing") as (begin, tick):
-        summary = audit(
-            loaded, folder, users=users, seed=seed, resume=resume, begin=begin, tick=tick
-        )
+        summary = audit(loaded, folder, users=users, seed=seed, resume=resume, begin=begin, tick=tick)
     print_audit(summary, write_report(folder))
 
 

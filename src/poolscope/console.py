@@ -60,7 +60,11 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
     """Table of adversaries by observation count, the headline in words, and where the report is."""
     console = Console()
     table = Table(title=str(summary["scenario"]["title"]), title_justify="left")
-    for name in ("adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"):
+    names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
+    tau = summary["results"][0].get("threshold")
+    if tau is not None:
+        names += [f"guessed at {tau:g}", "right then"]
+    for name in names:
         table.add_column(name, justify="left" if name == "adversary" else "right")
     last = None
     for row in summary["results"]:
@@ -74,6 +78,7 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
             f"{row['precision']:.3f}",
             f"{row['precision_top10']:.3f}",
             f"{row['baseline']:.3f}",
+            *_at_threshold(row),
         )
         last = row["adversary"]
     console.print(table)
@@ -84,6 +89,14 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _at_threshold(row: Mapping[str, Any]) -> list[str]:
+    """With a threshold: the share of users who get a guess, and how often it is right."""
+    if "threshold" not in row:
+        return []
+    guessed = 1.0 - row["null_rate"]
+    return [f"{guessed:.3f}", f"{row['precision_at_threshold']:.3f}" if guessed else "-"]
 
 
 def print_scenarios() -> None:

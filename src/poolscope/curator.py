@@ -33,9 +33,7 @@ def estimate(mechanism: Pure, reports: Reports) -> Estimate:
     return _unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
 
 
-def simulate_estimate(
-    mechanism: Pure, popularity: Floats, count: int, key: np.uint64, run: Map = map
-) -> Estimate:
+def simulate_estimate(mechanism: Pure, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Estimate:
     """The estimate from so many reports on objects drawn from the popularity."""
     return _unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
 

@@ -25,9 +25,7 @@ class Local:
 
     threads: int = field(default_factory=available_cores)
 
-    def map(
-        self, function: Callable[[Item], Result], items: Iterable[Item]
-    ) -> Iterator[Result]:
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results as they finish, in no order; at most one item a thread is under way."""
         if self.threads == 1:
             yield from map(function, items)

@@ -75,9 +75,7 @@ def precision_null_rate(curves: pl.DataFrame, k: int, *, columns: int = 3) -> Fi
         if shown is private:
             for _, curve in free.group_by("n", maintain_order=True):
                 axis.plot(curve["null_rate"], curve["precision"], **NON_PRIVATE_LINE)
-        for (n,), curve in shown.filter(pl.col("adversary") == adversary).group_by(
-            "n", maintain_order=True
-        ):
+        for (n,), curve in shown.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
             _line_with_band(axis, curve, "null_rate", "precision", colours[n], dashes[adversary])
         drawing.percent_axes(axis, x=True, y=True)
     handles = [_key(f"n = {n}", color=colour) for n, colour in colours.items()]
@@ -99,10 +97,11 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
     columns : int
         Panels to a row.
     """
-    table = _without_noise(table)
     adversaries = _in_order(table["adversary"])
     colours = drawing.colours_of(_in_order(table["n"]))
     dashes = drawing.dashes_of(adversaries)
+    # Only now: an adversary with few users keeps its panel.
+    table = _without_noise(table)
     figure, axes = drawing.panels(
         adversaries,
         columns,
@@ -113,9 +112,7 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
     )
     for adversary, axis in zip(adversaries, axes, strict=True):
         axis.plot([0, 1], [0, 1], **drawing.REFERENCE)
-        for (n,), line in table.filter(pl.col("adversary") == adversary).group_by(
-            "n", maintain_order=True
-        ):
+        for (n,), line in table.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
             x, y = line["confidence"], line["success"]
             axis.vlines(x, line["low"], line["high"], color=colours[n], linewidth=0.7, alpha=0.55)
             axis.plot(
@@ -128,9 +125,7 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
                 linewidth=1.1,
             )
         drawing.percent_axes(axis, x=True, y=True)
-    handles = [
-        _key(f"n = {n}", color=colour, marker="o", markersize=2.4) for n, colour in colours.items()
-    ]
+    handles = [_key(f"n = {n}", color=colour, marker="o", markersize=2.4) for n, colour in colours.items()]
     handles.append(_key("perfect calibration", **drawing.REFERENCE))
     drawing.legend_above(figure, handles)
     return figure
@@ -220,9 +215,7 @@ def exposure_curves(table: pl.DataFrame, *, columns: int = 3) -> Figure:
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
     table = table.filter(pl.col("n").is_in(kept))
-    figure, axes = drawing.panels(
-        adversaries, columns, PANEL, x="Reports sent", y="Users exposed so far", sharey=True
-    )
+    figure, axes = drawing.panels(adversaries, columns, PANEL, x="Reports sent", y="Users exposed so far", sharey=True)
     for adversary, axis in zip(adversaries, axes, strict=True):
         for (threshold,), line in table.filter(pl.col("adversary") == adversary).group_by(
             "threshold", maintain_order=True
@@ -331,9 +324,7 @@ def _edges(cells: pl.DataFrame, name: str) -> NDArray[np.float64]:
     return np.unique(cells.select(f"{name}_low", f"{name}_high").to_numpy())
 
 
-def _line_with_band(
-    axis: Axes, line: pl.DataFrame, x: str, y: str, colour: str, style: object
-) -> None:
+def _line_with_band(axis: Axes, line: pl.DataFrame, x: str, y: str, colour: str, style: object) -> None:
     axis.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.16, linewidth=0)
     axis.plot(line[x], line[y], color=colour, linestyle=style, linewidth=1.4)
 

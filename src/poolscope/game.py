@@ -26,7 +26,7 @@ from poolscope.universe import Universe
 NON_PRIVATE = "non-private"
 
 #: Bytes of support masses that a block holds; bounds the memory, changes no bit.
-BLOCK_BYTES = 160 << 20
+BLOCK_BYTES = 320 << 20
 
 #: Users whose posteriors after every report are held at once.
 CHUNK = 256
@@ -79,7 +79,7 @@ class Game:
     def block_users(self) -> int:
         """Users to a block."""
         width = sum(a.k + 1 for a in self.adversaries) + 4
-        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, 8192))
+        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, 16384))
 
 
 def play(
@@ -121,9 +121,7 @@ def play_block(game: Game, users: range, seed: int, tick: Tick | None = None) ->
     return table(ids, game.observations, attacked)
 
 
-def _attack_traces(
-    game: Game, keys: Keys, traces: NDArray[np.int64], truth: Users, tick: Tick
-) -> list[Attacked]:
+def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Users, tick: Tick) -> list[Attacked]:
     """Obfuscate the traces once and let every adversary attack the same reports."""
     users, n = traces.shape
     lengths = np.full(users, n, dtype=np.int64)
@@ -137,14 +135,10 @@ def _attack_traces(
         for adversary, part in zip(game.adversaries, columns, strict=True):
             share = 0.5 / len(game.adversaries)
 
-            def posteriors(
-                rows: slice, adversary: Adversary = adversary, part: slice = part
-            ) -> Floats:
+            def posteriors(rows: slice, adversary: Adversary = adversary, part: NDArray = part) -> Floats:
                 return posterior_block(game.mechanism, adversary, mass[rows, :, part], lengths[rows])
 
-            attacked.append(
-                _decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share)
-            )
+            attacked.append(_decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share))
     if game.non_private:
         first = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=game.popularity)
 
@@ -156,9 +150,7 @@ def _attack_traces(
     return attacked
 
 
-def non_private_posterior(
-    universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> Floats:
+def non_private_posterior(universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
     """Posterior (users, n + 1, k) of an adversary who sees the objects themselves.
 
     Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
@@ -224,9 +216,7 @@ def _decide(
     )
 
 
-def preferences(
-    game: Game, universe: Universe, users: Users
-) -> tuple[NDArray[np.int64], Floats, Floats]:
+def preferences(game: Game, universe: Universe, users: Users) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Preferred pool, relevant interest and polarization of each user with respect to an adversary's pools.
 
     For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U

@@ -18,7 +18,7 @@ from poolscope.kernels.random import child_keys
 
 PRIME = (1 << 31) - 1
 
-Buckets = NDArray[np.int32]
+Buckets = NDArray[np.uint32]
 
 
 class HashFamily(Protocol):
@@ -66,18 +66,19 @@ class PolynomialFamily:
         if not 1 <= self.universe < PRIME:
             raise InputError(f"a universe must have 1 to {PRIME - 1} objects", value=self.universe)
 
-    def coefficients(self, functions: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def coefficients(self, functions: NDArray[np.int64]) -> NDArray[np.uint32]:
         """(len(functions), 3) uniform in 0..p-1: 64 random bits modulo p, uniform to 2^-33."""
         parents = np.full(3 * len(functions), np.uint64(self.seed))
         keys = np.empty(len(parents), dtype=np.uint64)
         child_keys(parents, (3 * functions[:, None] + np.arange(3)).ravel(), keys)
-        return (keys % np.uint64(PRIME)).reshape(-1, 3)
+        return (keys % np.uint64(PRIME)).astype(np.uint32).reshape(-1, 3)
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         point = np.arange(self.universe, dtype=np.uint64)
-        square = point * point % np.uint64(PRIME)
-        out = np.empty((len(functions), self.universe), dtype=np.int32)
-        kernels.polynomial_buckets(self.coefficients(functions), point, square, self.m, out)
+        square = (point * point % np.uint64(PRIME)).astype(np.uint32)
+        out = np.empty((len(functions), self.universe), dtype=np.uint32)
+        coefficients = self.coefficients(functions)
+        kernels.polynomial_buckets(coefficients, point.astype(np.uint32), square, self.m, out)
         return out
 
 
@@ -111,7 +112,7 @@ class TableFamily:
         return self.table.shape[1]
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        return np.ascontiguousarray(self.table[functions], dtype=np.int32)
+        return np.ascontiguousarray(self.table[functions], dtype=np.uint32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ class Bijection:
         return 1
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        return np.tile(np.arange(self.universe, dtype=np.int32), (len(functions), 1))
+        return np.tile(np.arange(self.universe, dtype=np.uint32), (len(functions), 1))
 
 
 def family(
@@ -141,9 +142,7 @@ def family(
             raise InputError("is missing", place="hashes", remedy="or give a hash_table")
         return PolynomialFamily(universe=universe, m=m, size=hashes, seed=seed)
     if hashes is not None and hashes != len(hash_table):
-        raise InputError(
-            f"must be the {len(hash_table)} rows of the hash table", value=hashes, place="hashes"
-        )
+        raise InputError(f"must be the {len(hash_table)} rows of the hash table", value=hashes, place="hashes")
     table = TableFamily(table=hash_table, m=m)
     if table.universe != universe:
         raise InputError(

@@ -26,15 +26,15 @@ _TIE_STREAM = (0x7469,)
 
 def select(outcomes: pl.DataFrame, adversary: str, n: int) -> pl.DataFrame:
     """Rows of one adversary at one observation count, in the order of the table."""
-    rows = outcomes.filter((pl.col("adversary") == adversary) & (pl.col("n") == n))
+    # As a string: a column of categories refuses to be compared with an unknown one.
+    same = pl.col("adversary").cast(pl.String) == adversary
+    rows = outcomes.filter(same & (pl.col("n") == n))
     if rows.is_empty():
         raise InputError(f"there are no outcomes of adversary {adversary!r} at n = {n}")
     return rows
 
 
-def for_each_attack(
-    outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.DataFrame]
-) -> pl.DataFrame:
+def for_each_attack(outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
     """Apply a metric to the rows of every adversary and n and stack what it returns.
 
     Returns

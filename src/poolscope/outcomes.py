@@ -30,19 +30,14 @@ class Attacked:
     reached: NDArray[np.int32]
 
 
-def table(
-    users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked]
-) -> pl.DataFrame:
+def table(users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked]) -> pl.DataFrame:
     """The outcome table of a block of users, by adversary, then observation count, then user."""
     names = pl.Enum([a.adversary for a in attacked])
     pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
     frames = []
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
-        reached = {
-            column: pl.Series(a.reached[:, i]).replace(-1, None)
-            for i, column in enumerate(REACHED.values())
-        }
+        reached = {column: pl.Series(a.reached[:, i]).replace(-1, None) for i, column in enumerate(REACHED.values())}
         for o, n in enumerate(observations):
             frames.append(
                 pl.DataFrame(

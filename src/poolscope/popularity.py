@@ -92,9 +92,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> np.ndarray
         rows = np.bincount(index, minlength=universe.size)
         if rows.max() > 1:
             row = int(np.flatnonzero(rows[index] > 1)[-1])
-            raise InputError(
-                "an object must be listed once", value=table["object"][row], place=f"row {row + 1}"
-            )
+            raise InputError("an object must be listed once", value=table["object"][row], place=f"row {row + 1}")
         if rows.min() < 1:
             missing = _name(universe, int(rows.argmin()))
             raise InputError(f"must list every object of the universe, lacks {missing}")

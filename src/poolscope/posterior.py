@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.behaviour import Behaviour
 from poolscope.errors import InputError
 from poolscope.kernels import posterior as kernels
-from poolscope.quadrature import Axis, axis
+from poolscope.quadrature import Axis, axis, fixed_rule
 
 Floats = NDArray[np.float64]
 
 
-def posterior(
+def pool_posterior(
     likelihood: ArrayLike,
     *,
     belief: Behaviour | None = None,
@@ -40,25 +42,13 @@ def posterior(
     (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
     on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN.
     """
-    table = np.asarray(likelihood, dtype=np.float64)
-    single = table.ndim == 2
-    if single:
-        table = table[None]
-    if table.ndim != 3 or table.shape[2] < 3:
-        raise InputError(
-            "likelihood must be (users, n, 1 + pools) with two pools or more", value=np.shape(likelihood)
-        )
-    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
-        raise InputError("likelihoods must be finite and not negative")
+    table, counts, single = _checked(likelihood, lengths)
     users, n, columns = table.shape
-    counts = np.full(users, n) if lengths is None else np.asarray(lengths)
-    if counts.shape != (users,) or np.any(counts < 0) or np.any(counts > n):
-        raise InputError(f"lengths must be one for each user, between 0 and {n}")
     belief = belief or Behaviour()
     out = np.empty((users, n + 1, columns - 1))
     fill_posterior(
         table,
-        counts.astype(np.int64),
+        counts,
         floor,
         slope,
         axis(belief.interest, n),
@@ -71,6 +61,26 @@ def posterior(
     return out[0] if single else out
 
 
+def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, NDArray[np.int64], bool]:
+    """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
+    table = np.asarray(likelihood, dtype=np.float64)
+    single = table.ndim == 2
+    if single:
+        table = table[None]
+    if table.ndim != 3 or table.shape[2] < 3:
+        raise InputError(
+            "likelihood must be (users, n, 1 + pools) with two pools or more",
+            value=np.shape(likelihood),
+        )
+    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
+        raise InputError("likelihoods must be finite and not negative")
+    users, n, _ = table.shape
+    counts = np.full(users, n) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if counts.shape != (users,) or np.any(counts < 0) or np.any(counts > n):
+        raise InputError(f"lengths must be one for each user, between 0 and {n}")
+    return table, counts, single
+
+
 def fill_posterior(
     likelihood: Floats,
     lengths: NDArray[np.int64],
@@ -81,7 +91,7 @@ def fill_posterior(
     pool_prior: Floats,
     out: Floats,
 ) -> None:
-    """`posterior` without its checks, for blocks of users: fills out (users, n + 1, k) up to each user's length."""
+    """`pool_posterior` without its checks, for blocks of users: fills out (users, n + 1, k) up to each user's length."""
     users, n, columns = likelihood.shape
     k = columns - 1
     nodes = _largest(interest) * _largest(polarization)
@@ -99,8 +109,95 @@ def fill_posterior(
         polarization.degrees,
         polarization.offsets,
         polarization.rules,
-        np.empty((n + kernels.LANE, k + 2)),
         np.empty((kernels.SPAN, 2), dtype=np.int64),
+        *_scratch(n, k, nodes),
+        out,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """What the attack learns of a user beyond the pool: posterior means and central 95 % intervals.
+
+    Each is an array (users,); delta is the polarization towards the preferred pool, whichever it is.
+    """
+
+    gamma: Floats
+    gamma_low: Floats
+    gamma_high: Floats
+    delta: Floats
+    delta_low: Floats
+    delta_high: Floats
+
+
+#: Nodes of an axis whose quantiles are read off, as a multiple of what the integral alone needs.
+FINE = 4
+
+
+def learnt(
+    likelihood: ArrayLike,
+    *,
+    belief: Behaviour | None = None,
+    lengths: ArrayLike | None = None,
+    floor: float = 0.0,
+    slope: float = 1.0,
+) -> Learnt:
+    """Posterior of the relevant interest and of the polarization after all reports; parameters as `pool_posterior`.
+
+    The means are exact; the ends of the intervals are read off the posterior's distribution at the nodes of a rule with
+    `FINE` times the nodes that the integral needs, and are good to about a thousandth of the interval's width.
+    """
+    table, counts, _ = _checked(likelihood, lengths)
+    belief = belief or Behaviour()
+    k = table.shape[2] - 1
+    sides = {}
+    for name, fine_g, fine_u in (("gamma", FINE, 1), ("delta", 1, FINE)):
+        values = []
+        for user, n in enumerate(counts):
+            rule_g = fixed_rule(belief.interest, int(n), fine_g)
+            rule_u = fixed_rule(belief.polarization, int(n), fine_u)
+            masses = _marginals(table[user, :n], floor, slope, belief, rule_g, rule_u)
+            rule, mass = (rule_g, masses[0]) if name == "gamma" else (rule_u, masses[1])
+            values.append([rule[0] @ mass, *_quantiles(rule[0], mass, (0.025, 0.975))])
+        sides[name] = np.array(values).reshape(-1, 3).T
+    scale = (1.0 / k, 1.0 - 1.0 / k)
+    delta = scale[0] + scale[1] * sides["delta"]
+    gamma = sides["gamma"]
+    return Learnt(
+        gamma=gamma[0],
+        gamma_low=gamma[1],
+        gamma_high=gamma[2],
+        delta=delta[0],
+        delta_low=delta[1],
+        delta_high=delta[2],
+    )
+
+
+def _marginals(
+    likelihood: Floats,
+    floor: float,
+    slope: float,
+    belief: Behaviour,
+    rule_g: Floats,
+    rule_u: Floats,
+) -> tuple[Floats, Floats]:
+    n, columns = likelihood.shape
+    k, nodes = columns - 1, rule_g.shape[1] * rule_u.shape[1]
+    out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
+    kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, *_scratch(n, k, nodes), *out)
+    return out
+
+
+def _quantiles(x: Floats, mass: Floats, probabilities: tuple[float, ...]) -> Floats:
+    """Quantiles of a distribution known by the mass at its nodes; half of a node's mass lies on either side."""
+    cumulative = np.concatenate([[0.0], np.cumsum(mass) - mass / 2.0, [1.0]])
+    return np.interp(probabilities, cumulative, np.concatenate([[0.0], x, [1.0]]))
+
+
+def _scratch(n: int, k: int, nodes: int) -> tuple[NDArray, ...]:
+    """Room for one user on a grid of so many nodes, in the order of the kernels' arguments."""
+    return (
+        np.empty((n + kernels.LANE, k + 2)),
         np.empty((4, nodes)),
         np.empty((kernels.LANE, nodes)),
         np.empty((k, nodes)),
@@ -110,7 +207,6 @@ def fill_posterior(
         np.empty(k, dtype=np.uint64),
         np.empty((n, k)),
         np.empty((n, k), dtype=np.uint64),
-        out,
     )
 
 

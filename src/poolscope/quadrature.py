@@ -27,7 +27,29 @@ from numpy.typing import NDArray
 
 from poolscope.behaviour import Density, Floats
 
-RUNGS = (8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)
+RUNGS = (
+    8,
+    12,
+    16,
+    20,
+    24,
+    32,
+    40,
+    48,
+    64,
+    80,
+    96,
+    128,
+    160,
+    192,
+    256,
+    320,
+    384,
+    512,
+    640,
+    768,
+    1024,
+)
 
 
 def capacity(nodes: int) -> float:
@@ -59,6 +81,13 @@ def axis(density: Density, reports: int) -> Axis:
             break
     rules = [density.rule(nodes) for nodes in sizes]
     return _laid_out(rules, [capacity(nodes) - density.sharpness for nodes in sizes])
+
+
+def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
+    """(4, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
+    ladder = axis(density, reports)
+    size = fine * int(ladder.offsets[-1] - ladder.offsets[-2])
+    return _laid_out([density.rule(size)], [np.inf]).rules
 
 
 def point_axis() -> Axis:

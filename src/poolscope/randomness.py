@@ -28,7 +28,7 @@ class Stream(IntEnum):
     GUESS = 6
 
 
-def children(parents: Keys | int, indices: NDArray[np.integer] | int) -> Keys:
+def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:
     """The keys of the given children, parents and indices broadcast against each other."""
     parent, index = np.broadcast_arrays(np.asarray(parents, dtype=np.uint64), np.asarray(indices))
     out = np.empty(parent.size, dtype=np.uint64)

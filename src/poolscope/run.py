@@ -91,7 +91,7 @@ def audit(
     play_parts(game, manifest, out, engine, tick or (lambda _: None))
     summary = summary_of(scenario, game, manifest, read_outcomes(out))
     summary["seconds"] = round(time.perf_counter() - started, 3)
-    write_text(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+    write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     return summary
 
 
@@ -200,9 +200,7 @@ def play_parts(game: Game, manifest: Manifest, out: Path, engine: Local, tick: T
             remedy = "choose another with --out"
         else:
             remedy = "what is finished is kept: make room and go on with --resume"
-        raise InputError(
-            f"cannot write: {error.strerror or error}", file=out, remedy=remedy
-        ) from error
+        raise InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy) from error
 
 
 def remove(out: Path) -> None:
@@ -218,21 +216,20 @@ def read_outcomes(out: Path) -> pl.DataFrame:
     return frame.sort("adversary", "n", "user", maintain_order=True)
 
 
-def summary_of(
-    scenario: Scenario, game: Game, manifest: Manifest, outcomes: pl.DataFrame
-) -> dict[str, Any]:
+def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: pl.DataFrame) -> dict[str, Any]:
     """The content of ``summary.json``."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
-        results = summarise(outcomes, game.universe.k, manifest.seed)
+        threshold = scenario.attack.threshold if scenario.attack else None
+        results = summarise(outcomes, game.universe.k, manifest.seed, threshold)
     return {
         "scenario": {
             "name": scenario.name,
             "file": scenario.file,
             "text": scenario.text,
-            **{"title": scenario.name},
+            "title": scenario.name,
             **scenario.dump(),
         },
         "seed": manifest.seed,

@@ -57,9 +57,7 @@ class Scenario(Table):
     popularity_table: PopularityTable | None = Field(default=None, alias="popularity")
     mechanism: MechanismTable
     users: UsersTable | None = None
-    adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(
-        default=(), alias="adversary"
-    )
+    adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
     _source: _Source = PrivateAttr()
 
@@ -214,11 +212,7 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
 def builtin_names() -> list[str]:
     """The built-in scenarios."""
     folder = resources.files("poolscope") / "scenarios"
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    )
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def builtin_text(name: str) -> str:

@@ -273,8 +273,6 @@ class AdversaryTable(Table):
 class AttackTable(Table):
     """``[attack]``: after how many reports, and how sure the adversary must be."""
 
-    observations: Annotated[
-        tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)
-    ]
+    observations: Annotated[tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)]
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     non_private: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,15 @@ import polars as pl
 from poolscope.calibration import brier, calibration_error, calibration_limit
 from poolscope.errors import InputError
 from poolscope.intervals import Estimate
-from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+from poolscope.metrics import (
+    EXPOSURE_THRESHOLDS,
+    auc_of,
+    null_rate,
+    precision_at,
+    precision_of,
+    ranked,
+    reached,
+)
 
 NON_PRIVATE = "non-private"
 """The adversary row of the game without a mechanism."""
@@ -33,7 +42,7 @@ _NEAR = (60, 120)
 _LEVELS = (0.99, 0.95, 0.90)
 
 
-def summarise(outcomes: pl.DataFrame, k: int, seed: int) -> list[dict[str, Any]]:
+def summarise(outcomes: pl.DataFrame, k: int, seed: int, threshold: float | None = None) -> list[dict[str, Any]]:
     """All metrics of a run.
 
     Parameters
@@ -44,6 +53,9 @@ def summarise(outcomes: pl.DataFrame, k: int, seed: int) -> list[dict[str, Any]]
         Number of pools.
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
+    threshold : float, optional
+        tau: below this confidence the adversary makes no guess; the records then hold the null rate
+        and the precision at it as well.
 
     Returns
     -------
@@ -53,10 +65,10 @@ def summarise(outcomes: pl.DataFrame, k: int, seed: int) -> list[dict[str, Any]]
         ``ESTIMATES``. What was reached is counted up to that n.
     """
     parts = outcomes.partition_by("adversary", "n", maintain_order=True)
-    return [_summary_of(rows, k, seed) for rows in parts]
+    return [_summary_of(rows, k, seed, threshold) for rows in parts]
 
 
-def _summary_of(rows: pl.DataFrame, k: int, seed: int) -> dict[str, Any]:
+def _summary_of(rows: pl.DataFrame, k: int, seed: int, threshold: float | None) -> dict[str, Any]:
     # Sums in one order: the rows of the table may come in any, the last digit may not.
     rows = rows.sort("user")
     n = int(rows["n"][0])
@@ -75,13 +87,18 @@ def _summary_of(rows: pl.DataFrame, k: int, seed: int) -> dict[str, Any]:
     record |= _fields("calibration_error", calibration_error(rows, seed))
     record["calibration_error_limit"] = calibration_limit(rows, seed)
     record |= _fields("brier", brier(rows))
-    for threshold, column in EXPOSURE_THRESHOLDS.items():
-        record |= _fields(column, reached(rows, threshold, n))
+    for level, column in EXPOSURE_THRESHOLDS.items():
+        record |= _fields(column, reached(rows, level, n))
+    if threshold is not None:
+        record |= {"threshold": threshold, **_fields("null_rate", null_rate(rows, threshold))}
+        record |= _fields("precision_at_threshold", precision_at(rows, threshold))
     return record
 
 
-def _fields(name: str, estimate: Estimate) -> dict[str, float]:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+def _fields(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """A value and its interval; a share of nobody is None, as JSON knows no NaN."""
+    value = None if isnan(estimate.value) else estimate.value
+    return {name: value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
 def headline(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -99,9 +116,7 @@ def headline(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max((r for r in private if r["n"] == n), key=lambda r: r["auc"])
 
 
-def in_plain_words(
-    results: Sequence[Mapping[str, Any]], descriptions: Mapping[str, str] | None = None
-) -> str:
+def in_plain_words(results: Sequence[Mapping[str, Any]], descriptions: Mapping[str, str] | None = None) -> str:
     """One or two sentences that say what a run found, for someone who knows no metric.
 
     The largest group of users of which the adversary is surely right nearly always (lower end

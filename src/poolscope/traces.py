@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +45,7 @@ def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
     return Users(keys=keys, gamma=gamma, delta=delta, iota=np.minimum(iota, k - 1).astype(np.int64))
 
 
-def draw_traces(
-    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0
-) -> Objects:
+def draw_traces(universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0) -> Objects:
     """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
     order, starts = _parts(universe)
     keys = children(users.keys, Stream.TRACE)
@@ -58,9 +57,7 @@ def draw_traces(
         kernels.draw_own_traces(keys, tastes, *who, popularity, sigma, *scratch, out)
         return out
     within = within_pools(universe, popularity)
-    cumulative = np.concatenate(
-        [np.cumsum(within[order[a:b]]) for a, b in zip(starts[:-1], starts[1:], strict=True)]
-    )
+    cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     kernels.draw_traces(keys, *who, cumulative, out)
     return out
 
@@ -70,7 +67,7 @@ def own_popularity(popularity: Floats, sigma: float, key: np.uint64) -> Floats:
     if sigma == 0:
         return popularity
     out = np.empty(len(popularity))
-    kernels.perturb(children(key, Stream.TASTE)[()], popularity, sigma, out)
+    kernels.perturb(np.uint64(children(key, Stream.TASTE)), popularity, sigma, out)
     return np.maximum(out, 0.0)
 
 

@@ -74,14 +74,10 @@ class Universe:
         _check_pool_names(tuple(pools))
         for name, count in pools.items():
             if not _is_integer(count) or count < 1:
-                raise InputError(
-                    "must have at least one object", value=count, place=f"pools.{name}"
-                )
+                raise InputError("must have at least one object", value=count, place=f"pools.{name}")
         total = sum(pools.values())
         if total > size:
-            raise InputError(
-                f"must fit into the universe of {size} objects", value=total, place="pools"
-            )
+            raise InputError(f"must fit into the universe of {size} objects", value=total, place="pools")
         pool_of = np.full(size, NEUTRAL, dtype=np.int32)
         pool_of[:total] = np.repeat(np.arange(len(pools)), list(pools.values()))
         return cls(size=int(size), pool_names=tuple(pools), pool_of=pool_of)
@@ -100,9 +96,7 @@ class Universe:
             )
         position = {name: i for i, name in enumerate(dict.fromkeys(p for p in pools if p))}
         pool_of = np.array([position[p] if p else NEUTRAL for p in pools], dtype=np.int32)
-        return cls(
-            size=len(objects), pool_names=tuple(position), pool_of=pool_of, objects=tuple(objects)
-        )
+        return cls(size=len(objects), pool_names=tuple(position), pool_of=pool_of, objects=tuple(objects))
 
     @classmethod
     def from_pools(
@@ -245,9 +239,7 @@ def _parse_csv(content: bytes) -> dict[str, list]:
         for fields in filter(None, lines):
             rows.append(fields)
             if len(fields) != len(header):
-                raise InputError(
-                    f"must have {len(header)} fields", value=len(fields), place=f"row {len(rows)}"
-                )
+                raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {len(rows)}")
     except csv.Error as error:
         raise InputError(f"must be CSV: {error}", place=f"line {lines.line_num}") from error
     if len(set(header)) != len(header):
@@ -269,9 +261,7 @@ def _as_names(values: Sequence[object], column: str) -> list[str]:
     for row, name in enumerate(names, start=1):
         # "light " beside "light" would silently be one more pool.
         if name != name.strip():
-            raise InputError(
-                f"{column} must not begin or end with a blank", value=name, place=f"row {row}"
-            )
+            raise InputError(f"{column} must not begin or end with a blank", value=name, place=f"row {row}")
         if column == "object" and not name:
             raise InputError("object must have a name", value=name, place=f"row {row}")
     return names
@@ -334,6 +324,4 @@ def _positions(size: int, objects: tuple[str, ...] | None) -> dict[str, int]:
 
 
 def _unknown(name: str | int, position: Mapping[str, int]) -> InputError:
-    return InputError(
-        "must be an object of the universe", value=name, remedy=did_you_mean(str(name), position)
-    )
+    return InputError("must be an object of the universe", value=name, remedy=did_you_mean(str(name), position))

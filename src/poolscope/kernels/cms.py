@@ -3,10 +3,8 @@
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.random import bernoulli_word, trailing_zeros, uniform
-
-# Columns of popularity mass summed together, in registers.
-STRIP = 8
+from poolscope.kernels.random import bernoulli_words, trailing_zeros, uniform
+from poolscope.kernels.vector import sum_rows
 
 _ONE, _ZERO, _ALL = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -36,95 +34,104 @@ def group(function, starts, order):
 
 
 @njit(inline="always")
-def _obfuscate(key, bucket, m, threshold, words):
+def _obfuscate(key, bucket, m, threshold, undecided, words):
     """The obfuscated one-hot vector of `bucket`: m bits in words, each flipped with probability threshold / 2^64."""
-    index = 1
-    for w in range(words.shape[0]):
-        words[w], index = bernoulli_word(key, index, threshold)
+    bernoulli_words(key, 1, threshold, undecided, words)
     spare = 64 * words.shape[0] - m
     words[words.shape[0] - 1] &= _ALL >> np.uint64(spare)
-    words[bucket >> 6] ^= _ONE << np.uint64(bucket & 63)
+    words[bucket >> np.uint32(6)] ^= _ONE << np.uint64(bucket & np.uint32(63))
 
 
 @njit(inline="always")
 def _positions(words, positions):
-    """Write the positions of the set bits; return how many."""
+    """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign."""
     count = 0
     for w in range(words.shape[0]):
         rest = words[w]
+        first = np.uint64(64 * w)
         while rest != _ZERO:
-            positions[count] = 64 * w + np.int64(trailing_zeros(rest))
+            positions[count] = first + trailing_zeros(rest)
             count += 1
             rest &= rest - _ONE
     return count
 
 
 @njit(nogil=True, cache=True)
-def _bucket_masses(buckets, columns, weights, table):
-    """table[b, c]: weight of the objects of column c in bucket b."""
+def bucket_masses(buckets, columns, weights, table):
+    """table[b, c]: weight of the objects of column c in bucket b; buckets and columns unsigned."""
     table[:] = 0.0
-    for view in range(columns.shape[0]):
-        for z in range(buckets.shape[0]):
-            table[buckets[z], columns[view, z]] += weights[view, z]
+    for z in range(buckets.shape[0]):
+        row = table[buckets[z]]
+        for view in range(columns.shape[0]):
+            row[columns[view, z]] += weights[view, z]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _sum_rows(table, positions, count, out):
-    """out[c] = sum of table[p, c] over the positions, a strip of columns at a time."""
-    width = out.shape[0]
-    for c in range(0, table.shape[1], STRIP):
-        s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-        for i in range(count):
-            row = table[positions[i]]
-            s0 += row[c]
-            s1 += row[c + 1]
-            s2 += row[c + 2]
-            s3 += row[c + 3]
-            s4 += row[c + 4]
-            s5 += row[c + 5]
-            s6 += row[c + 6]
-            s7 += row[c + 7]
-        sums = (s0, s1, s2, s3, s4, s5, s6, s7)
-        for d in range(min(STRIP, width - c)):
-            out[c + d] = sums[d]
+@njit(inline="always")
+def _support_mass(table, words, positions, sums, out):
+    """out[c] = sum of table[p, c] over the set bits p. positions and sums (columns of the table) are scratch."""
+    sum_rows(
+        table.reshape(-1),
+        positions,
+        np.int64(_positions(words, positions)),
+        np.int64(sums.shape[0]),
+        sums,
+    )
+    for c in range(out.shape[0]):
+        out[c] = sums[c]
 
 
 @njit(nogil=True, cache=True)
-def play(starts, order, buckets, objects, keys, m, threshold, columns, weights, table, words, positions, out):
+def play(
+    starts,
+    order,
+    buckets,
+    objects,
+    keys,
+    m,
+    threshold,
+    columns,
+    weights,
+    table,
+    undecided,
+    words,
+    positions,
+    sums,
+    out,
+):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z].
-    table (m, width rounded up to STRIP), words (ceil(m / 64)), positions (64 words) are scratch; out (reports, width).
+    table (m, width rounded up to LANES), undecided and words (ceil(m / 64)), positions (64 words), sums (columns of table) are scratch; out (reports, width).
     """
     for f in range(buckets.shape[0]):
         if starts[f] == starts[f + 1]:
             continue
-        _bucket_masses(buckets[f], columns, weights, table)
+        bucket_masses(buckets[f], columns, weights, table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
-            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, words)
-            _sum_rows(table, positions, _positions(words, positions), out[r])
+            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, undecided, words)
+            _support_mass(table, words, positions, sums, out[r])
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(starts, order, buckets, objects, keys, m, threshold, out):
+def obfuscate(starts, order, buckets, objects, keys, m, threshold, undecided, out):
     """The reports that `play` does not keep: out (reports, words)."""
     for f in range(buckets.shape[0]):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
-            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, out[r])
+            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, undecided, out[r])
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, words, columns, weights, table, positions, out):
+def support_mass(starts, order, buckets, words, columns, weights, table, positions, sums, out):
     """As `play`, for reports that are given."""
     for f in range(buckets.shape[0]):
         if starts[f] == starts[f + 1]:
             continue
-        _bucket_masses(buckets[f], columns, weights, table)
+        bucket_masses(buckets[f], columns, weights, table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
-            _sum_rows(table, positions, _positions(words[r], positions), out[r])
+            _support_mass(table, words[r], positions, sums, out[r])
 
 
 @njit(nogil=True, cache=True)

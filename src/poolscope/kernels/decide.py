@@ -1,6 +1,5 @@
 """From posteriors after every report to a guess, its confidence, and when the confidence was reached."""
 
-import numpy as np
 from numba import njit
 
 from poolscope.kernels.random import uniform

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from poolscope.kernels.cms import bucket_masses
 from poolscope.kernels.random import uniform
 
 
@@ -53,10 +54,7 @@ def support_mass(starts, order, buckets, coordinate, bit, columns, weights, tabl
     for f in range(buckets.shape[0]):
         if starts[f] == starts[f + 1]:
             continue
-        table[:] = 0.0
-        for view in range(columns.shape[0]):
-            for z in range(buckets.shape[1]):
-                table[buckets[f, z], columns[view, z]] += weights[view, z]
+        bucket_masses(buckets[f], columns, weights, table)
         transform(table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]

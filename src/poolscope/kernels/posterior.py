@@ -63,9 +63,7 @@ def _base(scaled, start, c0, c1, nodes, base):
 def _multiply(a0, a1, a2, a3, base0, base1, base2, base3, c2, nodes, product):
     for q in range(nodes):
         x, y = product[q], c2[q]
-        product[q] = (
-            x * (base0[q] + a0 * y) * (base1[q] + a1 * y) * ((base2[q] + a2 * y) * (base3[q] + a3 * y))
-        )
+        product[q] = x * (base0[q] + a0 * y) * (base1[q] + a1 * y) * ((base2[q] + a2 * y) * (base3[q] + a3 * y))
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -122,7 +120,22 @@ def _start(node_weight, nodes, product, exponent, weight, tops):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _pass(scaled, begin, end, first, last, grid, nodes, base, product, weight, sums, tops, score, score_exponent):
+def _pass(
+    scaled,
+    begin,
+    end,
+    first,
+    last,
+    grid,
+    nodes,
+    base,
+    product,
+    weight,
+    sums,
+    tops,
+    score,
+    score_exponent,
+):
     """Multiply reports begin..end-1 into the products; scores of those among first..last-1 are written."""
     for start in range(begin, end, LANE):
         _base(scaled, start, grid[0], grid[1], nodes, base)
@@ -134,12 +147,31 @@ def _pass(scaled, begin, end, first, last, grid, nodes, base, product, weight, s
                 _multiply(a0, a1, a2, a3, base[0], base[1], base[2], base[3], grid[2], nodes, product[i])
                 continue
             _multiply_and_sum(
-                a0, a1, a2, a3, base[0], base[1], base[2], base[3], grid[2], nodes, product[i], weight[i], sums
+                a0,
+                a1,
+                a2,
+                a3,
+                base[0],
+                base[1],
+                base[2],
+                base[3],
+                grid[2],
+                nodes,
+                product[i],
+                weight[i],
+                sums,
             )
             for r in range(LANE):
                 if first <= start + r < last:
                     score[start + r, i] = sums[r]
                     score_exponent[start + r, i] = tops[i]
+
+
+@njit(inline="always")
+def _log_mantissa(x):
+    """log x for 1 <= x < 2 to 2e-4, by the area tangent: a shape needs no more."""
+    s = (x - 1.0) / (x + 1.0)
+    return 2.0 * s * (1.0 + s * s * (1.0 / 3.0 + s * s / 5.0))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -159,7 +191,7 @@ def _curvature(product, exponent, begin, stride, size, peak, angles):
         left, here = here, right
         if j + 1 < size:
             q = begin + (j + 1) * stride
-            right = np.log(product[q]) + _LOG2 * (np.float64(exponent[q]) - np.float64(reference))
+            right = _log_mantissa(product[q]) + _LOG2 * (np.float64(exponent[q]) - np.float64(reference))
         if j < 0:
             continue
         if j == 0:
@@ -192,9 +224,7 @@ def _slope(x, y):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _choose_rungs(
-    scaled, begin, end, curvature, capacity_g, degree_g, capacity_u, degree_u, rungs
-):
+def _choose_rungs(scaled, begin, end, curvature, capacity_g, degree_g, capacity_u, degree_u, rungs):
     """The rungs for the posterior after each report of a span, from the curvature at its begin.
 
     A report adds to the curvature at most about its relative slope along the axis. The choice depends on the
@@ -235,8 +265,26 @@ def _grid(rule_g, rule_u, grid):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _scores(
-    scaled, n, capacity_g, degree_g, offset_g, rules_g, capacity_u, degree_u, offset_u, rules_u,
-    rungs, grid, base, product, exponent, weight, sums, tops, score, score_exponent,
+    scaled,
+    n,
+    capacity_g,
+    degree_g,
+    offset_g,
+    rules_g,
+    capacity_u,
+    degree_u,
+    offset_u,
+    rules_u,
+    rungs,
+    grid,
+    base,
+    product,
+    exponent,
+    weight,
+    sums,
+    tops,
+    score,
+    score_exponent,
 ):
     """Scores of one user after every report, as mantissa and exponent of two."""
     k = scaled.shape[1] - 2
@@ -248,9 +296,7 @@ def _scores(
     rungs[0, 1] = 0
     for begin in range(0, n, SPAN):
         end = min(begin + SPAN, n)
-        _choose_rungs(
-            scaled, begin, end, curvature, capacity_g, degree_g, capacity_u, degree_u, rungs
-        )
+        _choose_rungs(scaled, begin, end, curvature, capacity_g, degree_g, capacity_u, degree_u, rungs)
         first = begin
         while first < end:
             last = first + 1
@@ -268,14 +314,38 @@ def _scores(
                 _start(grid[3], nodes, product, exponent, weight, tops)
                 for replay in range(0, begin, SPAN):
                     _pass(
-                        scaled, replay, replay + SPAN, n, n, grid, nodes,
-                        base, product, weight, sums, tops, score, score_exponent,
+                        scaled,
+                        replay,
+                        replay + SPAN,
+                        n,
+                        n,
+                        grid,
+                        nodes,
+                        base,
+                        product,
+                        weight,
+                        sums,
+                        tops,
+                        score,
+                        score_exponent,
                     )
                     for i in range(k):
                         tops[i] = _renormalise(product[i], exponent[i], grid[3], nodes, weight[i])
             _pass(
-                scaled, begin, last, first, last, grid, nodes,
-                base, product, weight, sums, tops, score, score_exponent,
+                scaled,
+                begin,
+                last,
+                first,
+                last,
+                grid,
+                nodes,
+                base,
+                product,
+                weight,
+                sums,
+                tops,
+                score,
+                score_exponent,
             )
             first = last
         rungs[0, 0] = g
@@ -286,8 +356,14 @@ def _scores(
                 tops[i] = _renormalise(product[i], exponent[i], grid[3], nodes, weight[i])
                 q = _peak(product[i], weight[i], nodes)
                 row, column = q // size_u, q % size_u
-                need_g = max(need_g, _curvature(product[i], exponent[i], column, size_u, rule_g.shape[1], row, rule_g[3]))
-                need_u = max(need_u, _curvature(product[i], exponent[i], q - column, 1, size_u, column, rule_u[3]))
+                need_g = max(
+                    need_g,
+                    _curvature(product[i], exponent[i], column, size_u, rule_g.shape[1], row, rule_g[3]),
+                )
+                need_u = max(
+                    need_u,
+                    _curvature(product[i], exponent[i], q - column, 1, size_u, column, rule_u[3]),
+                )
             curvature = (need_g, need_u)
 
 
@@ -314,20 +390,124 @@ def _normalise(score, score_exponent, pool_prior, n, out):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def posteriors(
-    likelihood, lengths, floor, slope, pool_prior,
-    capacity_g, degree_g, offset_g, rules_g, capacity_u, degree_u, offset_u, rules_u,
-    scaled, rungs, grid, base, product, exponent, weight, sums, tops, score, score_exponent, out,
+    likelihood,
+    lengths,
+    floor,
+    slope,
+    pool_prior,
+    capacity_g,
+    degree_g,
+    offset_g,
+    rules_g,
+    capacity_u,
+    degree_u,
+    offset_u,
+    rules_u,
+    rungs,
+    scaled,
+    grid,
+    base,
+    product,
+    exponent,
+    weight,
+    sums,
+    tops,
+    score,
+    score_exponent,
+    out,
 ):
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
     rules_* (4, sum of sizes): nodes, complements, weights and angles of all rungs; rung r is offset[r]:offset[r+1].
-    From `scaled` to `score_exponent` all is scratch, `grid` and its kin as long as the largest tensor rule.
+    From `rungs` to `score_exponent` all is scratch, `grid` and its kin as long as the largest tensor rule.
     """
     for user in range(likelihood.shape[0]):
         n = lengths[user]
         _scale_reports(likelihood[user, :n], floor, slope, scaled)
         _scores(
-            scaled, n, capacity_g, degree_g, offset_g, rules_g, capacity_u, degree_u, offset_u, rules_u,
-            rungs, grid, base, product, exponent, weight, sums, tops, score, score_exponent,
+            scaled,
+            n,
+            capacity_g,
+            degree_g,
+            offset_g,
+            rules_g,
+            capacity_u,
+            degree_u,
+            offset_u,
+            rules_u,
+            rungs,
+            grid,
+            base,
+            product,
+            exponent,
+            weight,
+            sums,
+            tops,
+            score,
+            score_exponent,
         )
         _normalise(score, score_exponent, pool_prior, n, out[user])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def marginals(
+    likelihood,
+    floor,
+    slope,
+    pool_prior,
+    rule_g,
+    rule_u,
+    scaled,
+    grid,
+    base,
+    product,
+    exponent,
+    weight,
+    sums,
+    tops,
+    score,
+    score_exponent,
+    out_g,
+    out_u,
+):
+    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
+    n = likelihood.shape[0]
+    k = pool_prior.shape[0]
+    size_u = rule_u.shape[1]
+    nodes = rule_g.shape[1] * size_u
+    _scale_reports(likelihood, floor, slope, scaled)
+    _grid(rule_g, rule_u, grid)
+    _start(grid[3], nodes, product, exponent, weight, tops)
+    for begin in range(0, n, SPAN):
+        end = min(begin + SPAN, n)
+        _pass(
+            scaled,
+            begin,
+            end,
+            n,
+            n,
+            grid,
+            nodes,
+            base,
+            product,
+            weight,
+            sums,
+            tops,
+            score,
+            score_exponent,
+        )
+        for i in range(k):
+            tops[i] = _renormalise(product[i], exponent[i], grid[3], nodes, weight[i])
+    top = tops.max()
+    out_g[:] = 0.0
+    out_u[:] = 0.0
+    total = 0.0
+    for i in range(k):
+        share = pool_prior[i] * 2.0 ** -min(np.int64(top - tops[i]), 2000)
+        for q in range(nodes):
+            mass = share * product[i, q] * weight[i, q]
+            out_g[q // size_u] += mass
+            out_u[q % size_u] += mass
+            total += mass
+    out_g /= total
+    out_u /= total

@@ -12,13 +12,21 @@ import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-__all__ = ["bernoulli_word", "child", "child_keys", "trailing_zeros", "uniform", "uniforms", "word"]
+__all__ = [
+    "bernoulli_words",
+    "child",
+    "child_keys",
+    "trailing_zeros",
+    "uniform",
+    "uniforms",
+    "word",
+]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 BRANCH = np.uint64(0xD1B54A32D192ED03)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_S30, _S27, _S31, _S11, _S63 = (np.uint64(s) for s in (30, 27, 31, 11, 63))
 _ONE, _ZERO, _ALL = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -51,25 +59,34 @@ def uniform(key, index):
 
 
 @njit(inline="always")
-def bernoulli_word(key, index, threshold):
-    """64 independent coins, each one with probability threshold / 2^64, and the next free index.
+def bernoulli_words(key, index, threshold, undecided, out):
+    """Words of independent coins, each one with probability threshold / 2^64; returns the next free index.
 
-    Every lane compares a uniform binary fraction with the threshold, bit after bit from the most
-    significant; a lane is decided at the first difference, so that all 64 are after about seven words.
+    Every lane compares a uniform binary fraction with the threshold, bit after bit from the most significant; a lane
+    is decided at the first difference, and below the last set bit of the threshold nothing can become one any more.
+    All words go through a bit together, which vectorises: 1,024 coins are decided after about eleven bits.
+    undecided (as many words) is scratch.
     """
-    ones = _ZERO
-    open_ = _ALL
-    bit = np.int64(63)
-    while open_ != _ZERO and bit >= 0:
-        x = word(key, index)
-        index += 1
-        if (threshold >> np.uint64(bit)) & _ONE:
-            ones |= open_ & ~x
-            open_ &= x
-        else:
-            open_ &= ~x
-        bit -= 1
-    return ones, index
+    count = out.shape[0]
+    for w in range(count):
+        out[w] = _ZERO
+        undecided[w] = _ALL
+    rest = threshold
+    left = _ALL
+    while left != _ZERO and rest != _ZERO:
+        # all ones where this bit of the threshold is set, without a branch
+        one = _ZERO - (rest >> _S63)
+        rest <<= _ONE
+        left = _ZERO
+        for w in range(count):
+            x = word(key, index + w)
+            open_ = undecided[w]
+            out[w] |= open_ & ~x & one
+            open_ &= ~(x ^ one)
+            undecided[w] = open_
+            left |= open_
+        index += count
+    return index
 
 
 @njit(nogil=True, cache=True)

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.binomial import binomial
-from poolscope.kernels.random import bernoulli_word, trailing_zeros, uniform
+from poolscope.kernels.random import bernoulli_words, trailing_zeros, uniform
 
 _ONE, _ZERO, _ALL = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -42,10 +42,24 @@ def _hits(buckets, popularity, cumulative, total, key, mass, out):
 
 
 @njit(nogil=True, cache=True)
-def sketch_rows(buckets, totals, keys, flip, threshold, popularity, cumulative, mass, hits, ones, out):
+def sketch_rows(
+    buckets,
+    totals,
+    keys,
+    flip,
+    threshold,
+    popularity,
+    cumulative,
+    mass,
+    hits,
+    ones,
+    undecided,
+    words,
+    out,
+):
     """Simulate the rows of a chunk of functions and add what the curator reads: out[z] += ones[bucket of z].
 
-    A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip). mass, hits and ones (m) are scratch.
+    A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip). mass, hits and ones (m), undecided and words (ceil(m / 64)) are scratch.
     """
     m = hits.shape[0]
     for f in range(buckets.shape[0]):
@@ -57,8 +71,9 @@ def sketch_rows(buckets, totals, keys, flip, threshold, popularity, cumulative, 
             # one by one: the flips of all reports, then the hits count the other way round
             ones[:] = 0
             for _ in range(total):
-                for w in range((m + 63) // 64):
-                    rest, index = bernoulli_word(keys[f], index, threshold)
+                index = bernoulli_words(keys[f], index, threshold, undecided, words)
+                for w in range(words.shape[0]):
+                    rest = words[w]
                     while rest != _ZERO:
                         position = 64 * w + np.int64(trailing_zeros(rest))
                         if position < m:

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 from numba import njit
 
 from poolscope.kernels.random import uniform
@@ -52,7 +51,15 @@ def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
     """Traces of users who share one popularity; cumulative (universe) restarts with each part of `order`."""
     for user in range(keys.shape[0]):
         _draw_trace(
-            keys[user], gamma[user], delta[user], iota[user], k, order, starts, cumulative, out[user]
+            keys[user],
+            gamma[user],
+            delta[user],
+            iota[user],
+            k,
+            order,
+            starts,
+            cumulative,
+            out[user],
         )
 
 
@@ -78,9 +85,7 @@ def perturb(key, popularity, sigma, out):
 
 
 @njit(nogil=True, cache=True)
-def draw_own_traces(
-    keys, tastes, gamma, delta, iota, k, order, starts, popularity, sigma, own, cumulative, out
-):
+def draw_own_traces(keys, tastes, gamma, delta, iota, k, order, starts, popularity, sigma, own, cumulative, out):
     """Traces of users who each perturb the popularity. own and cumulative (universe) are scratch."""
     for user in range(keys.shape[0]):
         perturb(tastes[user], popularity, sigma, own)
@@ -91,5 +96,13 @@ def draw_own_traces(
                 total += max(own[order[i]], 0.0)
                 cumulative[i] = total
         _draw_trace(
-            keys[user], gamma[user], delta[user], iota[user], k, order, starts, cumulative, out[user]
+            keys[user],
+            gamma[user],
+            delta[user],
+            iota[user],
+            k,
+            order,
+            starts,
+            cumulative,
+            out[user],
         )

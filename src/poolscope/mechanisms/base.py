@@ -33,11 +33,11 @@ CELLS_AT_ONCE = 1 << 24
 class Views:
     """How adversaries see the universe: for each, the column that an object counts to and its weight there.
 
-    columns (views, universe) int32, weights (views, universe) float64. A view's columns are contiguous: its neutral
-    pool, then its pools. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+    columns (views, universe) uint32, weights (views, universe) float64. Several adversaries, or several
+    sets of pools, are attacked in one pass over the reports.
     """
 
-    columns: NDArray[np.int32]
+    columns: NDArray[np.uint32]
     weights: Floats
     width: int
 
@@ -139,9 +139,7 @@ class Pure:
             out += self.support(part).sum(axis=0)
         return out
 
-    def simulate_counts(
-        self, popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """Support counts of so many reports on objects drawn from the popularity: one by one, in parts."""
         at_once = max(1, min(1 << 16, count))
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from poolscope.errors import InputError
 from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
+from poolscope.kernels.vector import LANES
 from poolscope.mechanisms.base import (
     Floats,
     Map,
@@ -78,23 +79,33 @@ class CMS(Pure):
         check_objects(objects, self.universe)
         function = choose_functions(self.family, keys)
         words = np.zeros((len(objects), self._words), dtype=np.uint64)
+        undecided = np.empty(self._words, dtype=np.uint64)
         for buckets, starts, order in by_function(self.family, function):
-            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self._threshold, words)
+            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self._threshold, undecided, words)
         return {"hash": function.astype(np.int32), "bits": self._bytes(words)}
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = self._from_bytes(reports["bits"])
         out = np.zeros((len(words), views.width))
-        table, _, positions = self._scratch(views)
+        table, _, positions, sums = self._scratch(views)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             kernels.support_mass(
-                starts, order, buckets, words, views.columns, views.weights, table, positions, out
+                starts,
+                order,
+                buckets,
+                words,
+                views.columns,
+                views.weights,
+                table,
+                positions,
+                sums,
+                out,
             )
         return out
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
         out = np.zeros((len(objects), views.width))
-        table, words, positions = self._scratch(views)
+        table, words, positions, sums = self._scratch(views)
         for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
             kernels.play(
                 starts,
@@ -107,15 +118,17 @@ class CMS(Pure):
                 views.columns,
                 views.weights,
                 table,
+                np.empty(self._words, dtype=np.uint64),
                 words,
                 positions,
+                sums,
                 out,
             )
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = self._from_bytes(reports["bits"])
-        positions = np.empty(64 * self._words, dtype=np.int64)
+        positions = np.empty(64 * self._words, dtype=np.uint64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             sketch = np.zeros((len(buckets), self.m), dtype=np.int64)
@@ -123,9 +136,7 @@ class CMS(Pure):
             kernels.read_sketch(buckets, sketch, out)
         return out
 
-    def simulate_counts(
-        self, popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law of the sketch, not report by report; the law is the same."""
         return sketch_counts(self.family, self.flip, popularity, count, key, run)
 
@@ -137,12 +148,13 @@ class CMS(Pure):
     def _words(self) -> int:
         return -(-self.m // 64)
 
-    def _scratch(self, views: Views) -> tuple[Floats, NDArray[np.uint64], NDArray[np.int64]]:
-        width = -(-views.width // kernels.STRIP) * kernels.STRIP
+    def _scratch(self, views: Views) -> tuple[Floats, NDArray[np.uint64], NDArray[np.uint64], Floats]:
+        width = -(-views.width // LANES) * LANES
         return (
             np.empty((self.m, width)),
             np.empty(self._words, dtype=np.uint64),
-            np.empty(64 * self._words, dtype=np.int64),
+            np.empty(64 * self._words, dtype=np.uint64),
+            np.empty(width),
         )
 
     def _bytes(self, words: NDArray[np.uint64]) -> NDArray[np.uint8]:

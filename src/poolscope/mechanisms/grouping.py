@@ -24,9 +24,7 @@ def choose_functions(family: HashFamily, keys: Keys) -> Indices:
     return out
 
 
-def by_function(
-    family: HashFamily, function: NDArray[np.integer]
-) -> Iterator[tuple[Buckets, Indices, Indices]]:
+def by_function(family: HashFamily, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Indices, Indices]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the

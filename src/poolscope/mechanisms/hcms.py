@@ -84,9 +84,7 @@ class HCMS(Pure):
         coordinate = np.empty(len(objects), dtype=np.int32)
         bit = np.empty(len(objects), dtype=np.int8)
         for buckets, starts, order in by_function(self.family, function):
-            kernels.obfuscate(
-                starts, order, buckets, objects, keys, self.m, self.flip, coordinate, bit
-            )
+            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
     def mass(self, reports: Reports, views: Views) -> Floats:
@@ -112,9 +110,7 @@ class HCMS(Pure):
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             for f in range(len(buckets)):
                 total = np.zeros((self.m, 1), dtype=np.int64)
-                kernels.sketch(
-                    starts[f : f + 2], order, reports["coordinate"], reports["bit"], total
-                )
+                kernels.sketch(starts[f : f + 2], order, reports["coordinate"], reports["bit"], total)
                 kernels.transform(total)
                 out += (starts[f + 1] - starts[f] + total[buckets[f], 0]) // 2
         return out

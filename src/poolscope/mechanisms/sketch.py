@@ -49,6 +49,8 @@ def sketch_counts(
             np.empty(family.m),
             np.empty(family.m, dtype=np.int64),
             np.empty(family.m, dtype=np.int64),
+            np.empty(-(-family.m // 64), dtype=np.uint64),
+            np.empty(-(-family.m // 64), dtype=np.uint64),
             out,
         )
         return out

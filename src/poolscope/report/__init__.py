@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from os import PathLike
 from pathlib import Path
 
+from poolscope.files import write_text
 from poolscope.report.drawings import draw
 from poolscope.report.page import render
 from poolscope.report.run import read_run
@@ -40,18 +40,8 @@ def write_report(folder: str | PathLike[str]) -> Path:
     page = render(run.summary, drawings)
     (folder / "figures").mkdir(exist_ok=True)
     for drawing in drawings:
-        _replace(folder / "figures" / f"{drawing.name}.svg", drawing.wide)
-        _replace(folder / "figures" / f"{drawing.name}-column.svg", drawing.narrow)
+        write_text(folder / "figures" / f"{drawing.name}.svg", drawing.wide)
+        write_text(folder / "figures" / f"{drawing.name}-column.svg", drawing.narrow)
     report = folder / "report.html"
-    _replace(report, page)
+    write_text(report, page)
     return report
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside, then rename: a reader sees the old file or the new one, never half of one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

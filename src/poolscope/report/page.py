@@ -142,8 +142,7 @@ def _blocks(results: Sequence[Record]) -> list[Record]:
         {
             "adversary": adversary,
             "rows": [
-                {"n": f"{record['n']:,}", "cells": [_cell(record, column) for column in COLUMNS]}
-                for record in records
+                {"n": f"{record['n']:,}", "cells": [_cell(record, column) for column in COLUMNS]} for record in records
             ],
         }
         for adversary, records in groupby(results, key=lambda record: record["adversary"])
@@ -173,9 +172,7 @@ def _decimal(value: float) -> str:
 def _separated(results: Sequence[Record], delimiter: str) -> str:
     """All numbers at full width, for a spreadsheet."""
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, list(results[0]), delimiter=delimiter, lineterminator="\n", extrasaction="ignore"
-    )
+    writer = csv.DictWriter(text, list(results[0]), delimiter=delimiter, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for record in results:
         writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in record.items()})

@@ -15,8 +15,7 @@ GLOSSARY = (
     ),
     (
         "Confidence",
-        "The probability, from 0 to 100 %, that the adversary itself gives to its guess being "
-        "right.",
+        "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
     ),
     (
         "Null rate",
@@ -36,8 +35,7 @@ GLOSSARY = (
     ),
     (
         "Exposed",
-        "A user is exposed at 90 % once the adversary’s confidence has reached 90 %, even if it "
-        "falls again later.",
+        "A user is exposed at 90 % once the adversary’s confidence has reached 90 %, even if it falls again later.",
     ),
     (
         "Relevant interest γ, polarization δ",
@@ -52,8 +50,7 @@ GLOSSARY = (
     ),
     (
         "Interval",
-        "Small grey numbers are 95 % intervals: what another group of as many users could have "
-        "shown.",
+        "Small grey numbers are 95 % intervals: what another group of as many users could have shown.",
     ),
 )
 """Terms and their meaning, in the order in which a reader meets them."""

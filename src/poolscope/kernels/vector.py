@@ -1,0 +1,74 @@
+"""Sums of rows of a table in vector registers, which loops over short rows do not reach by themselves."""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+LANES = 8
+
+
+@intrinsic
+def sum_rows(typingctx, table, positions, count, width, out):
+    """out[c] = sum over i < count of table[positions[i] * width + c], for c < width, a multiple of LANES.
+
+    table (rows * width) and out (width) contiguous float64, positions contiguous uint64, count and width int64. Even and
+    odd positions are summed apart and added at the end, so that additions overlap.
+    """
+
+    def codegen(context, builder, signature, args):
+        def data(k):
+            return context.make_array(signature.args[k])(context, builder, args[k]).data
+
+        rows, where, sums = data(0), data(1), data(4)
+        stop, pitch = args[2], args[3]
+        word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
+        nothing = ir.Constant(strip_type, [0.0] * LANES)
+
+        def constant(value):
+            return ir.Constant(word, value)
+
+        def strip_at(base, offset):
+            return builder.bitcast(builder.gep(base, [offset]), strip_type.as_pointer())
+
+        def loop(begin, end, step, carried, body):
+            """for i in range(begin, end, step): carried = body(i, carried)."""
+            before = builder.block
+            head, inside, after = (builder.append_basic_block(n) for n in ("head", "inside", "after"))
+            builder.branch(head)
+            builder.position_at_end(head)
+            i = builder.phi(word)
+            i.add_incoming(begin, before)
+            phis = [builder.phi(value.type) for value in carried]
+            for phi, value in zip(phis, carried, strict=True):
+                phi.add_incoming(value, before)
+            builder.cbranch(builder.icmp_unsigned("<", i, end), inside, after)
+            builder.position_at_end(inside)
+            for phi, value in zip(phis, body(i, phis), strict=True):
+                phi.add_incoming(value, builder.block)
+            i.add_incoming(builder.add(i, constant(step)), builder.block)
+            builder.branch(head)
+            builder.position_at_end(after)
+            return phis
+
+        def strip(column, _):
+            def add(total, i):
+                position = builder.load(builder.gep(where, [i]))
+                offset = builder.add(builder.mul(position, pitch), column)
+                return builder.fadd(total, builder.load(strip_at(rows, offset), align=8))
+
+            even = builder.and_(stop, constant(-2))
+            first, second = loop(
+                constant(0),
+                even,
+                2,
+                [nothing, nothing],
+                lambda i, acc: [add(acc[0], i), add(acc[1], builder.add(i, constant(1)))],
+            )
+            (first,) = loop(even, stop, 1, [first], lambda i, acc: [add(acc[0], i)])
+            builder.store(builder.fadd(first, second), strip_at(sums, column), align=8)
+            return []
+
+        loop(constant(0), pitch, LANES, [], strip)
+        return context.get_dummy_value()
+
+    return types.void(table, positions, count, width, out), codegen
