@@ -15,7 +15,7 @@ from poolscope.adversary import Adversary, attack, weak
 from poolscope.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
 from poolscope.errors import InputError
 from poolscope.mechanisms import cms
-from poolscope.posterior import posterior
+from poolscope.posterior import pool_posterior
 from poolscope.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[1] / ".." / "shared" / "oracle" / "cms_example.npz"
@@ -54,34 +54,51 @@ def mass_of(pool_of, popularity, support):
     return support @ (parts / np.where(total > 0, total, 1)).T
 
 
-EVERY_POOL_MISSED = (
-    np.array([0, 1, -1]),
-    np.ones(3),
-    np.inf,
-    np.repeat([[True, False, False], [False, False, False], [False, True, True]], [5, 1, 20], 0),
-)
-
-
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(worlds())
 @example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), 1.0, np.eye(3, dtype=bool)))
-@example(EVERY_POOL_MISSED)
 def test_posterior_is_the_oracles(world):
     pool_of, popularity, epsilon, support = world
-    k, floor = int(pool_of.max()) + 1, np.exp(-epsilon)
+    floor, slope = np.exp(-epsilon), -np.expm1(-epsilon)
     mass = mass_of(pool_of, popularity, support)
-    ours = posterior(mass, floor=floor, slope=-np.expm1(-epsilon))
+    likelihood = floor + slope * mass
+    if pool_of.min() < 0:
+        ours = pool_posterior(mass, floor=floor, slope=slope)
+        np.testing.assert_array_equal(ours, pool_posterior(likelihood))
+    else:
+        likelihood[:, 0] = 0
+        ours = pool_posterior(likelihood)
+    possible = likelihood.max(axis=1, initial=0) > 0
+    for n in {len(support), len(support) // 2}:
+        if possible[:n].all():
+            expected = oracle(epsilon, support[:n], popularity, pool_of)
+            np.testing.assert_allclose(ours[n], expected, rtol=0, atol=1e-11)
+        else:
+            assert np.isnan(ours[n]).all()
+
+
+def oracle(epsilon, support, popularity, pool_of):
+    """The oracle's posterior after reports of these supports."""
     with mp.workdps(reference.DIGITS):
         outside = mp.exp(-mpf(epsilon))
-    # a part without objects has likelihood zero in the oracle, and floor here: both cancel
     likelihood = [[mpf(1) if hit else outside for hit in row] for row in support]
-    possible = (floor + mass * -np.expm1(-epsilon)).max(axis=1, initial=0) > 0
-    for n in {len(support), len(support) // 2}:
-        if not possible[:n].all():
-            assert np.isnan(ours[n]).all()
-            continue
-        expected = reference.posterior(likelihood[:n], popularity.tolist(), pool_of.tolist(), k)
-        np.testing.assert_allclose(ours[n], expected, rtol=0, atol=1e-11)
+    k = int(pool_of.max()) + 1
+    return reference.posterior(likelihood, popularity.tolist(), pool_of.tolist(), k)
+
+
+@pytest.mark.parametrize("neutral", [0, 2])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, np.inf])
+def test_attack_with_and_without_a_neutral_pool(neutral, epsilon):
+    pool_of = np.repeat([0, 1, 2, -1], [2, 1, 3, neutral])
+    popularity = 1.0 + np.arange(pool_of.size) % 3
+    universe = Universe(size=pool_of.size, pool_names=("a", "b", "c"), pool_of=pool_of)
+    mechanism = cms(universe=universe.size, epsilon=epsilon, m=5, hashes=3)
+    rng = np.random.default_rng(6)
+    reports = mechanism.obfuscate(rng.integers(pool_of.size, size=20), rng)
+    adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
+    expected = oracle(epsilon, mechanism.support(reports), popularity, pool_of)
+    ours = attack(mechanism, reports, adversary)[-1]
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-11)
 
 
 @pytest.fixture(scope="module")
@@ -227,10 +244,12 @@ HYPERBOLAS = {
 def assert_exact(types, sequence, *, belief=None, rules=(legendre, legendre), bound=1e-10):
     n = len(sequence)
     sequence = np.asarray(sequence, dtype=int)
-    after = sorted({n // 7, n // 3, n // 2 + 5, n - 1, n})
-    ours = posterior(np.asarray(types, dtype=float)[sequence], belief=belief)[after]
+    few = n * np.shape(types)[1] < 1500
+    after = list(range(n + 1)) if few else [n // 7, n // 3, n // 2 + 5, n - 1, n]
+    ours = pool_posterior(np.asarray(types, dtype=float)[sequence], belief=belief)[after]
     error = np.abs(ours - exact(types, sequence, after, *rules)).max(axis=1)
-    assert np.all(error < bound), dict(zip(after, error, strict=True))
+    worst = int(error.argmax())
+    assert error[worst] < bound, f"off by {error[worst]:.1e} after {after[worst]} reports"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -260,14 +279,15 @@ def test_many_reports_under_beta_priors(name, a, b):
 
 @pytest.mark.parametrize(("a", "b"), [(0.5, 1.0), (20.0, 2.0), (2.0, 1.0), (1.0, 3.0)])
 def test_beta_priors_are_the_oracles(a, b):
-    k, n = 3, 5
+    k, n = 3, 4
     likelihood = np.random.default_rng(1).random((n, k + 1))
 
     def of_gamma(x):
         return x ** (a - 1) * (1 - x) ** (b - 1)
 
     def of_delta(x):
-        return of_gamma((k * x - 1) / (k - 1))
+        # rounding can take the end of the axis across it
+        return of_gamma(abs(k * x - 1) / (k - 1))
 
     expected = reference.posterior(
         likelihood.tolist(),
@@ -280,34 +300,36 @@ def test_beta_priors_are_the_oracles(a, b):
     )
     density = Beta(a=a, b=b)
     belief = Behaviour(interest=density, polarization=density, pools=(0.5, 0.0, 2.0))
-    np.testing.assert_allclose(posterior(likelihood, belief=belief)[n], expected, atol=1e-11)
+    np.testing.assert_allclose(pool_posterior(likelihood, belief=belief)[n], expected, atol=1e-11)
 
 
-@pytest.mark.parametrize(("a", "b"), [(1, 1), (2, 1), (3, 2), (20, 20), (300, 5)])
+@pytest.mark.parametrize(("a", "b"), [(2, 1), (20, 20), (300, 5)])
 def test_density_given_as_a_function(a, b):
     types, sequence = FAMILIES["ratio 1e3"]
     likelihood = types[sequence[:180]]
     function = FunctionDensity(lambda x: 7 * stats.beta.pdf(x, a, b))
     beta = Beta(a=float(a), b=float(b))
-    as_function = posterior(likelihood, belief=Behaviour(interest=function, polarization=function))
-    as_beta = posterior(likelihood, belief=Behaviour(interest=beta, polarization=beta))
+    as_function = pool_posterior(likelihood, belief=Behaviour(interest=function, polarization=function))
+    as_beta = pool_posterior(likelihood, belief=Behaviour(interest=beta, polarization=beta))
     np.testing.assert_allclose(as_function, as_beta, rtol=0, atol=1e-10)
 
 
 def test_no_reports_give_the_prior():
     belief = Behaviour(pools=(1.0, 3.0))
-    np.testing.assert_array_equal(posterior(np.empty((0, 3)), belief=belief), [[0.25, 0.75]])
-    np.testing.assert_array_equal(posterior(np.empty((0, 5))), [[0.25] * 4])
-    np.testing.assert_array_equal(posterior(np.ones((2, 9, 3)), belief=belief)[:, 0], [[0.25, 0.75]] * 2)
+    prior = [[0.25, 0.75]]
+    np.testing.assert_array_equal(pool_posterior(np.empty((0, 3)), belief=belief), prior)
+    np.testing.assert_array_equal(pool_posterior(np.empty((0, 5))), [[0.25] * 4])
+    ours = pool_posterior(np.ones((2, 9, 3)), belief=belief)
+    np.testing.assert_array_equal(ours[:, 0], prior * 2)
 
 
 def test_pool_prior_is_a_factor():
     likelihood = FAMILIES["random, 3 kinds"][0][mixed(60, 1, 1, 1)]
     weights = np.arange(20.0)
-    uniform = posterior(likelihood)
+    uniform = pool_posterior(likelihood)
     expected = uniform * weights / (uniform * weights).sum(axis=1, keepdims=True)
     belief = Behaviour(pools=tuple(weights))
-    np.testing.assert_allclose(posterior(likelihood, belief=belief), expected, atol=1e-14)
+    np.testing.assert_allclose(pool_posterior(likelihood, belief=belief), expected, atol=1e-14)
 
 
 # Shape, prefixes, impossible reports
@@ -321,32 +343,32 @@ def test_posterior_of_a_prefix_has_the_same_bits(n, kind):
     types = np.exp(-scale * rng.random((40, 4, 5)))
     pick = rng.integers(4, size=(40, 180)) * (rng.random((40, 1)) < 0.7)
     likelihood = np.take_along_axis(types, pick[:, :, None], axis=1)
-    whole = posterior(likelihood)
-    np.testing.assert_array_equal(posterior(likelihood[:, :n]), whole[:, : n + 1])
+    whole = pool_posterior(likelihood)
+    np.testing.assert_array_equal(pool_posterior(likelihood[:, :n]), whole[:, : n + 1])
 
 
 def test_users_do_not_touch_each_other():
     likelihood = np.random.default_rng(3).random((5, 70, 4)) ** 6
-    together = posterior(likelihood)
+    together = pool_posterior(likelihood)
     for user in (4, 0, 2):
-        np.testing.assert_array_equal(together[user], posterior(likelihood[user]))
+        np.testing.assert_array_equal(together[user], pool_posterior(likelihood[user]))
 
 
 def test_lengths():
     likelihood = np.random.default_rng(4).random((4, 50, 3))
     lengths = [0, 13, 16, 50]
-    ours = posterior(likelihood, lengths=lengths)
+    ours = pool_posterior(likelihood, lengths=lengths)
     for user, n in enumerate(lengths):
-        np.testing.assert_array_equal(ours[user, : n + 1], posterior(likelihood[user, :n]))
+        np.testing.assert_array_equal(ours[user, : n + 1], pool_posterior(likelihood[user, :n]))
         np.testing.assert_array_equal(ours[user, n:], np.repeat(ours[user, n : n + 1], 51 - n, 0))
 
 
 @pytest.mark.parametrize("when", [0, 3, 15, 16, 33, 39])
 def test_nan_from_an_impossible_report_on(when):
     likelihood = np.random.default_rng(5).random((2, 60, 3))
-    expected = posterior(likelihood[0])
+    expected = pool_posterior(likelihood[0])
     likelihood[0, when] = 0
-    ours = posterior(likelihood)
+    ours = pool_posterior(likelihood)
     np.testing.assert_array_equal(ours[0, : when + 1], expected[: when + 1])
     assert np.isnan(ours[0, when + 1 :]).all(), np.flatnonzero(~np.isnan(ours[0, :, 0]))
     assert np.isfinite(ours[1]).all()
@@ -367,4 +389,4 @@ def test_nan_from_an_impossible_report_on(when):
 )
 def test_bad_input(likelihood, options, words):
     with pytest.raises(InputError, match=words):
-        posterior(likelihood, **options)
+        pool_posterior(likelihood, **options)

@@ -43,8 +43,8 @@ def _unbiased(mechanism: Pure, support: np.ndarray, count: int) -> Estimate:
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}
 
-    where c is the true count, for which the estimate, kept within 0..N, stands in. Reports that share a hash function and a
-    bucket are correlated; over the mechanism's hash functions that vanishes, and the tests measure what is left.
+    where c is the true count, for which the estimate, kept within 0..N, stands in. Reports that share a hash function
+    and a bucket are correlated; over the mechanism's hash functions that vanishes, and the tests measure what is left.
     """
     if count == 0:
         raise InputError("an estimate needs at least one report", value=0)

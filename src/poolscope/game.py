@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -59,7 +60,7 @@ class Game:
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
-        if not counts or counts[0] < 1 or any(b <= a for a, b in zip(counts, counts[1:], strict=False)):
+        if not counts or counts[0] < 1 or any(b <= a for a, b in pairwise(counts)):
             raise InputError("observations must be increasing and at least 1", value=counts)
         if self.mechanism.universe != self.universe.size:
             raise InputError(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope.behaviour import Behaviour
 from poolscope.errors import InputError
 from poolscope.kernels import posterior as kernels
+from poolscope.kernels.nodes import scratch
 from poolscope.quadrature import Axis, axis, fixed_rule
 
 Floats = NDArray[np.float64]
@@ -91,28 +92,10 @@ def fill_posterior(
     pool_prior: Floats,
     out: Floats,
 ) -> None:
-    """`pool_posterior` without its checks, for blocks of users: fills out (users, n + 1, k) up to each user's length."""
-    users, n, columns = likelihood.shape
-    k = columns - 1
-    nodes = _largest(interest) * _largest(polarization)
-    kernels.posteriors(
-        likelihood,
-        lengths,
-        floor,
-        slope,
-        pool_prior,
-        interest.capacities,
-        interest.degrees,
-        interest.offsets,
-        interest.rules,
-        polarization.capacities,
-        polarization.degrees,
-        polarization.offsets,
-        polarization.rules,
-        np.empty((kernels.SPAN, 2), dtype=np.int64),
-        *_scratch(n, k, nodes),
-        out,
-    )
+    """`pool_posterior` without checks, for blocks of users: fills out (users, n + 1, k) up to each user's length."""
+    _, n, columns = likelihood.shape
+    room = scratch(n, columns - 1, _largest(interest) * _largest(polarization))
+    kernels.posteriors(likelihood, lengths, floor, slope, pool_prior, interest, polarization, room, out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +167,8 @@ def _marginals(
     n, columns = likelihood.shape
     k, nodes = columns - 1, rule_g.shape[1] * rule_u.shape[1]
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, *_scratch(n, k, nodes), *out)
+    room = scratch(n, k, nodes)
+    kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
     return out
 
 
@@ -192,22 +176,6 @@ def _quantiles(x: Floats, mass: Floats, probabilities: tuple[float, ...]) -> Flo
     """Quantiles of a distribution known by the mass at its nodes; half of a node's mass lies on either side."""
     cumulative = np.concatenate([[0.0], np.cumsum(mass) - mass / 2.0, [1.0]])
     return np.interp(probabilities, cumulative, np.concatenate([[0.0], x, [1.0]]))
-
-
-def _scratch(n: int, k: int, nodes: int) -> tuple[NDArray, ...]:
-    """Room for one user on a grid of so many nodes, in the order of the kernels' arguments."""
-    return (
-        np.empty((n + kernels.LANE, k + 2)),
-        np.empty((4, nodes)),
-        np.empty((kernels.LANE, nodes)),
-        np.empty((k, nodes)),
-        np.empty((k, nodes), dtype=np.uint64),
-        np.empty((k, nodes)),
-        np.empty(kernels.LANE),
-        np.empty(k, dtype=np.uint64),
-        np.empty((n, k)),
-        np.empty((n, k), dtype=np.uint64),
-    )
 
 
 def _largest(ladder: Axis) -> int:

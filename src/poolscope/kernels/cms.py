@@ -101,7 +101,8 @@ def play(
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z].
-    table (m, width rounded up to LANES), undecided and words (ceil(m / 64)), positions (64 words), sums (columns of table) are scratch; out (reports, width).
+    table (m, width rounded up to LANES), undecided and words (ceil(m / 64)), positions (64 words) and sums (columns of
+    table) are scratch; out (reports, width).
     """
     for f in range(buckets.shape[0]):
         if starts[f] == starts[f + 1]:

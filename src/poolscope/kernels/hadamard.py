@@ -37,7 +37,7 @@ def transform(table):
 
 @njit(nogil=True, cache=True)
 def obfuscate(starts, order, buckets, objects, keys, m, flip, coordinate, bit):
-    """The reports (coordinate, bit) of the chunk's functions: the transformed entry, flipped with probability `flip`."""
+    """Reports (coordinate, bit) of the chunk's functions: the transformed entry, flipped with probability `flip`."""
     for f in range(buckets.shape[0]):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]

@@ -59,7 +59,8 @@ def sketch_rows(
 ):
     """Simulate the rows of a chunk of functions and add what the curator reads: out[z] += ones[bucket of z].
 
-    A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip). mass, hits and ones (m), undecided and words (ceil(m / 64)) are scratch.
+    A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip).
+    mass, hits and ones (m), undecided and words (ceil(m / 64)) are scratch.
     """
     m = hits.shape[0]
     for f in range(buckets.shape[0]):

@@ -11,8 +11,8 @@ LANES = 8
 def sum_rows(typingctx, table, positions, count, width, out):
     """out[c] = sum over i < count of table[positions[i] * width + c], for c < width, a multiple of LANES.
 
-    table (rows * width) and out (width) contiguous float64, positions contiguous uint64, count and width int64. Even and
-    odd positions are summed apart and added at the end, so that additions overlap.
+    table (rows * width) and out (width) contiguous float64, positions contiguous uint64, count and width int64. Even
+    and odd positions are summed apart and added at the end, so that additions overlap.
     """
 
     def codegen(context, builder, signature, args):

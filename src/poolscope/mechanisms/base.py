@@ -1,8 +1,8 @@
 """What a local mechanism is, and all that follows from a pure one.
 
-A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either supports
-an object or it does not. It states its support and its two probabilities; attack, frequency estimate and audit follow
-from here for all of them.
+A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
+supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
+audit follow from here for all of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""``python -m poolscope``."""
+
+from poolscope.cli import main
+
+main()

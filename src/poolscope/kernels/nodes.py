@@ -1,0 +1,188 @@
+"""Running products of likelihoods at the nodes of a grid over (relevant interest, polarization).
+
+For pool i a report's factor at the node (g, u) is  L0 (1-g) + Lbar g (1-u) + Li g u: every term is non-negative, so
+nothing cancels. Products are kept as mantissa and exponent for each node, so that no node is lost for good however
+unlikely it once seemed.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+# Reports to one pass over the nodes, and to one renormalisation. With likelihoods scaled to a maximum of one, no
+# factor is below (smallest node)^2 / k > 2^-45, so 16 of them stay far from the smallest normal double.
+LANE = 4
+SPAN = 16
+
+_FRACTION, _BIAS = np.uint64(52), np.uint64(1023)
+_MANTISSA, _UNIT = np.uint64((1 << 52) - 1), np.uint64(1023 << 52)
+_ORIGIN = np.uint64(1 << 20)
+
+
+class Scratch(NamedTuple):
+    """Room for one user of n reports and k pools on a grid of so many nodes."""
+
+    rungs: NDArray[np.int64]  # (SPAN, 2)
+    scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools
+    grid: NDArray[np.float64]  # (4, nodes): 1 - g, g (1 - u), g u, weight
+    base: NDArray[np.float64]  # (LANE, nodes)
+    product: NDArray[np.float64]  # (k, nodes) mantissas
+    exponent: NDArray[np.uint64]  # (k, nodes) exponents of two, from _ORIGIN
+    weight: NDArray[np.float64]  # (k, nodes) node weight times 2^(exponent - top)
+    sums: NDArray[np.float64]  # (LANE,)
+    tops: NDArray[np.uint64]  # (k,) largest exponent of each pool
+    score: NDArray[np.float64]  # (n, k) score after each report, as mantissa
+    score_exponent: NDArray[np.uint64]  # (n, k) ... and exponent
+
+
+def scratch(n: int, k: int, nodes: int) -> Scratch:
+    """Fresh room, as many nodes as the largest grid."""
+    return Scratch(
+        rungs=np.empty((SPAN, 2), dtype=np.int64),
+        scaled=np.empty((n + LANE, k + 2)),
+        grid=np.empty((4, nodes)),
+        base=np.empty((LANE, nodes)),
+        product=np.empty((k, nodes)),
+        exponent=np.empty((k, nodes), dtype=np.uint64),
+        weight=np.empty((k, nodes)),
+        sums=np.empty(LANE),
+        tops=np.empty(k, dtype=np.uint64),
+        score=np.empty((n, k)),
+        score_exponent=np.empty((n, k), dtype=np.uint64),
+    )
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def scale_reports(likelihood, floor, slope, scaled):
+    """Likelihoods of one user's reports, scaled to a maximum of one; an impossible report gives a row of NaN.
+
+    scaled (n + LANE or more, k + 2): neutral, mean over pools, pools; the LANE rows behind the n reports are ones.
+    """
+    n, columns = likelihood.shape
+    k = columns - 1
+    for t in range(n):
+        top = 0.0
+        total = 0.0
+        for c in range(columns):
+            value = floor + slope * likelihood[t, c]
+            top = max(top, value)
+            if c == 0:
+                scaled[t, 0] = value
+            else:
+                scaled[t, c + 1] = value
+                total += value
+        scaled[t, 1] = total / k
+        unit = 1.0 / top if top > 0.0 else np.nan
+        for c in range(k + 2):
+            scaled[t, c] *= unit
+    for t in range(n, n + LANE):
+        for c in range(k + 2):
+            scaled[t, c] = 1.0
+
+
+@njit(nogil=True, cache=True)
+def lay_grid(rule_g, rule_u, grid):
+    """Tensor product of two rules (4, size): nodes, complements, weights, angles."""
+    q = 0
+    for a in range(rule_g.shape[1]):
+        for b in range(rule_u.shape[1]):
+            grid[0, q] = rule_g[1, a]
+            grid[1, q] = rule_g[0, a] * rule_u[1, b]
+            grid[2, q] = rule_g[0, a] * rule_u[0, b]
+            grid[3, q] = rule_g[2, a] * rule_u[2, b]
+            q += 1
+
+
+@njit(nogil=True, cache=True)
+def start(nodes, room):
+    """The empty product of every pool."""
+    for i in range(room.tops.shape[0]):
+        room.tops[i] = _ORIGIN
+        for q in range(nodes):
+            room.product[i, q] = 1.0
+            room.exponent[i, q] = _ORIGIN
+            room.weight[i, q] = room.grid[3, q]
+
+
+@njit(nogil=True, cache=True)
+def _base(scaled, begin, grid, nodes, base):
+    """What the pools share: the neutral and the mean term of LANE reports at every node."""
+    c0, c1 = grid[0], grid[1]
+    for r in range(LANE):
+        neutral, mean = scaled[begin + r, 0], scaled[begin + r, 1]
+        for q in range(nodes):
+            base[r, q] = neutral * c0[q] + mean * c1[q]
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _multiply(a0, a1, a2, a3, base0, base1, base2, base3, c2, nodes, product):
+    for q in range(nodes):
+        x, y = product[q], c2[q]
+        product[q] = x * (base0[q] + a0 * y) * (base1[q] + a1 * y) * ((base2[q] + a2 * y) * (base3[q] + a3 * y))
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _multiply_and_sum(a0, a1, a2, a3, base0, base1, base2, base3, c2, nodes, product, weight, sums):
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for q in range(nodes):
+        y, w = c2[q], weight[q]
+        x = product[q] * (base0[q] + a0 * y)
+        s0 += w * x
+        x *= base1[q] + a1 * y
+        s1 += w * x
+        x *= base2[q] + a2 * y
+        s2 += w * x
+        x *= base3[q] + a3 * y
+        s3 += w * x
+        product[q] = x
+    sums[0] = s0
+    sums[1] = s1
+    sums[2] = s2
+    sums[3] = s3
+
+
+@njit(nogil=True, cache=True)
+def multiply(begin, end, first, last, nodes, room):
+    """Multiply reports begin..end-1 into the products; scores of those among first..last-1 are written."""
+    scaled, base, grid = room.scaled, room.base, room.grid
+    for at in range(begin, end, LANE):
+        _base(scaled, at, grid, nodes, base)
+        silent = at + LANE <= first
+        for i in range(room.tops.shape[0]):
+            a0, a1, a2, a3 = scaled[at, i + 2], scaled[at + 1, i + 2], scaled[at + 2, i + 2], scaled[at + 3, i + 2]
+            lanes = (a0, a1, a2, a3, base[0], base[1], base[2], base[3], grid[2], nodes, room.product[i])
+            if silent:
+                _multiply(*lanes)
+                continue
+            _multiply_and_sum(*lanes, room.weight[i], room.sums)
+            for r in range(LANE):
+                if first <= at + r < last:
+                    room.score[at + r, i] = room.sums[r]
+                    room.score_exponent[at + r, i] = room.tops[i]
+
+
+@njit(nogil=True, cache=True)
+def renormalise(nodes, room):
+    """Move the exponents out of the products; weight = node weight * 2^(exponent - top).
+
+    Exponents are biased and unsigned, which vectorises.
+    """
+    for i in range(room.tops.shape[0]):
+        bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
+        top = np.uint64(0)
+        for q in range(nodes):
+            e = bits[q] >> _FRACTION
+            bits[q] = (bits[q] & _MANTISSA) | _UNIT
+            exponent[q] += e - _BIAS
+            top = max(top, exponent[q])
+        scale = room.weight[i].view(np.uint64)
+        for q in range(nodes):
+            # 2^max(exponent - top, -1023) as bits: an exponent field of 0 is exactly zero
+            drop = top - exponent[q]
+            scale[q] = (_BIAS - min(drop, _BIAS)) << _FRACTION
+        weight, node_weight = room.weight[i], room.grid[3]
+        for q in range(nodes):
+            weight[q] *= node_weight[q]
+        room.tops[i] = top
