@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from poolscope.mechanisms.base import Map
 from poolscope.popularity import uniform
 from poolscope.randomness import Stream, children, seed_key
 from poolscope.scenario import Scenario
-from poolscope.scenario_format import AdversaryTable, BetaTable
+from poolscope.scenario_format import AdversaryTable, BetaTable, PriorTable
 from poolscope.universe import Universe
 
 #: Who an adversary is, in plain words, by what it knows of the popularity.
@@ -47,6 +48,9 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
         mechanism=mechanism,
         adversaries=adversaries,
         observations=scenario.attack.observations,
+        behaviour=build_behaviour(scenario.users.behaviour, universe, popularity)
+        if scenario.users and scenario.users.behaviour
+        else Behaviour(),
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
     )
@@ -93,18 +97,34 @@ def build_adversary(
             assert entry.reports is not None
             key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
             believed = simulate_estimate(mechanism, popularity, entry.reports, key, run).popularity
+        pools = other_pools(entry, universe)
         return Adversary(
             name=entry.name,
-            universe=universe,
+            universe=pools,
             popularity=believed,
-            belief=build_belief(entry, universe, believed),
+            belief=build_behaviour(entry.prior, pools, believed),
             phrase=PHRASES[entry.popularity],
         )
 
 
-def build_belief(entry: AdversaryTable, universe: Universe, popularity: Floats) -> Behaviour:
-    """``[adversary.prior]``; pools "popularity" weighs each pool by what is believed of it (as published)."""
-    prior = entry.prior
+def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:
+    """The universe with the adversary's own pools; the scenario's where it has none."""
+    if entry.pools is None:
+        return universe
+    members = {name: [m for part in parts for m in _members(part, universe)] for name, parts in entry.pools.items()}
+    return Universe.from_pools(universe.objects or universe.size, members)
+
+
+def _members(part: str | int, universe: Universe) -> list[str | int]:
+    """A name or a number is itself; "start:stop[:step]" is a slice of numbers."""
+    if isinstance(part, int) or not re.fullmatch(r"\d+:\d+(:\d+)?", part):
+        return [part]
+    numbers = range(universe.size)[slice(*map(int, part.split(":")))]
+    return [universe.objects[i] for i in numbers] if universe.objects else list(numbers)
+
+
+def build_behaviour(prior: PriorTable, universe: Universe, popularity: Floats) -> Behaviour:
+    """A table of priors; pools "popularity" weighs each pool by its popularity (as published)."""
     pools = prior.pool_weights(universe.pool_names)
     if prior.pools == "popularity":
         masses = np.bincount(universe.pool_of + 1, weights=popularity, minlength=universe.k + 1)

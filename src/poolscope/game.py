@@ -77,6 +77,12 @@ class Game:
         return self.observations[-1]
 
     @property
+    def pool_counts(self) -> dict[str, int]:
+        """Number of pools of each adversary of the outcome table."""
+        counts = {a.name: a.k for a in self.adversaries}
+        return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+
+    @property
     def block_users(self) -> int:
         """Users to a block."""
         width = sum(a.k + 1 for a in self.adversaries) + 4

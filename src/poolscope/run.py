@@ -223,7 +223,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: pl.
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = summarise(outcomes, game.universe.k, manifest.seed, threshold)
+        results = summarise(outcomes, game.pool_counts, manifest.seed, threshold)
     return {
         "scenario": {
             "name": scenario.name,

@@ -1,9 +1,11 @@
 """Scenarios: TOML that names every part of a game, checked, and the objects it stands for."""
 
+import json
 import math
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -156,7 +158,8 @@ class Scenario(Table):
                 content = Universe.sized(table.size, table.pools), None
         for i, adversary in enumerate(self.adversaries):
             with located(file=self.file, place=f"adversary[{i}]"):
-                adversary.prior.pool_weights(content[0].pool_names)
+                names = tuple(adversary.pools) if adversary.pools else content[0].pool_names
+                adversary.prior.pool_weights(names)
         return content
 
     def _column(self, universe: "Universe") -> "np.ndarray":
@@ -207,6 +210,46 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
     if scenario.universe_table.objects is None:
         scenario.universe()
     return scenario
+
+
+def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Scenario:
+    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``."""
+    tables = tomllib.loads(scenario.text)
+    for key, value in changes.items():
+        table = tables
+        *path, last = key.split(".")
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
+
+
+def as_toml(tables: Mapping[str, Any]) -> str:
+    """TOML of the tables of a scenario, one key a line; what is nested deeper stands inline."""
+    lines = [f"{key} = {_inline(value)}" for key, value in tables.items() if not _is_table(value)]
+    for name, value in tables.items():
+        for table in value if isinstance(value, list) else [value] if _is_table(value) else []:
+            lines += ["", f"[[{name}]]" if isinstance(value, list) else f"[{name}]"]
+            lines += [f"{_key(key)} = {_inline(entry)}" for key, entry in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_inline(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
 def builtin_names() -> list[str]:

@@ -197,20 +197,6 @@ class MechanismTable(Table):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class UsersTable(Table):
-    """``[users]``: synthetic, or recorded; without a count the command chooses."""
-
-    count: Count | None = None
-    sigma: NotNegative = 0.0
-    traces: RelativePath | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        for key in ("count", "sigma"):
-            self._only(self.traces is None, key, "synthetic users, not with traces")
-        return self
-
-
 class BetaTable(Table):
     """``{ beta = [a, b] }``: Beta(a, b) on (0, 1)."""
 
@@ -252,6 +238,28 @@ class PriorTable(Table):
         return tuple(self.pools[name] for name in pool_names)
 
 
+class UsersTable(Table):
+    """``[users]``: synthetic, or recorded; without a count the command chooses.
+
+    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent.
+    """
+
+    count: Count | None = None
+    sigma: NotNegative = 0.0
+    behaviour: PriorTable | None = None
+    traces: RelativePath | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        for key in ("count", "sigma", "behaviour"):
+            self._only(self.traces is None, key, "synthetic users, not with traces")
+        return self
+
+
+PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
+"""Pools by their members: names, numbers, or a slice of numbers as "228:684" or "0:1368:2"."""
+
+
 class AdversaryTable(Table):
     """``[[adversary]]``: who attacks, and what popularity they believe in."""
 
@@ -260,6 +268,7 @@ class AdversaryTable(Table):
     reports: Count | None = None
     file: RelativePath | None = None
     prior: PriorTable = PriorTable()
+    pools: PoolMembers | None = None
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:

@@ -42,15 +42,17 @@ _NEAR = (60, 120)
 _LEVELS = (0.99, 0.95, 0.90)
 
 
-def summarise(outcomes: pl.DataFrame, k: int, seed: int, threshold: float | None = None) -> list[dict[str, Any]]:
+def summarise(
+    outcomes: pl.DataFrame, k: int | Mapping[str, int], seed: int, threshold: float | None = None
+) -> list[dict[str, Any]]:
     """All metrics of a run.
 
     Parameters
     ----------
     outcomes : DataFrame
         The outcome table.
-    k : int
-        Number of pools.
+    k : int or mapping
+        Number of pools, or that of each adversary.
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
     threshold : float, optional
@@ -68,16 +70,18 @@ def summarise(outcomes: pl.DataFrame, k: int, seed: int, threshold: float | None
     return [_summary_of(rows, k, seed, threshold) for rows in parts]
 
 
-def _summary_of(rows: pl.DataFrame, k: int, seed: int, threshold: float | None) -> dict[str, Any]:
+def _summary_of(rows: pl.DataFrame, k: int | Mapping[str, int], seed: int, threshold: float | None) -> dict[str, Any]:
     # Sums in one order: the rows of the table may come in any, the last digit may not.
     rows = rows.sort("user")
     n = int(rows["n"][0])
+    adversary = str(rows["adversary"][0])
+    pools = k if isinstance(k, int) else k[adversary]
     correct, _ = ranked(rows, seed)
     record: dict[str, Any] = {
-        "adversary": str(rows["adversary"][0]),
+        "adversary": adversary,
         "n": n,
         "users": rows.height,
-        "baseline": 1 / k,
+        "baseline": 1 / pools,
         "majority": int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height,
         **_fields("auc", auc_of(correct)),
         **_fields("precision", precision_of(correct, 1.0)),

@@ -38,7 +38,7 @@ def _stirling_tail(k):
 
 
 @njit(nogil=True, cache=True)
-def _invert(n, p, u):
+def _walk(n, p, u):
     """Inversion for n p < 10: walk up the probabilities until they exceed u."""
     ratio = p / (1.0 - p)
     probability = math.exp(n * math.log1p(-p))
@@ -104,5 +104,55 @@ def binomial(n, p, key, index):
 def binomial_half(n, p, key, index):
     """`binomial` for 0 < p <= 1/2."""
     if n * p < 10.0:
-        return np.int64(_invert(n, p, uniform(key, index))), index + 1
+        return np.int64(_walk(n, p, uniform(key, index))), index + 1
     return _reject(n, p, key, index)
+
+
+@njit(nogil=True, cache=True)
+def tabulate(first, p, starts, cumulative, guide):
+    """Inverse distribution functions of Binomial(first + r, p) for every row r of `cumulative`.
+
+    Row r holds the distribution function from the value starts[r] on; what is left out on either side is below the
+    resolution of a uniform number. guide[r, g] is where to begin for u >= g / (number of guides).
+    """
+    rows, width = cumulative.shape
+    for r in range(rows):
+        n = first + r
+        begin = max(0, math.floor(n * p) - width // 2)
+        log_first = (
+            math.lgamma(n + 1.0)
+            - math.lgamma(begin + 1.0)
+            - math.lgamma(n - begin + 1.0)
+            + begin * math.log(p)
+            + (n - begin) * math.log1p(-p)
+        )
+        probability = math.exp(log_first)
+        total = 0.0
+        for i in range(width):
+            total += probability
+            cumulative[r, i] = total
+            k = begin + i
+            probability *= (n - k) / (k + 1.0) * p / (1.0 - p) if k < n else 0.0
+        for i in range(width):
+            cumulative[r, i] /= total
+        lay_guide(cumulative[r], guide[r])
+        starts[r] = begin
+
+
+@njit(nogil=True, cache=True)
+def lay_guide(cumulative, guide):
+    """guide[g] is the first index whose cumulative probability exceeds g / (number of guides)."""
+    i = 0
+    for g in range(guide.shape[0]):
+        while i < cumulative.shape[0] - 1 and cumulative[i] <= g / guide.shape[0]:
+            i += 1
+        guide[g] = i
+
+
+@njit(inline="always")
+def invert(cumulative, guide, u):
+    """The first index whose cumulative probability exceeds u, from its guide on."""
+    i = guide[int(u * guide.shape[0])]
+    while cumulative[i] <= u and i < cumulative.shape[0] - 1:
+        i += 1
+    return i

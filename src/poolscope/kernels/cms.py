@@ -1,10 +1,38 @@
 """Count Mean Sketch: noise, the popularity mass of a report's support, and the curator's sketch."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.random import bernoulli_words, trailing_zeros, uniform
-from poolscope.kernels.vector import sum_rows
+from poolscope.kernels.vector import LANES, sum_rows
+
+
+class Scratch(NamedTuple):
+    """Room for one report and for the masses of one function's buckets."""
+
+    neutral: NDArray[np.float64]  # (views, m)
+    table: NDArray[np.float64]  # (m, width rounded up to LANES)
+    undecided: NDArray[np.uint64]  # (ceil(m / 64),)
+    words: NDArray[np.uint64]  # (ceil(m / 64),)
+    positions: NDArray[np.uint64]  # (64 words,)
+    sums: NDArray[np.float64]  # (columns of table,)
+
+
+def scratch(m: int, views: int, width: int) -> Scratch:
+    """Fresh room."""
+    words, wide = -(-m // 64), -(-width // LANES) * LANES
+    return Scratch(
+        neutral=np.empty((views, m)),
+        table=np.empty((m, wide)),
+        undecided=np.empty(words, dtype=np.uint64),
+        words=np.empty(words, dtype=np.uint64),
+        positions=np.empty(64 * words, dtype=np.uint64),
+        sums=np.empty(wide),
+    )
+
 
 _ONE, _ZERO, _ALL = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -57,61 +85,48 @@ def _positions(words, positions):
 
 
 @njit(nogil=True, cache=True)
-def bucket_masses(buckets, columns, weights, table):
-    """table[b, c]: weight of the objects of column c in bucket b; buckets and columns unsigned."""
+def bucket_masses(buckets, columns, weights, neutral, table):
+    """table[b, c]: weight of the objects of column c in bucket b; buckets and columns unsigned.
+
+    The first columns are the views' neutral pools. They hold most objects of a large universe and are summed apart, in
+    `neutral` (views, m), which the first cache holds where it does not hold the table.
+    """
+    views = columns.shape[0]
     table[:] = 0.0
-    for z in range(buckets.shape[0]):
-        row = table[buckets[z]]
-        for view in range(columns.shape[0]):
-            row[columns[view, z]] += weights[view, z]
+    neutral[:] = 0.0
+    for view in range(views):
+        here, column, weight = neutral[view], columns[view], weights[view]
+        for z in range(buckets.shape[0]):
+            if column[z] == view:
+                here[buckets[z]] += weight[z]
+            else:
+                table[buckets[z], column[z]] += weight[z]
+        for b in range(table.shape[0]):
+            table[b, view] = here[b]
 
 
 @njit(inline="always")
-def _support_mass(table, words, positions, sums, out):
-    """out[c] = sum of table[p, c] over the set bits p. positions and sums (columns of the table) are scratch."""
-    sum_rows(
-        table.reshape(-1),
-        positions,
-        np.int64(_positions(words, positions)),
-        np.int64(sums.shape[0]),
-        sums,
-    )
+def _support_mass(words, room, out):
+    """out[c] = sum of table[p, c] over the set bits p."""
+    count = np.int64(_positions(words, room.positions))
+    sum_rows(room.table.reshape(-1), room.positions, count, np.int64(room.sums.shape[0]), room.sums)
     for c in range(out.shape[0]):
-        out[c] = sums[c]
+        out[c] = room.sums[c]
 
 
 @njit(nogil=True, cache=True)
-def play(
-    starts,
-    order,
-    buckets,
-    objects,
-    keys,
-    m,
-    threshold,
-    columns,
-    weights,
-    table,
-    undecided,
-    words,
-    positions,
-    sums,
-    out,
-):
+def play(starts, order, buckets, objects, keys, m, threshold, columns, weights, room, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
-    Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z].
-    table (m, width rounded up to LANES), undecided and words (ceil(m / 64)), positions (64 words) and sums (columns of
-    table) are scratch; out (reports, width).
+    Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z];
+    out (reports, width).
     """
     for f in range(buckets.shape[0]):
-        if starts[f] == starts[f + 1]:
-            continue
-        bucket_masses(buckets[f], columns, weights, table)
+        bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
-            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, undecided, words)
-            _support_mass(table, words, positions, sums, out[r])
+            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, room.undecided, room.words)
+            _support_mass(room.words, room, out[r])
 
 
 @njit(nogil=True, cache=True)
@@ -124,15 +139,13 @@ def obfuscate(starts, order, buckets, objects, keys, m, threshold, undecided, ou
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, words, columns, weights, table, positions, sums, out):
+def support_mass(starts, order, buckets, words, columns, weights, room, out):
     """As `play`, for reports that are given."""
     for f in range(buckets.shape[0]):
-        if starts[f] == starts[f + 1]:
-            continue
-        bucket_masses(buckets[f], columns, weights, table)
+        bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
-            _support_mass(table, words[r], positions, sums, out[r])
+            _support_mass(words[r], room, out[r])
 
 
 @njit(nogil=True, cache=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,26 @@ CELLS_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
+class ReportColumn:
+    """What a column of reports holds, for whoever reads and writes them.
+
+    Parameters
+    ----------
+    kind : "integer" 0..size-1; "bits", (reports, ceil(size / 8)) bytes of `size` bits, least significant first; "sign",
+        1 or -1; "object", an index into the universe.
+    size : how many values or bits there are.
+    """
+
+    kind: Literal["integer", "bits", "sign", "object"]
+    size: int = 2
+
+
+@dataclass(frozen=True)
 class Views:
     """How adversaries see the universe: for each, the column that an object counts to and its weight there.
 
-    columns (views, universe) uint32, weights (views, universe) float64. Several adversaries, or several
-    sets of pools, are attacked in one pass over the reports.
+    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
+    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
     """
 
     columns: NDArray[np.uint32]
@@ -85,8 +100,13 @@ class Pure:
     """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
 
     epsilon: float
-    #: Report columns and what each holds, for readers and writers of reports.
+    #: Report columns, in order.
     columns: ClassVar[tuple[str, ...]]
+
+    @property
+    def report_columns(self) -> Mapping[str, ReportColumn]:
+        """What each of the report columns holds, for readers and writers of reports."""
+        raise AttributeError("a mechanism states its report columns")
 
     @property
     def universe(self) -> int:

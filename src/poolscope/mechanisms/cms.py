@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from poolscope.errors import InputError
 from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
-from poolscope.kernels.vector import LANES
 from poolscope.mechanisms.base import (
     Floats,
     Map,
     Objects,
     Pure,
+    ReportColumn,
     Reports,
     Views,
     check_epsilon,
@@ -48,6 +48,10 @@ class CMS(Pure):
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"hash": ReportColumn("integer", self.family.size), "bits": ReportColumn("bits", self.m)}
 
     @property
     def universe(self) -> int:
@@ -87,43 +91,17 @@ class CMS(Pure):
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = self._from_bytes(reports["bits"])
         out = np.zeros((len(words), views.width))
-        table, _, positions, sums = self._scratch(views)
+        seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
-            kernels.support_mass(
-                starts,
-                order,
-                buckets,
-                words,
-                views.columns,
-                views.weights,
-                table,
-                positions,
-                sums,
-                out,
-            )
+            kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
         out = np.zeros((len(objects), views.width))
-        table, words, positions, sums = self._scratch(views)
+        seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        made = objects, keys, self.m, self._threshold
         for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
-            kernels.play(
-                starts,
-                order,
-                buckets,
-                objects,
-                keys,
-                self.m,
-                self._threshold,
-                views.columns,
-                views.weights,
-                table,
-                np.empty(self._words, dtype=np.uint64),
-                words,
-                positions,
-                sums,
-                out,
-            )
+            kernels.play(starts, order, buckets, *made, *seen, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
@@ -148,17 +126,9 @@ class CMS(Pure):
     def _words(self) -> int:
         return -(-self.m // 64)
 
-    def _scratch(self, views: Views) -> tuple[Floats, NDArray[np.uint64], NDArray[np.uint64], Floats]:
-        width = -(-views.width // LANES) * LANES
-        return (
-            np.empty((self.m, width)),
-            np.empty(self._words, dtype=np.uint64),
-            np.empty(64 * self._words, dtype=np.uint64),
-            np.empty(width),
-        )
-
     def _bytes(self, words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        return np.ascontiguousarray(words.astype("<u8").view(np.uint8)[:, : -(-self.m // 8)])
+        # reports are many: without a copy wherever the words are the bytes already
+        return np.ascontiguousarray(words.astype("<u8", copy=False).view(np.uint8)[:, : -(-self.m // 8)])
 
     def _from_bytes(self, bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
         size = -(-self.m // 8)

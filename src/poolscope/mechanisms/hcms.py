@@ -14,6 +14,7 @@ from poolscope.mechanisms.base import (
     Floats,
     Objects,
     Pure,
+    ReportColumn,
     Reports,
     Views,
     check_epsilon,
@@ -50,6 +51,14 @@ class HCMS(Pure):
         check_epsilon(self.epsilon)
         if self.m & (self.m - 1):
             raise InputError("m must be a power of two for hcms", value=self.m, place="m")
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {
+            "hash": ReportColumn("integer", self.family.size),
+            "coordinate": ReportColumn("integer", self.m),
+            "bit": ReportColumn("sign"),
+        }
 
     @property
     def universe(self) -> int:
@@ -90,6 +99,7 @@ class HCMS(Pure):
     def mass(self, reports: Reports, views: Views) -> Floats:
         out = np.zeros((len(reports["hash"]), views.width))
         table = np.empty((self.m, views.width))
+        neutral = np.empty((len(views.columns), self.m))
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             kernels.support_mass(
                 starts,
@@ -99,6 +109,7 @@ class HCMS(Pure):
                 reports["bit"],
                 views.columns,
                 views.weights,
+                neutral,
                 table,
                 out,
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.mechanisms.base import Floats, Objects, Pure, Reports, Views, check_objects
+from poolscope.mechanisms.base import Floats, Objects, Pure, ReportColumn, Reports, Views, check_objects
 from poolscope.randomness import Keys
 
 
@@ -20,6 +20,10 @@ class Identity(Pure):
     epsilon: float = math.inf
 
     columns = ("value",)
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"value": ReportColumn("object", self.size)}
 
     @property
     def universe(self) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.hashing import HashFamily
 from poolscope.kernels import sketch as kernels
+from poolscope.kernels.binomial import lay_guide, tabulate
 from poolscope.mechanisms.base import Map
 from poolscope.randomness import children
 
@@ -31,7 +32,11 @@ def sketch_counts(
     totals = rng.multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     cumulative = np.cumsum(popularity)
+    cumulative /= cumulative[-1]
+    guide = np.empty(4 * family.universe, dtype=np.int64)
+    lay_guide(cumulative, guide)
     threshold = np.uint64(int(flip * 2.0**64))
+    tables = _binomial_tables(int(totals.max()), flip)
     used = np.flatnonzero(totals)
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
 
@@ -46,16 +51,24 @@ def sketch_counts(
             threshold,
             popularity,
             cumulative,
-            np.empty(family.m),
-            np.empty(family.m, dtype=np.int64),
-            np.empty(family.m, dtype=np.int64),
-            np.empty(-(-family.m // 64), dtype=np.uint64),
-            np.empty(-(-family.m // 64), dtype=np.uint64),
+            guide,
+            tables,
+            kernels.scratch(family.m),
             out,
         )
         return out
 
-    total = np.zeros(family.universe, dtype=np.int64)
-    for counts in run(part, range(0, len(used), at_once)):
-        total += counts
-    return total
+    return sum(run(part, range(0, len(used), at_once)), np.zeros(family.universe, dtype=np.int64))
+
+
+def _binomial_tables(largest: int, flip: float) -> tuple[int, NDArray, NDArray, NDArray]:
+    """Tables of Binomial(n, flip) for the n that most buckets have: up to the largest total, down to 12 deviations."""
+    reach = 0 if flip == 0 else int(min(largest, 12 * np.sqrt(largest) + 64))
+    first = largest - reach
+    width = int(min(largest, 20 * np.sqrt(largest * flip * (1.0 - flip)) + 40)) + 1
+    rows = reach + 1 if reach else 0
+    starts = np.empty(rows, dtype=np.int64)
+    cumulative, guide = np.empty((rows, width)), np.empty((rows, 256), dtype=np.int64)
+    if rows:
+        tabulate(first, flip, starts, cumulative, guide)
+    return first, starts, cumulative, guide

@@ -1,0 +1,203 @@
+"""The one runner: plays what the chosen experiments need, once, and lays ours beside the published values."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from poolscope.engines import Local
+from poolscope.errors import InputError
+from poolscope.files import write_text
+from poolscope.intervals import Estimate
+from poolscope.paper import experiments as data
+from poolscope.paper.experiments import Cell, Experiment, Play
+from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
+from poolscope.run import audit, read_manifest
+from poolscope.scenario import changed, load
+
+#: Users that a simulation of the curator counts for in the progress.
+UTILITY_WEIGHT = 8000
+
+#: Below so many reports the published errors are noisy, and three times the tolerance holds.
+NOISY_REPORTS = 1e7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A cell with its published value and ours.
+
+    `published` and `agrees` are None where the paper has nothing; `ours` and `agrees` where a quick pass has no such
+    users.
+    """
+
+    experiment: str
+    row: str
+    column: str
+    published: float | str | None
+    ours: float | None
+    low: float
+    high: float
+    agrees: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """All cells, the plays they came from, and the seconds that each experiment took on its own."""
+
+    cells: Sequence[Compared]
+    played: dict[str, Played]
+    seconds: dict[str, float]
+
+
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    *,
+    users: int | None = None,
+    seed: int = 0,
+    engine: Local | None = None,
+    begin: Callable[[int], None] | None = None,
+    tick: Callable[[float], None] | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Reproduction:
+    """Play the experiments of these names (all where none) into a folder; what is there already is not played again."""
+    if users is not None and users < 1:
+        raise InputError("users must be at least 1", value=users)
+    engine = engine or Local()
+    tick, note = tick or (lambda _: None), note or (lambda _: None)
+    wanted = data.chosen(names)
+    _settle(out, {"users": users, "seed": seed})
+    needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
+    if begin:
+        begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
+    played: dict[str, Played] = {}
+    seconds: dict[str, float] = {}
+    for play in needed:
+        note(play.name)
+        played[play.name], took = _play(play, out, users, seed, engine, tick)
+        first = next(e.name for e in wanted if play.name in e.plays)
+        seconds[first] = seconds.get(first, 0.0) + took
+    cells = []
+    for experiment in wanted:
+        note(experiment.name)
+        started = time.perf_counter()
+        for cell in experiment.cells:
+            cells.append(_compare(experiment, cell, _value(cell, played, out, seed, engine, tick)))
+        seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
+    write_text(out / "reproduction.json", json.dumps([asdict(c) for c in cells], indent=1) + "\n")
+    return Reproduction(cells=cells, played=played, seconds=seconds)
+
+
+def _settle(out: Path, settings: dict[str, Any]) -> None:
+    """A folder holds one reproduction: the same seed and number of users."""
+    path = out / "reproduction-settings.json"
+    if path.exists():
+        if json.loads(path.read_text("utf-8")) != settings:
+            raise InputError(
+                "the folder holds a reproduction with another seed or number of users",
+                file=out,
+                remedy="choose another with --out",
+            )
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("the output folder is not empty", file=out, remedy="choose another with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(settings) + "\n")
+
+
+def _play(
+    play: Play, out: Path, users: int | None, seed: int, engine: Local, tick: Callable[[float], None]
+) -> tuple[Played, float]:
+    """Play, or go on, or take what is finished; the seconds are those of the first time."""
+    scenario = changed(load(play.scenario), play.change, name=play.name)
+    count = _users(play, users)
+    folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
+    summary = folder / "summary.json"
+    done = Played(scenario=scenario, folder=folder, users=count, seed=seed, run=engine.map)
+    if summary.exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
+        tick(count)
+        return done, float(json.loads(summary.read_text("utf-8"))["seconds"])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    result = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), tick=tick)
+    return done, float(result["seconds"])
+
+
+def _users(play: Play, users: int | None) -> int:
+    return play.users if users is None else min(play.users, users)
+
+
+def _utilities(wanted: Sequence[Experiment]) -> set[tuple[str, str, float]]:
+    """The simulations of the curator that these experiments need; errors of one simulation share it."""
+    return {
+        (c.arguments["scenario"], c.arguments["epsilon"], c.arguments["reports"])
+        for e in wanted
+        for c in e.cells
+        if c.value in OF_UTILITY
+    }
+
+
+def _value(
+    cell: Cell,
+    played: dict[str, Played],
+    out: Path,
+    seed: int,
+    engine: Local,
+    tick: Callable[[float], None],
+) -> Estimate:
+    if cell.value in OF_UTILITY:
+        return _utility(cell, out, seed, engine, tick)[cell.value]
+    play = cell.arguments.get("play")
+    return value_of(cell.value, cell.arguments, played[play] if play else None)
+
+
+def _utility(cell: Cell, out: Path, seed: int, engine: Local, tick: Callable[[float], None]) -> dict[str, Estimate]:
+    """One simulation of the curator, kept in a file for the other error and for later."""
+    arguments = cell.arguments
+    path = out / "utility" / f"{arguments['scenario']}-{arguments['epsilon']}-{arguments['reports']:g}.json"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        errors = utility(**arguments, seed=seed, run=engine.map)
+        write_text(path, json.dumps(errors) + "\n")
+        tick(UTILITY_WEIGHT)
+    return {name: Estimate(*values) for name, values in json.loads(path.read_text("utf-8")).items()}
+
+
+def _compare(experiment: Experiment, cell: Cell, ours: Estimate) -> Compared:
+    published = data.published_at(cell.published) if cell.published else None
+    nobody = isnan(ours.value)
+    relative = cell.relative * (3 if cell.arguments.get("reports", NOISY_REPORTS) < NOISY_REPORTS else 1)
+    return Compared(
+        experiment=experiment.name,
+        row=cell.row,
+        column=cell.column,
+        published=published,
+        ours=None if nobody else float(ours.value),
+        low=float(ours.low),
+        high=float(ours.high),
+        agrees=None if published is None or nobody else agrees(published, ours, cell.tolerance, relative),
+    )
+
+
+def agrees(published: float | str, ours: Estimate, tolerance: float, relative: float) -> bool:
+    """Whether the published value, or the range it states in words, lies within the tolerance of our interval."""
+    low, high = stated_range(published)
+    slack = tolerance + relative * max(abs(low), abs(high))
+    return ours.low - slack <= high and ours.high + slack >= low
+
+
+def stated_range(published: float | str) -> tuple[float, float]:
+    """0.29 is itself; "more than 0.80", "above 0.61", "less than 0.20" and "0.82 to 0.90" are ranges of shares."""
+    if not isinstance(published, str):
+        return float(published), float(published)
+    numbers = [float(x) for x in re.findall(r"\d+\.\d+", published)]
+    if published.startswith(("more than", "above")):
+        return numbers[0], 1.0
+    if published.startswith("less than"):
+        return 0.0, numbers[0]
+    return numbers[0], numbers[-1]

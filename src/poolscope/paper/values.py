@@ -1,0 +1,138 @@
+"""The values that cells can have: pure functions of a finished play, or of the curator's simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poolscope import metrics
+from poolscope.build import build_game, build_mechanism
+from poolscope.curator import simulate_estimate
+from poolscope.game import Game
+from poolscope.intervals import Estimate, share_of
+from poolscope.mechanisms.base import Map
+from poolscope.popularity import entropy as pool_entropy
+from poolscope.popularity import jensen_shannon, zipf
+from poolscope.randomness import Stream, children, seed_key, user_keys
+from poolscope.run import read_outcomes
+from poolscope.scenario import Scenario, changed, load
+from poolscope.traces import own_popularity
+from poolscope.universe import Universe
+
+#: Share of the objects, the most popular ones, on which the percentage error is taken.
+TOP_OBJECTS = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A finished play: what was played, and its outcomes."""
+
+    scenario: Scenario
+    folder: Path
+    users: int
+    seed: int
+    run: Map
+
+    @cached_property
+    def game(self) -> Game:
+        return build_game(self.scenario, self.seed, self.run)
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame:
+        return read_outcomes(self.folder)
+
+    def rows(self, adversary: str, n: int) -> pl.DataFrame:
+        return metrics.select(self.outcomes, adversary, n)
+
+
+def auc(played: Played, *, adversary: str, n: int) -> Estimate:
+    """Area under the precision / null-rate curve."""
+    return metrics.auc(played.rows(adversary, n), played.seed)
+
+
+def precision(played: Played, *, adversary: str, n: int, top: float = 1.0) -> Estimate:
+    """Precision on the most confident users; on everyone by default."""
+    return metrics.precision(played.rows(adversary, n), played.seed, top)
+
+
+def precision_near(
+    played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]
+) -> Estimate:
+    """Precision on everyone whose relevant interest and polarization lie between these."""
+    rows = played.rows(adversary, n).filter(
+        pl.col("gamma").is_between(gamma[0], gamma[1]), pl.col("delta").is_between(delta[0], delta[1])
+    )
+    return share_of(int(metrics.successes(rows).sum()), rows.height)
+
+
+def reached(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
+    """Share of users whose confidence has reached this after n reports."""
+    return metrics.reached(played.rows(adversary, n), confidence, n)
+
+
+def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
+    """Mean Jensen-Shannon divergence of the users' own popularity from the adversary's (appendix robustness)."""
+    (believed,) = (a.popularity for a in played.game.adversaries if a.name == adversary)
+    keys = user_keys(played.seed, np.arange(played.users))
+    if float(sigma) == 0:
+        keys = keys[:1]
+    values = np.array(
+        [jensen_shannon(believed, own_popularity(played.game.popularity, float(sigma), key)) for key in keys]
+    )
+    half = 1.96 * values.std() / np.sqrt(len(values))
+    return Estimate(values.mean(), values.mean() - half, values.mean() + half)
+
+
+def entropy(*, size: str, exponent: float) -> Estimate:
+    """Entropy within a pool of this size under Zipf's law, in bits."""
+    universe = Universe.sized(2 * int(size), {"one": int(size), "other": int(size)})
+    bits = float(pool_entropy(universe, zipf(universe, exponent))[0])
+    return Estimate(bits, bits, bits)
+
+
+def utility(scenario: str, epsilon: str, reports: float, seed: int, run: Map) -> dict[str, Estimate]:
+    """Errors of the curator's unprojected estimate: mean absolute, and percentage on the most popular objects.
+
+    The interval is that of the mean over objects.
+    """
+    base = changed(load(scenario), {"mechanism.epsilon": float(epsilon)}, name=scenario)
+    universe = base.universe()
+    truth = base.true_popularity(universe)
+    mechanism = build_mechanism(base, universe)
+    key = children(children(seed_key(seed), Stream.CURATOR), int(reports) % (1 << 40))
+    estimate = simulate_estimate(mechanism, truth, int(reports), np.uint64(key), run)
+    error = np.abs(estimate.counts / estimate.reports - truth)
+    top = np.argsort(truth)[len(truth) - round(TOP_OBJECTS * len(truth)) :]
+    return {"mae": _mean(error), "mape": _mean(100 * error[top] / truth[top])}
+
+
+def _mean(values: np.ndarray) -> Estimate:
+    half = 1.96 * values.std() / np.sqrt(len(values))
+    return Estimate(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
+
+
+#: Values of a play, by the name that cells use.
+OF_PLAY: Mapping[str, Callable[..., Estimate]] = {
+    "auc": auc,
+    "precision": precision,
+    "precision_near": precision_near,
+    "reached": reached,
+    "divergence": divergence,
+}
+
+#: Values of the curator's simulation.
+OF_UTILITY = ("mae", "mape")
+
+
+def value_of(cell_value: str, arguments: Mapping[str, Any], played: Played | None) -> Estimate:
+    """A cell's value that needs no simulation of the curator."""
+    if played is None:
+        return entropy(**arguments)
+    rest = {key: value for key, value in arguments.items() if key != "play"}
+    return OF_PLAY[cell_value](played, **rest)
