@@ -55,6 +55,26 @@ def audit(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Experiments to play; all by default.")
+    ] = None,
+    users: Annotated[int | None, typer.Option(help="At most so many users each, for a quick pass.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the reproduction; the same one goes on where it was.")] = Path(
+        "poolscope-reproduction"
+    ),
+) -> None:
+    """Play the paper's experiments and lay the published numbers beside ours."""
+    from poolscope.console import print_reproduction, progress
+    from poolscope.paper.runner import reproduce
+
+    with progress("Reproducing") as (begin, tick):
+        done = reproduce(names or [], out, users=users, seed=seed, begin=begin, tick=tick)
+    print_reproduction(done, out)
+
+
+@app.command()
 def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this one's TOML to start from.")] = None,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -22,6 +22,9 @@ from rich.text import Text
 
 from poolscope.scenario import builtin_names, load
 from poolscope.summary import in_plain_words
+
+if TYPE_CHECKING:
+    from poolscope.paper.runner import Reproduction
 
 Progressing = tuple[Callable[[int], None], Callable[[float], None]]
 
@@ -89,6 +92,18 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def print_reproduction(done: Reproduction, out: Path) -> None:
+    """Every cell beside the published one, how many agree, and where the page is."""
+    from poolscope.paper.page import terminal_tables, verdict, write_page
+
+    console = Console()
+    for table in terminal_tables(done):
+        console.print(table)
+    console.print(verdict(done), highlight=False)
+    page = write_page(done, out, sum(done.seconds.values()))
+    console.print(f"{sum(done.seconds.values()):.0f} s. Page: {page}", style="dim", highlight=False, soft_wrap=True)
 
 
 def _at_threshold(row: Mapping[str, Any]) -> list[str]:

@@ -277,3 +277,17 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
             )
         )
     return pl.concat(parts)
+
+
+def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
+    """``exposure`` of every adversary, with column adversary.
+
+    When a threshold was reached is on every row of a user, so one n is enough.
+    """
+    parts = outcomes.partition_by("adversary", maintain_order=True)
+    return pl.concat(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
+            pl.lit(str(rows["adversary"][0])).alias("adversary")
+        )
+        for rows in parts
+    )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from poolscope import figures
 from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
-from poolscope.metrics import behaviour_map, exposure, for_each_attack, precision_curve
+from poolscope.metrics import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
 from poolscope.report.run import Run
 from poolscope.summary import NON_PRIVATE
 
@@ -55,14 +55,7 @@ def _precision(run: Run, k: int) -> Drawing:
 
 
 def _exposure(run: Run) -> Drawing:
-    # When a threshold was reached is on every row of a user: one n is enough.
-    parts = run.outcomes.partition_by("adversary", maintain_order=True)
-    table = pl.concat(
-        exposure(rows.filter(pl.col("n") == rows["n"][0]), run.summary.horizon).with_columns(
-            pl.lit(rows["adversary"][0]).alias("adversary")
-        )
-        for rows in parts
-    )
+    table = exposure_by_adversary(run.outcomes, run.summary.horizon)
     return _drawing(
         "exposure",
         "How many reports does it take?",
