@@ -14,7 +14,7 @@ from rich.text import Text
 from poolscope import __version__
 from poolscope.files import write_text
 from poolscope.paper.drawings import Drawing, draw
-from poolscope.paper.experiments import Experiment, experiments, figures
+from poolscope.paper.experiments import Experiment, experiments, figures, published
 from poolscope.paper.runner import Compared, Reproduction
 from poolscope.report.inline import inline
 
@@ -88,19 +88,21 @@ def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
 
 
 def _figure(index: int, drawing: Drawing) -> dict[str, Any]:
-    return {"name": drawing.name, "svg": inline(drawing.svg, prefix=f"f{index}-", label=drawing.name)}
+    caption = published()["figures"].get(drawing.name, "new: not in the paper")
+    return {"name": drawing.name, "caption": caption, "svg": inline(drawing.svg, prefix=f"f{index}-", label=drawing.name)}
 
 
 def _record(experiment: Experiment, cells: Sequence[Compared], reproduction: Reproduction) -> dict[str, Any]:
     columns = list(dict.fromkeys(cell.column for cell in cells))
     rows = list(dict.fromkeys(cell.row for cell in cells))
+    observed = {str(n) for n in published()["observations"]}
     at = {(cell.row, cell.column): _shown(cell) for cell in cells}
     return {
         "name": experiment.name,
         "title": experiment.title,
         "new": experiment.new,
         "seconds": f"{reproduction.seconds.get(experiment.name, 0.0):.0f}",
-        "columns": columns,
+        "columns": [f"n = {column}" if column in observed else column for column in columns],
         "rows": [(row, [at.get((row, column)) for column in columns]) for row in rows],
     }
 

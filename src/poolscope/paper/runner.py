@@ -188,7 +188,7 @@ def agrees(published: float | str, ours: Estimate, tolerance: float, relative: f
     """Whether the published value, or the range it states in words, lies within the tolerance of our interval."""
     low, high = stated_range(published)
     slack = tolerance + relative * max(abs(low), abs(high))
-    return ours.low - slack <= high and ours.high + slack >= low
+    return bool(ours.low - slack <= high and ours.high + slack >= low)
 
 
 def stated_range(published: float | str) -> tuple[float, float]:

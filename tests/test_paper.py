@@ -1,0 +1,155 @@
+"""The paper's experiments: every published number and figure is a subject, none can rot, agreement is judged."""
+
+import json
+
+import polars as pl
+import pytest
+
+from poolscope.errors import InputError
+from poolscope.intervals import Estimate
+from poolscope.paper import drawings, experiments, runner
+from poolscope.paper.page import verdict, write_page
+from poolscope.scenario import changed, load
+
+FEW = 60
+
+
+def published_numbers(value, path=()):
+    """Paths of all published values, as cells name them."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            if key != "columns":
+                yield from published_numbers(entry, (*path, key))
+    elif isinstance(value, list):
+        for i, entry in enumerate(value):
+            yield from published_numbers(entry, (*path, i))
+    else:
+        yield path
+
+
+RECORDED = ("text", "twitter")
+
+
+def test_every_published_number_is_the_subject_of_a_cell():
+    published = experiments.published()
+    wanted = {
+        path
+        for part in ("tables", "text")
+        for path in published_numbers(published[part], (part,))
+        if path[:2] != RECORDED
+    }
+    cells = {cell.published for e in experiments.experiments().values() for cell in e.cells if cell.published}
+    assert cells == wanted
+
+
+def test_every_figure_is_made():
+    wanted = {name for name in experiments.published()["figures"] if "realdata" not in name}
+    assert wanted <= {figure.name for figure in experiments.figures()}
+    assert {figure.kind for figure in experiments.figures()} == set(drawings.KINDS)
+
+
+def test_plays_are_valid_scenarios_of_the_papers_size():
+    plays = experiments.plays()
+    for experiment in experiments.experiments().values():
+        assert set(experiment.plays) <= plays.keys(), experiment.name
+    for play in plays.values():
+        scenario = changed(load(play.scenario), play.change, name=play.name)
+        assert scenario.universe().k >= 2
+    assert plays["emojis"].users == plays["web-domains"].users == plays["epsilon 0.01"].users == 150_000
+    assert plays["entropy 400 0.5"].change["popularity.exponent"] == 0.5
+    assert len([name for name in plays if name.startswith("entropy")]) == 20
+
+
+@pytest.mark.parametrize(
+    ("published", "low", "high", "agrees"),
+    [
+        (0.40, 0.386, 0.39, True),
+        (0.40, 0.36, 0.38, False),
+        (0.40, 0.42, 0.44, False),
+        ("more than 0.80", 0.7, 0.79, True),
+        ("more than 0.80", 0.6, 0.7, False),
+        ("less than 0.20", 0.1, 0.3, True),
+        ("less than 0.20", 0.3, 0.4, False),
+        ("0.82 to 0.90", 0.7, 0.8, False),
+        ("0.82 to 0.90", 0.85, 0.86, True),
+    ],
+)
+def test_agreement(published, low, high, agrees):
+    assert runner.agrees(published, Estimate((low + high) / 2, low, high), 0.015, 0.0) is agrees
+
+
+def test_relative_agreement_of_errors():
+    ours = Estimate(1.0, 0.99, 1.01)
+    assert runner.agrees(1.05, ours, 0.0, 0.05)
+    assert not runner.agrees(1.08, ours, 0.0, 0.05)
+    assert runner.agrees(1.15, ours, 0.0, 0.15)
+
+
+# what takes long whatever the number of users: large universes and the curator's largest collections
+HEAVY = {"universe": ["1000"], "hcms": [], "hcms-oracle": [], "utility-mae": ["8"], "utility-mape": ["8"]}
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A small version of every experiment."""
+    small = {}
+    for name, experiment in experiments.experiments().items():
+        cells = [
+            cell
+            for cell in experiment.cells
+            if name not in HEAVY or (cell.row in HEAVY[name] and cell.arguments.get("reports", 0) <= 1e6)
+        ]
+        small[name] = experiments.Experiment(name=name, title=experiment.title, cells=cells, new=experiment.new)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiments, "experiments", lambda: small)
+        out = tmp_path_factory.mktemp("paper") / "out"
+        return out, runner.reproduce([], out, users=FEW)
+
+
+def test_a_small_version_of_every_experiment_plays(reproduced):
+    out, done = reproduced
+    kept = json.loads((out / "reproduction.json").read_text())
+    assert len(kept) == len(done.cells)
+    for cell in kept:
+        assert list(cell) == ["experiment", "row", "column", "published", "ours", "low", "high", "agrees"]
+    judged = [cell for cell in done.cells if cell.agrees is not None]
+    # with few users the intervals are wide, so nearly all agree; exact values and utility must
+    assert sum(cell.agrees for cell in judged) >= 0.95 * len(judged)
+    assert all(cell.agrees for cell in done.cells if cell.experiment in ("entropy-values", "utility-mae"))
+    assert "published values agree" in verdict(done)
+
+
+def test_the_page_has_every_table_and_figure(reproduced):
+    out, done = reproduced
+    html = write_page(done, out, 1.0).read_text()
+    for name in dict.fromkeys(cell.experiment for cell in done.cells):
+        assert f'id="{name}"' in html
+    assert html.count("<svg") == len(experiments.figures())
+    assert len(list((out / "figures").glob("*.svg"))) == len(experiments.figures())
+
+
+def test_a_stopped_reproduction_goes_on(reproduced):
+    out, _ = reproduced
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*.parquet")}
+    again = runner.reproduce(["emojis"], out, users=FEW)
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*.parquet")} == before
+    assert pl.DataFrame(again.cells).height == 12
+    with pytest.raises(InputError, match="another seed or number of users"):
+        runner.reproduce(["emojis"], out, users=FEW + 1)
+
+
+def test_hcms_plays_on_a_small_universe():
+    """The heavy plays' scenarios, made small."""
+    from poolscope.build import build_game
+    from poolscope.game import play
+
+    for name in ("hcms", "cms 4"):
+        chosen = experiments.plays()[name]
+        change = {**chosen.change, "universe.size": 500}
+        outcomes = play(build_game(changed(load(chosen.scenario), change, name=name), 0), 20, 0)
+        assert set(outcomes["adversary"].unique()) == {"weak", "oracle"}
+
+
+def test_unknown_experiments_suggest_the_nearest(tmp_path):
+    with pytest.raises(InputError, match="did you mean 'emojis'"):
+        runner.reproduce(["emoji"], tmp_path / "out")
