@@ -9,13 +9,16 @@ import numpy as np
 
 from poolscope.adversary import Adversary
 from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats
-from poolscope.curator import simulate_estimate
+from poolscope.curator import estimate_objects, simulate_estimate
 from poolscope.errors import InputError, located, reading
 from poolscope.game import Game
 from poolscope.mechanisms import Pure, make
 from poolscope.mechanisms.base import Map
 from poolscope.popularity import uniform
 from poolscope.randomness import Stream, children, seed_key
+from poolscope.recorded.population import Recorded, population
+from poolscope.recorded.prepare import Recipe, prepare
+from poolscope.recorded.traces_file import read_traces
 from poolscope.scenario import Scenario
 from poolscope.scenario_format import AdversaryTable, BetaTable, PriorTable
 from poolscope.universe import Universe
@@ -36,24 +39,38 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
     if not scenario.adversaries and not scenario.attack.non_private:
         raise scenario.missing("[adversary]")
     universe = scenario.universe()
-    popularity = scenario.true_popularity(universe)
     mechanism = build_mechanism(scenario, universe)
+    recorded = build_recorded(scenario, universe, seed)
+    popularity = None if recorded and not scenario.popularity_table else scenario.true_popularity(universe)
     adversaries = [
-        build_adversary(scenario, i, universe, popularity, mechanism, seed, run)
+        build_adversary(scenario, i, universe, popularity, mechanism, seed, run, recorded)
         for i in range(len(scenario.adversaries))
     ]
+    drawn = scenario.users.behaviour if scenario.users else None
     return Game(
         universe=universe,
-        popularity=popularity,
+        popularity=uniform(universe) if popularity is None else popularity,
         mechanism=mechanism,
         adversaries=adversaries,
         observations=scenario.attack.observations,
-        behaviour=build_behaviour(scenario.users.behaviour, universe, popularity)
-        if scenario.users and scenario.users.behaviour
-        else Behaviour(),
+        behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
+        recorded=recorded,
     )
+
+
+def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorded | None:
+    """The users of ``[users] traces``, prepared as the appendix says; None where users are synthetic."""
+    if scenario.users is None or scenario.users.traces is None:
+        return None
+    assert scenario.attack is not None
+    path = scenario.resolve(scenario.users.traces, place="users.traces")
+    traces = read_traces(path, universe, outside="count")
+    recipe = Recipe(length=max(Recipe().length, scenario.attack.observations[-1]))
+    with located(file=path):
+        prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, recipe=recipe)
+    return population(prepared, traces.users, universe)
 
 
 def build_mechanism(scenario: Scenario, universe: Universe) -> Pure:
@@ -79,32 +96,52 @@ def build_adversary(
     scenario: Scenario,
     index: int,
     universe: Universe,
-    popularity: Floats,
+    popularity: Floats | None,
     mechanism: Pure,
     seed: int,
     run: Map,
+    recorded: Recorded | None = None,
 ) -> Adversary:
     """An entry of ``[[adversary]]``; each has its own draws of other people's reports."""
     entry = scenario.adversaries[index]
     with located(file=scenario.file, place=f"adversary[{index}]"):
         if entry.popularity == "uniform":
             believed = uniform(universe)
-        elif entry.popularity == "true":
-            believed = popularity
         elif entry.popularity == "given":
             believed = scenario.given_popularity(entry, universe)
+        elif entry.popularity == "estimated" and entry.reports is None:
+            remedy = "without them only attack can estimate the popularity, from the reports that it attacks"
+            raise InputError("must have reports", remedy=remedy)
+        elif entry.popularity == "estimated" and recorded:
+            others = recorded.external_objects(entry.reports or 0)
+            believed = estimate_objects(mechanism, others, _curator_key(seed, index), run).popularity
+        elif popularity is None:
+            raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
+        elif entry.popularity == "true":
+            believed = popularity
         else:
             assert entry.reports is not None
-            key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+            key = _curator_key(seed, index)
             believed = simulate_estimate(mechanism, popularity, entry.reports, key, run).popularity
-        pools = other_pools(entry, universe)
-        return Adversary(
-            name=entry.name,
-            universe=pools,
-            popularity=believed,
-            belief=build_behaviour(entry.prior, pools, believed),
-            phrase=PHRASES[entry.popularity],
-        )
+        return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
+
+
+def _curator_key(seed: int, index: int) -> np.uint64:
+    """Each adversary has its own draws of other people's reports."""
+    return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+
+
+def adversary_of(
+    entry: AdversaryTable, universe: Universe, believed: Floats, fitted: Behaviour | None = None
+) -> Adversary:
+    """An entry of ``[[adversary]]`` with its pools and its popularity."""
+    return Adversary(
+        name=entry.name,
+        universe=universe,
+        popularity=believed,
+        belief=build_behaviour(entry.prior, universe, believed, fitted),
+        phrase=PHRASES[entry.popularity],
+    )
 
 
 def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:
@@ -123,14 +160,26 @@ def _members(part: str | int, universe: Universe) -> list[str | int]:
     return [universe.objects[i] for i in numbers] if universe.objects else list(numbers)
 
 
-def build_behaviour(prior: PriorTable, universe: Universe, popularity: Floats) -> Behaviour:
-    """A table of priors; pools "popularity" weighs each pool by its popularity (as published)."""
+def build_behaviour(
+    prior: PriorTable, universe: Universe, popularity: Floats | None, fitted: Behaviour | None = None
+) -> Behaviour:
+    """A table of priors: "popularity" weighs pools by theirs (as published), "fitted" is what others teach."""
+    if fitted is None and "fitted" in (prior.interest, prior.polarization, prior.pools):
+        raise InputError("can be 'fitted' only with recorded users", place="prior", remedy="give [users] traces")
     pools = prior.pool_weights(universe.pool_names)
     if prior.pools == "popularity":
         masses = np.bincount(universe.pool_of + 1, weights=popularity, minlength=universe.k + 1)
         pools = tuple(float(mass) for mass in masses[1:])
-    return Behaviour(interest=_density(prior.interest), polarization=_density(prior.polarization), pools=pools)
+    elif prior.pools == "fitted" and fitted:
+        pools = fitted.pools
+    return Behaviour(
+        interest=_density(prior.interest, fitted.interest if fitted else UNIFORM),
+        polarization=_density(prior.polarization, fitted.polarization if fitted else UNIFORM),
+        pools=pools,
+    )
 
 
-def _density(table: str | BetaTable) -> Density:
-    return UNIFORM if isinstance(table, str) else Beta(a=table.beta[0], b=table.beta[1])
+def _density(table: str | BetaTable, fitted: Density) -> Density:
+    if isinstance(table, BetaTable):
+        return Beta(a=table.beta[0], b=table.beta[1])
+    return fitted if table == "fitted" else UNIFORM

@@ -55,6 +55,27 @@ def audit(
 
 
 @app.command()
+def traces(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Tables, or daily JSON archives.")],
+    out: Annotated[Path, typer.Option(help="The traces, Parquet or CSV.")],
+    universe: Annotated[str, typer.Option(help="emoji-11, news-2021 or an objects.csv.")],
+    user: Annotated[str | None, typer.Option(help="Column of the user.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts to search.")] = None,
+    object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+) -> None:
+    """Turn recorded data into traces: what each user picked, in order."""
+    from poolscope.recorded.extract import describe, make_traces
+
+    made = make_traces(
+        sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
+    )
+    for line in describe(made):
+        typer.echo(line)
+
+
+@app.command()
 def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Experiments to play; all by default.")

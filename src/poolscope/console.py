@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.scenario import builtin_names, load
-from poolscope.summary import in_plain_words
+from poolscope.summary import in_plain_words, is_skewed
 
 if TYPE_CHECKING:
     from poolscope.paper.runner import Reproduction
@@ -64,6 +64,8 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
     console = Console()
     table = Table(title=str(summary["scenario"]["title"]), title_justify="left")
     names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
+    skewed = is_skewed(summary["results"][0])
+    names += ["majority"] if skewed else []
     tau = summary["results"][0].get("threshold")
     if tau is not None:
         names += [f"guessed at {tau:g}", "right then"]
@@ -77,10 +79,11 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
             row["adversary"] if row["adversary"] != last else "",
             str(row["n"]),
             f"{row['auc']:.3f}",
-            f"{row['auc_low']:.3f} to {row['auc_high']:.3f}",
+            f"{row['auc_low']:.3f}-{row['auc_high']:.3f}",
             f"{row['precision']:.3f}",
             f"{row['precision_top10']:.3f}",
             f"{row['baseline']:.3f}",
+            *([f"{row['majority']:.3f}"] if skewed else []),
             *_at_threshold(row),
         )
         last = row["adversary"]

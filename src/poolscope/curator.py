@@ -7,8 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.errors import InputError
-from poolscope.mechanisms.base import Floats, Map, Pure, Reports, report_count
+from poolscope.mechanisms.base import Floats, Map, Objects, Pure, Reports, report_count
 from poolscope.popularity import project_to_simplex
+from poolscope.randomness import children
+
+#: Reports that are made and counted together.
+AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +34,27 @@ class Estimate:
 
 def estimate(mechanism: Pure, reports: Reports) -> Estimate:
     """Frequency estimate from reports."""
-    return _unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
+    return unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
 
 
 def simulate_estimate(mechanism: Pure, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Estimate:
     """The estimate from so many reports on objects drawn from the popularity."""
-    return _unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
+    return unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
 
 
-def _unbiased(mechanism: Pure, support: np.ndarray, count: int) -> Estimate:
+def estimate_objects(mechanism: Pure, objects: Objects, key: np.uint64, run: Map = map) -> Estimate:
+    """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
+
+    def part(start: int) -> np.ndarray:
+        some = objects[start : start + AT_ONCE]
+        keys = children(key, np.arange(start, start + len(some)))
+        return mechanism.support_counts(mechanism.report(some, keys))
+
+    counts = sum(run(part, range(0, len(objects), AT_ONCE)), np.zeros(mechanism.universe, dtype=np.int64))
+    return unbiased(mechanism, counts, len(objects))
+
+
+def unbiased(mechanism: Pure, support: np.ndarray, count: int) -> Estimate:
     r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}

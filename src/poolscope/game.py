@@ -17,10 +17,11 @@ from poolscope.errors import InputError
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
 from poolscope.outcomes import REACHED, Attacked, table
-from poolscope.popularity import within_pools
+from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
 from poolscope.randomness import Keys, Stream, children, report_keys, user_keys
+from poolscope.recorded.population import Recorded
 from poolscope.traces import Users, draw_traces, draw_users
 from poolscope.universe import Universe
 
@@ -34,6 +35,10 @@ CHUNK = 256
 
 Tick = Callable[[float], None]
 
+#: Preferred pool, relevant interest and polarization of each user, with respect to an adversary's pools.
+Preferences = tuple[NDArray[np.int64], Floats, Floats]
+Truth = Callable[[Universe], Preferences]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Game:
@@ -41,7 +46,8 @@ class Game:
 
     Parameters
     ----------
-    universe, popularity, behaviour : the truth that users draw from.
+    universe, popularity, behaviour : the truth that synthetic users draw from.
+    recorded : users who are there already, with what they picked; then nothing is drawn.
     mechanism : what the devices do to an object.
     adversaries : who attacks; all see the same reports.
     observations : increasing report counts at which outcomes are kept.
@@ -57,6 +63,7 @@ class Game:
     behaviour: Behaviour = field(default_factory=Behaviour)
     sigma: float = 0.0
     non_private: bool = True
+    recorded: Recorded | None = None
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
@@ -121,14 +128,23 @@ def play_block(game: Game, users: range, seed: int, tick: Tick | None = None) ->
     """Outcomes of some users: truth, traces, reports, likelihoods, posteriors, guesses."""
     tick = tick or (lambda _: None)
     keys = user_keys(seed, np.arange(users.start, users.stop))
-    truth = draw_users(game.universe, game.behaviour, keys)
-    traces = draw_traces(game.universe, game.popularity, truth, game.horizon, sigma=game.sigma)
-    attacked = _attack_traces(game, keys, traces, truth, tick)
-    ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
-    return table(ids, game.observations, attacked)
+    if game.recorded:
+        some = game.recorded[users]
+        ids, traces = some.names, some.traces[:, : game.horizon]
+        truth: Truth = some.preferences
+    else:
+        drawn = draw_users(game.universe, game.behaviour, keys)
+        ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
+        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma)
+
+        def truth(universe: Universe) -> Preferences:
+            return preferences(game, universe, drawn)
+
+    attacked = _attack_traces(game, keys, np.ascontiguousarray(traces), truth, tick)
+    return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 
 
-def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Users, tick: Tick) -> list[Attacked]:
+def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Truth, tick: Tick) -> list[Attacked]:
     """Obfuscate the traces once and let every adversary attack the same reports."""
     users, n = traces.shape
     lengths = np.full(users, n, dtype=np.int64)
@@ -147,7 +163,7 @@ def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Use
 
             attacked.append(_decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share))
     if game.non_private:
-        first = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=game.popularity)
+        first = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
 
         def shown(rows: slice) -> Floats:
             return non_private_posterior(game.universe, traces[rows], lengths[rows])
@@ -177,7 +193,7 @@ def _decide(
     name: str,
     adversary: Adversary,
     keys: Keys,
-    users: Users,
+    preferred: Truth,
     lengths: NDArray[np.int64],
     posteriors: Callable[[slice], Floats],
     tick: Tick,
@@ -186,7 +202,7 @@ def _decide(
     """Guesses of one adversary, a chunk of users at a time."""
     count, observations = len(keys), np.asarray(game.observations, dtype=np.int64)
     thresholds = np.array(list(REACHED))
-    truth, gamma, delta = preferences(game, adversary.universe, users)
+    truth, gamma, delta = preferred(adversary.universe)
     guess = np.empty((count, len(observations)), dtype=np.int64)
     confidence, of_truth = np.empty((2, count, len(observations)))
     reached = np.empty((count, len(thresholds)), dtype=np.int32)
@@ -223,7 +239,7 @@ def _decide(
     )
 
 
-def preferences(game: Game, universe: Universe, users: Users) -> tuple[NDArray[np.int64], Floats, Floats]:
+def preferences(game: Game, universe: Universe, users: Users) -> Preferences:
     """Preferred pool, relevant interest and polarization of each user with respect to an adversary's pools.
 
     For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U

@@ -30,7 +30,9 @@ class Attacked:
     reached: NDArray[np.int32]
 
 
-def table(users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked]) -> pl.DataFrame:
+def table(
+    users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked], *, recorded: bool = False
+) -> pl.DataFrame:
     """The outcome table of a block of users, by adversary, then observation count, then user."""
     names = pl.Enum([a.adversary for a in attacked])
     pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
@@ -52,6 +54,7 @@ def table(users: pl.Series, observations: Sequence[int], attacked: Sequence[Atta
                         "confidence": a.confidence[:, o],
                         "posterior_true": a.posterior_true[:, o],
                         **reached,
+                        "recorded": pl.repeat(recorded, len(users), dtype=pl.Boolean, eager=True),
                     }
                 )
             )

@@ -74,6 +74,8 @@ def audit(
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     count = users or (scenario.users.count if scenario.users else None)
+    if game.recorded:
+        count = min(count or len(game.recorded), len(game.recorded))
     if count is None:
         count = kept.users if kept else fitting_users(game, seed, engine)
     manifest = Manifest(

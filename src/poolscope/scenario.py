@@ -146,10 +146,14 @@ class Scenario(Table):
 
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
+        from poolscope.recorded import builtin_universe
         from poolscope.universe import Universe, read_objects
 
         table = self.universe_table
-        if table.objects is not None:
+        if table.builtin is not None:
+            with located(file=self.file, place="universe.builtin"):
+                content: tuple[Universe, np.ndarray | None] = builtin_universe(table.builtin), None
+        elif table.objects is not None:
             content = read_objects(self.resolve(table.objects, place="universe.objects"))
         else:
             assert table.size is not None

@@ -144,18 +144,20 @@ class Table(BaseModel):
 
 
 class UniverseTable(Table):
-    """``[universe]``: the sizes of the pools, or a file of objects."""
+    """``[universe]``: the sizes of the pools, or a file of objects, or the name of a built-in universe."""
 
     size: int | None = None
     pools: dict[str, int] | None = None
     objects: RelativePath | None = None
+    builtin: Name | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if not self.model_fields_set:
-            raise rejection("must have size and pools, or objects")
+            raise rejection("must have size and pools, or objects, or builtin")
+        self._only(self.objects is None, "builtin", "a universe without a file of objects")
         for key in ("size", "pools"):
-            self._exactly(self.objects is None, key, "a universe without a file of objects")
+            self._exactly(self.objects is None and self.builtin is None, key, "a universe without a file of objects")
         return self
 
 
@@ -204,11 +206,11 @@ class BetaTable(Table):
 
 
 Density = Annotated[
-    Annotated[Literal["uniform"], Tag("<word>")] | Annotated[BetaTable, Tag("<table>")],
+    Annotated[Literal["uniform", "fitted"], Tag("<word>")] | Annotated[BetaTable, Tag("<table>")],
     Discriminator(_form),
 ]
 PoolPrior = Annotated[
-    Annotated[Literal["uniform", "popularity"], Tag("<word>")]
+    Annotated[Literal["uniform", "popularity", "fitted"], Tag("<word>")]
     | Annotated[dict[str, NotNegative], AfterValidator(_weighted), Tag("<table>")],
     Discriminator(_form),
 ]
@@ -217,7 +219,8 @@ PoolPrior = Annotated[
 class PriorTable(Table):
     """``[adversary.prior]``: what the adversary believes of a user's behaviour.
 
-    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1).
+    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learnt from the
+    external users of recorded traces.
     """
 
     interest: Density = "uniform"
@@ -261,7 +264,10 @@ PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
 
 
 class AdversaryTable(Table):
-    """``[[adversary]]``: who attacks, and what popularity they believe in."""
+    """``[[adversary]]``: who attacks, and what popularity they believe in.
+
+    Without ``reports``, an estimated popularity is that of the attacked reports themselves, which a game does not have.
+    """
 
     name: Name
     popularity: Literal["uniform", "estimated", "true", "given"]
@@ -272,7 +278,7 @@ class AdversaryTable(Table):
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:
-        self._exactly(self.popularity == "estimated", "reports", "popularity 'estimated'")
+        self._only(self.popularity == "estimated", "reports", "popularity 'estimated'")
         self._only(self.popularity == "given", "file", "popularity 'given'")
         if self.name == NON_PRIVATE:
             raise rejection("is the name of the game without a mechanism", key="name")

@@ -1,0 +1,39 @@
+"""Recorded behaviour: from what people really did to traces that the game can play.
+
+``emojis`` and ``hosts`` find objects in texts and links, ``news`` knows the outlets; ``sources`` reads recorded data,
+``finders`` finds a universe's objects in it, ``extract`` writes them as traces; ``traces_file`` reads traces, and
+``prepare`` makes the paper's experiment of them. The built-in universes are chosen by name, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from poolscope.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from poolscope.universe import Universe
+
+
+def _emoji_11() -> Universe:
+    from poolscope.recorded.emojis import emoji_11
+
+    return emoji_11()
+
+
+def _news_2021() -> Universe:
+    from poolscope.recorded.news import news_2021
+
+    return news_2021()
+
+
+UNIVERSES: dict[str, Callable[[], Universe]] = {"emoji-11": _emoji_11, "news-2021": _news_2021}
+"""Name -> maker of each built-in universe."""
+
+
+def builtin_universe(name: str) -> Universe:
+    """The built-in universe of a name."""
+    if name not in UNIVERSES:
+        raise InputError("unknown universe", value=name, remedy=did_you_mean(name, UNIVERSES))
+    return UNIVERSES[name]()
