@@ -253,7 +253,14 @@ def test_built_in_scenarios(name, size, pools, kind, mechanism):
 
 
 def test_all_built_in_scenarios_are_tested():
-    assert scenario.builtin_names() == ["apple-emojis", "apple-hcms", "apple-web-domains"]
+    assert scenario.builtin_names() == ["apple-emojis", "apple-hcms", "apple-web-domains", "recorded-emojis"]
+
+
+def test_the_built_in_scenario_of_recorded_users_needs_a_folder():
+    found = scenario.load("recorded-emojis")
+    assert (found.universe().size, found.universe().k) == (2780, 6)
+    with pytest.raises(InputError, match="poolscope scenarios recorded-emojis > mine.toml"):
+        found.resolve(found.users.traces, place="users.traces")
 
 
 def test_importing_is_light():

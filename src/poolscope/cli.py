@@ -85,14 +85,68 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the reproduction; the same one goes on where it was.")] = Path(
         "poolscope-reproduction"
     ),
+    traces: Annotated[Path | None, typer.Option(help="Recorded emojis, for the experiments on real users.")] = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
     from poolscope.console import print_reproduction, progress
     from poolscope.paper.runner import reproduce
 
     with progress("Reproducing") as (begin, tick):
-        done = reproduce(names or [], out, users=users, seed=seed, begin=begin, tick=tick)
+        done = reproduce(names or [], out, users=users, seed=seed, traces=traces, begin=begin, tick=tick)
     print_reproduction(done, out)
+
+
+@app.command()
+def attack(
+    reports: Annotated[Path, typer.Argument(help="Parquet or CSV, or a folder of Parquet files.")],
+    scenario: Annotated[str, typer.Option(help="A built-in name or a TOML file.")],
+    out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
+    pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
+) -> None:
+    """Infer from real reports which pool each user prefers."""
+    from poolscope.attacking import attack_reports
+    from poolscope.console import progress
+    from poolscope.console_reports import print_attack
+    from poolscope.scenario import load
+
+    with progress("Attacking") as (begin, tick):
+        loaded = load(scenario)
+        summary = attack_reports(reports, loaded, pools=pools, threshold=threshold, out=out, begin=begin, tick=tick)
+    print_attack(summary, out)
+
+
+@app.command()
+def obfuscate(
+    traces: Annotated[Path, typer.Argument(help="Parquet or CSV: user, object.")],
+    scenario: Annotated[str, typer.Option(help="A built-in name or a TOML file.")],
+    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv; must not be there yet.")],
+    seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
+) -> None:
+    """Make the reports that the users' devices would send."""
+    from poolscope.console_reports import counting, print_obfuscated
+    from poolscope.obfuscating import obfuscate_traces
+    from poolscope.scenario import load
+
+    with counting("Made") as tick:
+        summary = obfuscate_traces(traces, load(scenario), out, seed, tick=tick)
+    print_obfuscated(summary, out)
+
+
+@app.command()
+def estimate(
+    reports: Annotated[Path, typer.Argument(help="Parquet or CSV, or a folder of Parquet files.")],
+    scenario: Annotated[str, typer.Option(help="A built-in name or a TOML file.")],
+    out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
+) -> None:
+    """Estimate from real reports how popular each object is, as the curator does."""
+    from poolscope.console_reports import counting, print_estimate
+    from poolscope.estimating import estimate_reports
+    from poolscope.scenario import load
+
+    with counting("Read") as tick:
+        summary = estimate_reports(reports, load(scenario), out, tick=tick)
+    print_estimate(summary, out)
 
 
 @app.command()

@@ -133,7 +133,8 @@ class Scenario(Table):
             if not is_inside(path):
                 raise InputError(OUTSIDE, value=path)
             if self._source.folder is None:
-                raise InputError("a scenario without a folder cannot name files", value=path)
+                remedy = f"write it beside them first: poolscope scenarios {self.name} > mine.toml"
+                raise InputError("a scenario without a folder cannot name files", value=path, remedy=remedy)
             return self._source.folder / path
 
     def missing(self, table: str) -> InputError:

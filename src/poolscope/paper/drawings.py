@@ -64,6 +64,12 @@ def _exposure(figure: PaperFigure, plays: list[Played]) -> Figure:
     return figures.exposure_curves(exposure_by_adversary(play.outcomes, play.game.horizon))
 
 
+def _density(figure: PaperFigure, plays: list[Played]) -> Figure:
+    (play,) = plays
+    first = play.outcomes.filter(pl.col("adversary") == play.outcomes["adversary"][0])
+    return figures.behaviour_density(first.filter(pl.col("n") == first["n"][0]))
+
+
 def _popularity(figure: PaperFigure, plays: list[Played]) -> Figure:
     (play,) = plays
     universe = play.game.universe
@@ -74,6 +80,7 @@ KINDS: Mapping[str, Callable[[PaperFigure, list[Played]], Figure]] = {
     "precision": _precision,
     "behaviour": _behaviour,
     "calibration": _calibration,
+    "density": _density,
     "exposure": _exposure,
     "popularity": _popularity,
 }

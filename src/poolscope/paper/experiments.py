@@ -19,12 +19,13 @@ TOLERANCE = 0.015
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """A scenario with changes, played by so many users."""
+    """A scenario with changes, played by so many users; recorded ones need traces."""
 
     name: str
     scenario: str
     users: int
     change: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +111,19 @@ def figures() -> list[PaperFigure]:
     return [PaperFigure(**table) for table in _data()["figures"]]
 
 
-def chosen(names: Sequence[str]) -> list[Experiment]:
-    """The experiments of these names; all where none is named."""
+def chosen(names: Sequence[str], *, with_traces: bool) -> list[Experiment]:
+    """The experiments of these names; all where none is named, but those on recorded users only with traces."""
     known = experiments()
     for name in names:
         if name not in known:
             raise InputError("unknown experiment", value=name, remedy=did_you_mean(name, known))
-    return [known[name] for name in names] if names else list(known.values())
+    needy = {name for name, e in known.items() if any(plays()[play].recorded for play in e.plays)}
+    for name in names:
+        if name in needy and not with_traces:
+            raise InputError("needs recorded traces", value=name, remedy="give them with --traces")
+    if names:
+        return [known[name] for name in names]
+    return [e for name, e in known.items() if with_traces or name not in needy]
 
 
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:

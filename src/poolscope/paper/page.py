@@ -89,7 +89,11 @@ def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
 
 def _figure(index: int, drawing: Drawing) -> dict[str, Any]:
     caption = published()["figures"].get(drawing.name, "new: not in the paper")
-    return {"name": drawing.name, "caption": caption, "svg": inline(drawing.svg, prefix=f"f{index}-", label=drawing.name)}
+    return {
+        "name": drawing.name,
+        "caption": caption,
+        "svg": inline(drawing.svg, prefix=f"f{index}-", label=drawing.name),
+    }
 
 
 def _record(experiment: Experiment, cells: Sequence[Compared], reproduction: Reproduction) -> dict[str, Any]:

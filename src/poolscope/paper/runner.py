@@ -19,7 +19,7 @@ from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
 from poolscope.run import audit, read_manifest
-from poolscope.scenario import changed, load
+from poolscope.scenario import Scenario, builtin_text, changed, load, parse
 
 #: Users that a simulation of the curator counts for in the progress.
 UTILITY_WEIGHT = 8000
@@ -61,17 +61,21 @@ def reproduce(
     *,
     users: int | None = None,
     seed: int = 0,
+    traces: Path | None = None,
     engine: Local | None = None,
     begin: Callable[[int], None] | None = None,
     tick: Callable[[float], None] | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Play the experiments of these names (all where none) into a folder; what is there already is not played again."""
+    """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
+
+    Experiments on recorded users need `traces`, made with the universe emoji-11.
+    """
     if users is not None and users < 1:
         raise InputError("users must be at least 1", value=users)
     engine = engine or Local()
     tick, note = tick or (lambda _: None), note or (lambda _: None)
-    wanted = data.chosen(names)
+    wanted = data.chosen(names, with_traces=traces is not None)
     _settle(out, {"users": users, "seed": seed})
     needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
     if begin:
@@ -80,7 +84,7 @@ def reproduce(
     seconds: dict[str, float] = {}
     for play in needed:
         note(play.name)
-        played[play.name], took = _play(play, out, users, seed, engine, tick)
+        played[play.name], took = _play(play, _scenario(play, traces), out, users, seed, engine, tick)
         first = next(e.name for e in wanted if play.name in e.plays)
         seconds[first] = seconds.get(first, 0.0) + took
     cells = []
@@ -111,11 +115,27 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
     write_text(path, json.dumps(settings) + "\n")
 
 
+def _scenario(play: Play, traces: Path | None) -> Scenario:
+    """The play's scenario; one on recorded users reads the given traces, wherever they are."""
+    base = load(play.scenario)
+    if play.recorded:
+        assert traces is not None
+        text = builtin_text(play.scenario)
+        base = parse(text, name=play.scenario, file=traces.parent / f"{play.scenario}.toml")
+        return changed(base, {**play.change, "users.traces": traces.name}, name=play.name)
+    return changed(base, play.change, name=play.name)
+
+
 def _play(
-    play: Play, out: Path, users: int | None, seed: int, engine: Local, tick: Callable[[float], None]
+    play: Play,
+    scenario: Scenario,
+    out: Path,
+    users: int | None,
+    seed: int,
+    engine: Local,
+    tick: Callable[[float], None],
 ) -> tuple[Played, float]:
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
-    scenario = changed(load(play.scenario), play.change, name=play.name)
     count = _users(play, users)
     folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
     summary = folder / "summary.json"

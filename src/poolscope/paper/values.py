@@ -65,10 +65,18 @@ def precision_near(
     played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]
 ) -> Estimate:
     """Precision on everyone whose relevant interest and polarization lie between these."""
-    rows = played.rows(adversary, n).filter(
-        pl.col("gamma").is_between(gamma[0], gamma[1]), pl.col("delta").is_between(delta[0], delta[1])
-    )
+    rows = _near(played.rows(adversary, n), gamma, delta)
     return share_of(int(metrics.successes(rows).sum()), rows.height)
+
+
+def share_near(played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]) -> Estimate:
+    """Share of the users whose relevant interest and polarization lie between these."""
+    rows = played.rows(adversary, n)
+    return share_of(_near(rows, gamma, delta).height, rows.height)
+
+
+def _near(rows: pl.DataFrame, gamma: Sequence[float], delta: Sequence[float]) -> pl.DataFrame:
+    return rows.filter(pl.col("gamma").is_between(gamma[0], gamma[1]), pl.col("delta").is_between(delta[0], delta[1]))
 
 
 def reached(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
@@ -122,6 +130,7 @@ OF_PLAY: Mapping[str, Callable[..., Estimate]] = {
     "auc": auc,
     "precision": precision,
     "precision_near": precision_near,
+    "share_near": share_near,
     "reached": reached,
     "divergence": divergence,
 }
