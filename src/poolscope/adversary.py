@@ -13,7 +13,7 @@ from poolscope.errors import InputError
 from poolscope.mechanisms.base import Floats, Mechanism, Reports, Views
 from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
-from poolscope.quadrature import axis
+from poolscope.quadrature import axis, point_axis
 from poolscope.universe import Universe
 
 
@@ -120,7 +120,8 @@ def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, le
         lengths,
         mechanism.floor,
         mechanism.slope,
-        axis(adversary.belief.interest, n),
+        # without neutral objects the relevant interest is one, whatever is believed of it
+        axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis(),
         axis(adversary.belief.polarization, n),
         adversary.belief.pool_prior(adversary.k),
         out,

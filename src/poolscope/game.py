@@ -69,6 +69,8 @@ class Game:
         counts = list(self.observations)
         if not counts or counts[0] < 1 or any(b <= a for a, b in pairwise(counts)):
             raise InputError("observations must be increasing and at least 1", value=counts)
+        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+            raise InputError("sigma must be finite and not negative", value=self.sigma)
         if self.mechanism.universe != self.universe.size:
             raise InputError(
                 f"the mechanism must be for the universe's {self.universe.size} objects",

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import PchipInterpolator
 
-from poolscope.behaviour import Behaviour
+from poolscope.behaviour import Behaviour, Density
 from poolscope.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.nodes import scratch
@@ -141,7 +142,8 @@ def learnt(
             rule_u = fixed_rule(belief.polarization, int(n), fine_u)
             masses = _marginals(table[user, :n], floor, slope, belief, rule_g, rule_u)
             rule, mass = (rule_g, masses[0]) if name == "gamma" else (rule_u, masses[1])
-            values.append([rule[0] @ mass, *_quantiles(rule[0], mass, (0.025, 0.975))])
+            density = belief.interest if name == "gamma" else belief.polarization
+            values.append([rule[0] @ mass, *_quantiles(density, rule[2], mass)])
         sides[name] = np.array(values).reshape(-1, 3).T
     scale = (1.0 / k, 1.0 - 1.0 / k)
     delta = scale[0] + scale[1] * sides["delta"]
@@ -172,10 +174,18 @@ def _marginals(
     return out
 
 
-def _quantiles(x: Floats, mass: Floats, probabilities: tuple[float, ...]) -> Floats:
-    """Quantiles of a distribution known by the mass at its nodes; half of a node's mass lies on either side."""
-    cumulative = np.concatenate([[0.0], np.cumsum(mass) - mass / 2.0, [1.0]])
-    return np.interp(probabilities, cumulative, np.concatenate([[0.0], x, [1.0]]))
+def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
+    """The ends of the central 95 % of a posterior that is known by its mass at the nodes of its prior's rule.
+
+    A node stands for the cell of the prior's quantiles that has its weight (Chebyshev, Markov, Stieltjes); between the
+    ends of the cells the distribution is interpolated monotonically.
+    """
+    if np.isnan(mass).any():
+        return np.full(2, np.nan)
+    edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
+    cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
+    rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
+    return np.asarray(PchipInterpolator(cumulative[rising], edges[rising])((0.025, 0.975)))
 
 
 def _largest(ladder: Axis) -> int:

@@ -25,6 +25,7 @@ class Scratch(NamedTuple):
     """Room for one user of n reports and k pools on a grid of so many nodes."""
 
     rungs: NDArray[np.int64]  # (SPAN, 2)
+    spread: NDArray[np.float64]  # (k + 1, 2)
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools
     grid: NDArray[np.float64]  # (4, nodes): 1 - g, g (1 - u), g u, weight
     base: NDArray[np.float64]  # (LANE, nodes)
@@ -41,6 +42,7 @@ def scratch(n: int, k: int, nodes: int) -> Scratch:
     """Fresh room, as many nodes as the largest grid."""
     return Scratch(
         rungs=np.empty((SPAN, 2), dtype=np.int64),
+        spread=np.empty((k + 1, 2)),
         scaled=np.empty((n + LANE, k + 2)),
         grid=np.empty((4, nodes)),
         base=np.empty((LANE, nodes)),
@@ -56,12 +58,13 @@ def scratch(n: int, k: int, nodes: int) -> Scratch:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def scale_reports(likelihood, floor, slope, scaled):
-    """Likelihoods of one user's reports, scaled to a maximum of one; an impossible report gives a row of NaN.
+    """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
 
     scaled (n + LANE or more, k + 2): neutral, mean over pools, pools; the LANE rows behind the n reports are ones.
     """
     n, columns = likelihood.shape
     k = columns - 1
+    possible = n
     for t in range(n):
         top = 0.0
         total = 0.0
@@ -74,12 +77,15 @@ def scale_reports(likelihood, floor, slope, scaled):
                 scaled[t, c + 1] = value
                 total += value
         scaled[t, 1] = total / k
-        unit = 1.0 / top if top > 0.0 else np.nan
+        if top == 0.0:
+            possible = t
+            break
         for c in range(k + 2):
-            scaled[t, c] *= unit
-    for t in range(n, n + LANE):
+            scaled[t, c] /= top
+    for t in range(possible, possible + LANE):
         for c in range(k + 2):
             scaled[t, c] = 1.0
+    return possible
 
 
 @njit(nogil=True, cache=True)

@@ -8,6 +8,9 @@ from poolscope.kernels.nodes import SPAN, lay_grid, multiply, renormalise, scale
 # How far below the peak, in nats, the shape of the integrand counts.
 DEPTH = 12.0
 
+# Lines along each axis, besides the one through the peak, on which the shape is looked at.
+LINES = 3
+
 _LOG2 = np.log(2.0)
 
 
@@ -19,36 +22,29 @@ def _log_mantissa(x):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _line_curvature(product, exponent, begin, stride, size, peak, angles):
+def _line_curvature(product, exponent, reference, begin, stride, size, angles):
     """Largest curvature of the log products on the line begin, begin + stride, ..., where there is mass.
 
     Minus the second difference in the angle arccos(1 - 2x), in which Gauss nodes are evenly spaced, over the nodes
-    whose product is within e^-DEPTH of the one at `peak`. The integrand is even in the angle at both ends of the
-    axis, so the neighbour of an end is its mirror image.
+    whose product is within e^-DEPTH of 2^reference. The integrand is even in the angle at both ends of the axis, so the
+    neighbour of an end is its mirror image. At an end the curvature counts twice: it doubles when the peak leaves it.
     """
     worst = 0.0
-    if size == 1:
-        return worst
-    reference = np.float64(exponent[begin + peak * stride])
-    left, here, right = 0.0, 0.0, 0.0
+    left, here, right = 0.0, -np.inf, -np.inf
     for j in range(-1, size):
         left, here = here, right
         if j + 1 < size:
             q = begin + (j + 1) * stride
             right = _log_mantissa(product[q]) + _LOG2 * (np.float64(exponent[q]) - reference)
-        if j < 0:
+        if j < 0 or here < -DEPTH:
             continue
-        if j == 0:
-            left = here
-        if j + 1 == size:
-            right = here
-        if here < -DEPTH:
-            continue
+        at_end = j == 0 or j + 1 == size
         before = angles[j - 1] if j > 0 else -angles[0]
         after = angles[j + 1] if j + 1 < size else 2.0 * np.pi - angles[j]
-        rise = (right - here) / (after - angles[j])
-        fall = (here - left) / (angles[j] - before)
-        worst = max(worst, 2.0 * (fall - rise) / (after - before))
+        rise = (right - here) / (after - angles[j]) if j + 1 < size else 0.0
+        fall = (here - left) / (angles[j] - before) if j > 0 else 0.0
+        curvature = 2.0 * (fall - rise) / (after - before)
+        worst = max(worst, 2.0 * curvature if at_end else curvature)
     return worst
 
 
@@ -64,42 +60,60 @@ def _peak(product, weight, nodes):
 
 @njit(nogil=True, cache=True)
 def _curvatures(rule_g, rule_u, room):
-    """Largest curvature of any pool's integrand through its peak, along g and along u."""
+    """Largest curvature of any pool's integrand along g and along u, on the lines through its peak and some others.
+
+    The others matter where the mass lies along an edge or a hyperbola: there the lines through the peak are flat.
+    """
     size_g, size_u = rule_g.shape[1], rule_u.shape[1]
     along_g, along_u = 0.0, 0.0
     for i in range(room.tops.shape[0]):
         product, exponent = room.product[i], room.exponent[i]
         q = _peak(product, room.weight[i], size_g * size_u)
-        row, column = q // size_u, q % size_u
-        along_g = max(along_g, _line_curvature(product, exponent, column, size_u, size_g, row, rule_g[3]))
-        along_u = max(along_u, _line_curvature(product, exponent, q - column, 1, size_u, column, rule_u[3]))
+        reference = np.float64(room.tops[i])
+        for line in range(-1, LINES):
+            row = q // size_u if line < 0 else line * (size_g - 1) // (LINES - 1)
+            column = q % size_u if line < 0 else line * (size_u - 1) // (LINES - 1)
+            if size_g > 1:
+                value = _line_curvature(product, exponent, reference, column, size_u, size_g, rule_g[3])
+                along_g = max(along_g, value)
+            value = _line_curvature(product, exponent, reference, row * size_u, 1, size_u, rule_u[3])
+            along_u = max(along_u, value)
     return along_g, along_u
 
 
 @njit(inline="always")
-def _slope(x, y):
-    return abs(y - x) / (y + x) if x + y > 0.0 else 0.0
+def _spread(x, y):
+    """1 - min / max: the share of a factor that varies along an axis."""
+    return 1.0 - min(x, y) / max(x, y) if x != y else 0.0
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, rungs):
+def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, spread, rungs):
     """The rungs for the posterior after each report of a span, from the curvatures at its begin.
 
-    A report adds to the curvature at most about its relative slope along the axis. The choice depends on the reports
-    up to t alone, so that a prefix of the reports has the same bits in any run.
+    A report adds to the curvature at most about its spread, and no curvature that matters exceeds the sum of spreads
+    (`quadrature`). The choice depends on the reports up to t alone, so that a prefix of the reports has the same bits in
+    any run. spread (k + 1, 2) are the sums so far: of pool i along g and u, and of the mean along g.
     """
     k = scaled.shape[1] - 2
     need_g, need_u = curvatures
     g, u = rungs[0, 0], rungs[0, 1]
     for t in range(begin, end):
         neutral, mean = scaled[t, 0], scaled[t, 1]
-        grow_g, grow_u = _slope(neutral, mean), 0.0
+        grow_g, grow_u = _spread(neutral, mean), 0.0
+        spread[k, 0] += grow_g
+        most_g, most_u = spread[k, 0], 0.0
         for i in range(k):
             pool = scaled[t, i + 2]
-            grow_g = max(grow_g, _slope(neutral, pool))
-            grow_u = max(grow_u, _slope(mean, pool))
-        need_g += grow_g
-        need_u += grow_u
+            along_g, along_u = _spread(neutral, pool), _spread(mean, pool)
+            spread[i, 0] += along_g
+            spread[i, 1] += along_u
+            grow_g = max(grow_g, along_g)
+            grow_u = max(grow_u, along_u)
+            most_g = max(most_g, spread[i, 0])
+            most_u = max(most_u, spread[i, 1])
+        need_g = min(need_g + grow_g, most_g)
+        need_u = min(need_u + grow_u, most_u)
         g = _climb(g, need_g, t + 1, axis_g)
         u = _climb(u, need_u, t + 1, axis_u)
         rungs[t - begin, 0] = g
@@ -123,9 +137,10 @@ def _scores(n, axis_g, axis_u, room):
     curvatures = (0.0, 0.0)
     rungs[0, 0] = 0
     rungs[0, 1] = 0
+    room.spread[:] = 0.0
     for begin in range(0, n, SPAN):
         end = min(begin + SPAN, n)
-        _choose_rungs(room.scaled, begin, end, curvatures, axis_g, axis_u, rungs)
+        _choose_rungs(room.scaled, begin, end, curvatures, axis_g, axis_u, room.spread, rungs)
         first = begin
         while first < end:
             next_g, next_u = rungs[first - begin, 0], rungs[first - begin, 1]
@@ -177,22 +192,25 @@ def _normalise(score, score_exponent, pool_prior, n, out):
 def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out):
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
-    likelihood (users, n, k + 1); the axes are ladders of rules (`quadrature.Axis`).
+    likelihood (users, n, k + 1); the axes are ladders of rules (`quadrature.Axis`). After an impossible report: NaN.
     """
     for user in range(likelihood.shape[0]):
-        n = lengths[user]
-        scale_reports(likelihood[user, :n], floor, slope, room.scaled)
+        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room.scaled)
         _scores(n, axis_g, axis_u, room)
         _normalise(room.score, room.score_exponent, pool_prior, n, out[user])
+        out[user, n + 1 : lengths[user] + 1] = np.nan
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
     """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
-    n = likelihood.shape[0]
     size_u = rule_u.shape[1]
     nodes = rule_g.shape[1] * size_u
-    scale_reports(likelihood, floor, slope, room.scaled)
+    n = scale_reports(likelihood, floor, slope, room.scaled)
+    if n < likelihood.shape[0]:
+        out_g[:] = np.nan
+        out_u[:] = np.nan
+        return
     lay_grid(rule_g, rule_u, room.grid)
     start(nodes, room)
     for begin in range(0, n, SPAN):
