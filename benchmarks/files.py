@@ -1,0 +1,125 @@
+"""Reports in files: what reading, checking and decoding add to the attack, and how fast reports are made.
+
+    python benchmarks/files.py
+
+The scenario apple-emojis (Count Mean Sketch, m = 1,024, weak + strong) for 10,000 users with 180 reports each, in a
+Parquet file. The yardstick is the attack alone: the same reports in memory, popularity masses and posteriors as the
+game computes them. Before anything is timed, both must give the game's confidences.
+"""
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from timing import machine, ratio, repeat
+
+from poolscope import build_game, load, play
+from poolscope.attacking import attack_reports
+from poolscope.engines import Local
+from poolscope.estimating import estimate_reports
+from poolscope.gathering import Bucket
+from poolscope.obfuscating import obfuscate_traces
+from poolscope.parallel import masses
+from poolscope.posteriors import Scorer
+from poolscope.randomness import user_keys
+from poolscope.reports import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
+from poolscope.tables import open_table
+from poolscope.traces import draw_traces, draw_users
+
+SEED = 0
+
+
+class Files:
+    """The traces of a game's users and the reports made from them, in a folder."""
+
+    def __init__(self, folder: Path, users: int) -> None:
+        self.scenario = load("apple-emojis")
+        self.game = replace(build_game(self.scenario, SEED, Local().map), non_private=False)
+        self.users, self.count = users, users * self.game.horizon
+        self.traces, self.reports, self.out = (folder / f"{n}.parquet" for n in ("traces", "reports", "posteriors"))
+        truth = draw_users(self.game.universe, self.game.behaviour, user_keys(SEED, np.arange(users)))
+        picked = draw_traces(self.game.universe, self.game.popularity, truth, self.game.horizon)
+        who = np.repeat(np.arange(users), self.game.horizon)
+        pl.DataFrame({"user": who, "object": picked.ravel()}).write_parquet(self.traces)
+        self.obfuscate()
+        self.held = read_reports(self.reports, self.game.mechanism, self.game.universe)[1]
+
+    def obfuscate(self) -> None:
+        self.reports.unlink(missing_ok=True)
+        obfuscate_traces(self.traces, self.scenario, self.reports, SEED)
+
+    def attack(self) -> None:
+        attack_reports(self.reports, self.scenario, seed=SEED, out=self.out)
+
+    def attack_in_memory(self) -> None:
+        """The masses of all reports and the posteriors of all users."""
+        game, engine = self.game, Local()
+        scorer = Scorer(mechanism=game.mechanism, adversaries=game.adversaries, observations=game.observations)
+        mass = masses(game.mechanism, self.held, scorer.view, engine)
+        lengths = np.full(self.users, game.horizon, dtype=np.int64)
+        bucket = Bucket(number=0, users=range(self.users), lengths=lengths, mass=mass)
+        scorer.score(bucket, engine, lambda _: None)
+
+    def read(self) -> None:
+        """What the attack reads: the users once, then everything."""
+        columns = self.game.mechanism.report_columns
+        rows = rows_within(3 * MEMORY_BYTES / 8, 2 * row_bytes(columns))
+        for _ in user_batches(open_table(self.reports)):
+            pass
+        for _ in blocks(open_table(self.reports), columns, self.game.universe, rows=rows):
+            pass
+
+    def check(self) -> None:
+        """The file gives what the game gives."""
+        self.attack()
+        found = pl.read_parquet(self.out).sort("adversary", "n", "user")
+        played = play(self.game, self.users, SEED).with_columns(pl.col("adversary").cast(pl.String))
+        if not found["confidence"].equals(played.sort("adversary", "n", "user")["confidence"]):
+            sys.exit("the attack on the file must give the game's confidences: nothing is timed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--users", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(Path(folder), options.users)
+        files.check()
+        timings = repeat(
+            {
+                "game": lambda: play(files.game, files.users, SEED),
+                "memory": files.attack_in_memory,
+                "file": files.attack,
+                "read": files.read,
+                "obfuscate": files.obfuscate,
+                "estimate": lambda: estimate_reports(files.reports, files.scenario),
+            },
+            options.repeats,
+        )
+        size = files.reports.stat().st_size
+    print(f"{files.users} users, {files.count} reports, {size / 1e6:.0f} MB of Parquet, {options.repeats} repeats:")
+    for name, words in (
+        ("game", "the game: draw, obfuscate, attack"),
+        ("memory", "the attack alone, reports in memory"),
+        ("file", "the attack on the file, posteriors written"),
+        ("read", "of that reading, checking, decoding"),
+        ("obfuscate", "obfuscate a file of traces"),
+        ("estimate", "estimate the popularity"),
+    ):
+        each = timings[name] / files.count
+        print(f"  {words}: {timings[name].show('s')}; a report {each.show('us')}")
+    made = [files.count / seconds / 1e6 for seconds in timings["obfuscate"].wall]
+    print(
+        f"the attack alone takes {ratio(timings['memory'], timings['read'])} as long as reading (1 or more: in budget)"
+    )
+    print(f"obfuscate makes {sorted(made)[len(made) // 2]:.2f} M reports a second ({min(made):.2f}..{max(made):.2f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The attack on reports in a file: a posterior for each user, however large the file.
+
+Two looks at the file. The first counts each user's reports and, if an adversary wants to learn the popularity from
+them, sums up what they support. The second turns each report into the popularity masses of its support, a few numbers,
+which are gathered user by user (`gathering`) and integrated to posteriors (`posteriors`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poolscope.adversary import Adversary
+from poolscope.arrivals import Arrivals, Integers, Places
+from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
+from poolscope.curator import Estimate
+from poolscope.engines import Local
+from poolscope.errors import InputError, located
+from poolscope.game import Tick
+from poolscope.gathering import Bucket, Gathering
+from poolscope.mechanisms.base import Pure
+from poolscope.parallel import Supports, masses
+from poolscope.posteriors import Scorer, Tally
+from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
+from poolscope.scenario import Scenario
+from poolscope.tables import Source, check_output, open_table, writing
+from poolscope.universe import Universe, read_columns
+
+#: Rows of the table that a summary shows.
+HEAD = 12
+
+
+class Shares:
+    """How the memory is divided: reading, a block of reports, a bucket of users, and as much for all that waits."""
+
+    reading = 1 / 16
+    block = 3 / 8
+    gathering = 1 / 8
+
+
+def attack_reports(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    *,
+    pools: str | PathLike[str] | None = None,
+    threshold: float | None = None,
+    out: str | PathLike[str] | None = None,
+    seed: int = 0,
+    memory: int = MEMORY_BYTES,
+    engine: Local | None = None,
+    begin: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
+) -> dict[str, Any]:
+    """The posterior of every user of a file of reports, for every adversary of the scenario.
+
+    Parameters
+    ----------
+    pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
+    threshold : confidence below which there is no guess; the scenario's where absent.
+    out : the table of posteriors, Parquet or CSV by its ending; where absent the summary's ``head`` has its first rows.
+    seed : of the draws of other people's reports, and of ties between pools, as in the game.
+    memory : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
+    begin : told the number of users, tick : told users as they are attacked.
+
+    Returns
+    -------
+    ``users``, ``reports``, ``pools``, ``threshold``, ``results`` (how confident each adversary is at each observation
+    count and how its guesses spread) and ``head``.
+    """
+    path, target = Path(reports_path), None if out is None else Path(out)
+    if target is not None:
+        check_output(target, overwrite=True, inputs=(path,))
+    threshold = _threshold(threshold, scenario)
+    if not scenario.adversaries:
+        raise scenario.missing("[adversary]")
+    engine = engine or Local()
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    other = None if pools is None else read_pools(pools, universe)
+    source = open_table(path)
+
+    look = _first_look(source, scenario, mechanism, universe, memory, engine)
+    adversaries = list(_adversaries(scenario, mechanism, universe, other, look.estimate, seed, engine))
+    scorer = Scorer(
+        mechanism=mechanism,
+        adversaries=adversaries,
+        observations=scenario.attack.observations if scenario.attack else None,
+        threshold=threshold,
+        seed=seed,
+    )
+    if begin:
+        begin(len(look.counts))
+    tally, head = Tally(scorer), _Head()
+    with ExitStack() as stack:
+        parts = head if target is None else stack.enter_context(writing(target))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix=".poolscope.", dir=target and target.parent))
+        )
+        users = look.arrivals.users
+        for bucket in _buckets(source, look, scorer, universe, memory, engine, folder):
+            scored = scorer.score(bucket, engine, tick or (lambda _: None))
+            tally.add(scored)
+            frame = scorer.frame(scored, users[bucket.users.start : bucket.users.stop])
+            parts.write(bucket.number, frame)
+            if target is not None:
+                head.write(bucket.number, frame)
+    return {
+        "users": tally.users,
+        "reports": int(look.counts.sum()),
+        "pools": scorer.pool_names,
+        "threshold": threshold,
+        "results": tally.results(),
+        "head": head.rows,
+    }
+
+
+def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
+    """The universe with the pools of a table ``object,pool``; objects that it lacks or gives none are neutral."""
+    with located(file=path):
+        table = read_columns(path, required=("object", "pool"))
+        index = universe.index(table["object"])
+        names = [str(name) if name else None for name in table["pool"]]
+        order = list(dict.fromkeys(name for name in names if name))
+        pool_of = np.full(universe.size, -1, dtype=np.int32)
+        first: dict[int, int] = {}
+        for row, (number, name) in enumerate(zip(index.tolist(), names, strict=True), start=1):
+            if first.setdefault(number, row) != row:
+                rule = f"an object must be listed once, row {first[number]} has it too"
+                raise InputError(rule, value=table["object"][row - 1], place=f"row {row}")
+            pool_of[number] = order.index(name) if name else -1
+        return Universe(size=universe.size, pool_names=tuple(order), pool_of=pool_of, objects=universe.objects)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Look:
+    """What the first look at a file finds."""
+
+    arrivals: Arrivals
+    counts: Integers
+    estimate: Estimate | None
+
+
+class _Head:
+    """The first rows of a table, for who does not keep it."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def write(self, number: int, frame: pl.DataFrame) -> None:
+        if number == 0:
+            self.rows = frame.head(HEAD).rows(named=True)
+
+
+def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
+    if threshold is None:
+        return scenario.attack.threshold if scenario.attack else None
+    if not 0 <= threshold <= 1:
+        raise InputError("must be from 0 to 1", value=threshold, place="threshold")
+    return threshold
+
+
+def _first_look(
+    source: Source, scenario: Scenario, mechanism: Pure, universe: Universe, memory: int, engine: Local
+) -> _Look:
+    """Count each user's reports, and what the reports support where an adversary wants to know."""
+    arrivals, places = Arrivals(), Places()
+    reading = int(memory * Shares.reading)
+    if not any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries):
+        for users in user_batches(source, reading):
+            places.of(arrivals.number(users))
+        return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=None)
+    columns = mechanism.report_columns
+    supports = Supports(mechanism, engine)
+    rows = rows_within(memory * Shares.block, 2 * row_bytes(columns))
+    for users, reports in blocks(source, columns, universe, rows=rows, memory=reading):
+        places.of(arrivals.number(users))
+        supports.add(reports)
+    return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=supports.estimate())
+
+
+def _adversaries(
+    scenario: Scenario,
+    mechanism: Pure,
+    universe: Universe,
+    other: Universe | None,
+    estimate: Estimate | None,
+    seed: int,
+    engine: Local,
+) -> Iterator[Adversary]:
+    """The scenario's adversaries, with other pools if there are some."""
+    popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
+    for index, entry in enumerate(scenario.adversaries):
+        if entry.popularity == "estimated" and entry.reports is None:
+            assert estimate is not None
+            with located(file=scenario.file, place=f"adversary[{index}]"):
+                adversary = adversary_of(entry, other_pools(entry, universe), estimate.popularity)
+        else:
+            adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
+        if other is not None:
+            with located(file=scenario.file, place=f"adversary[{index}]"):
+                adversary = adversary_of(entry, other, adversary.popularity)
+        yield adversary
+
+
+def _buckets(
+    source: Source, look: _Look, scorer: Scorer, universe: Universe, memory: int, engine: Local, folder: Path
+) -> Iterator[Bucket]:
+    """Users with the masses of all their reports, up to the largest observation count."""
+    columns = scorer.mechanism.report_columns
+    horizon = np.iinfo(np.int64).max if scorer.observations is None else max(scorer.observations)
+    width = scorer.view.width
+    gathering = Gathering(np.minimum(look.counts, horizon), width, int(memory * Shares.gathering), folder)
+    rows = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
+    places = Places()
+    for users, reports in blocks(source, columns, universe, rows=rows, memory=int(memory * Shares.reading)):
+        numbers = look.arrivals.number(users)
+        place = places.of(numbers)
+        if len(look.arrivals) > len(look.counts) or np.any(place >= look.counts[numbers]):
+            break
+        early = place < horizon
+        if not early.all():
+            reports = {name: column[early] for name, column in reports.items()}
+        yield from gathering.add(numbers[early], masses(scorer.mechanism, reports, scorer.view, engine))
+    if gathering.unfinished:
+        raise InputError("must not change while it is read", file=source.path)

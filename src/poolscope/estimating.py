@@ -1,0 +1,84 @@
+"""The curator's popularity from a file of reports."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poolscope.build import build_mechanism
+from poolscope.curator import Estimate
+from poolscope.engines import Local
+from poolscope.game import Tick
+from poolscope.parallel import Supports
+from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within
+from poolscope.scenario import Scenario
+from poolscope.tables import check_output, open_table, writing
+from poolscope.universe import Universe
+
+
+def estimate_reports(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    out: str | PathLike[str] | None = None,
+    *,
+    engine: Local | None = None,
+    tick: Tick | None = None,
+) -> dict[str, Any]:
+    """How often each object was reported, from the reports of a file of any size.
+
+    Parameters
+    ----------
+    out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
+        ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
+        ``frequency`` (the counts as shares, which may be negative).
+    tick : told reports as they are read.
+
+    Returns
+    -------
+    ``reports``, ``objects`` (how many are in the universe), ``seen`` (how many are found more often than twice their
+    standard error) and ``table``.
+    """
+    path, target = Path(reports_path), None if out is None else Path(out)
+    if target is not None:
+        check_output(target, overwrite=True, inputs=(path,))
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    supports = Supports(mechanism, engine or Local())
+    columns = mechanism.report_columns
+    rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
+    for users, reports in blocks(open_table(path), columns, universe, rows=rows):
+        supports.add(reports)
+        if tick:
+            tick(len(users))
+    found = supports.estimate()
+    table = popularity_table(universe, found)
+    if target is not None:
+        with writing(target) as parts:
+            parts.write(0, table)
+    return {
+        "reports": found.reports,
+        "objects": universe.size,
+        "seen": int((found.counts > 2 * found.errors).sum()),
+        "table": table,
+    }
+
+
+def popularity_table(universe: Universe, found: Estimate) -> pl.DataFrame:
+    """The estimate object by object, in the universe's order."""
+    pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
+    names = np.arange(universe.size) if universe.objects is None else universe.objects
+    return pl.DataFrame(
+        {
+            "object": pl.Series(names),
+            # the neutral pool is -1: the last
+            "pool": pools.gather(universe.pool_of % (universe.k + 1)),
+            "count": found.counts,
+            "standard_error": found.errors,
+            "popularity": found.popularity,
+            "frequency": found.counts / found.reports,
+        }
+    )

@@ -1,0 +1,94 @@
+"""From a file of traces to what the devices would send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.arrivals import Arrivals, Places
+from poolscope.build import build_mechanism
+from poolscope.engines import Local
+from poolscope.game import Tick
+from poolscope.mechanisms.base import ReportColumn
+from poolscope.randomness import Stream, children, user_keys
+from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
+from poolscope.scenario import Scenario
+from poolscope.tables import check_output, open_table, writing
+from poolscope.universe import Universe
+
+#: Reports that a thread makes at once; with fewer, a hash function is computed for hardly more than one of them.
+ROWS = 1 << 19
+
+#: Bytes that a report takes while it is made, as a multiple of what it takes afterwards; as text it takes more.
+MAKING = {False: 4, True: 32}
+
+
+class _Part(NamedTuple):
+    number: int
+    names: pl.Series
+    users: NDArray[np.int64]
+    places: NDArray[np.int64]
+    objects: NDArray[np.int64]
+
+
+def obfuscate_traces(
+    traces_path: str | PathLike[str],
+    scenario: Scenario,
+    out: str | PathLike[str],
+    seed: int = 0,
+    *,
+    engine: Local | None = None,
+    tick: Tick | None = None,
+) -> dict[str, Any]:
+    """One report for each row of a file of traces, in its order.
+
+    What a report draws depends on the seed, on its user's place among the users (by first row) and on its place among
+    the user's reports, exactly as in the game.
+
+    Parameters
+    ----------
+    traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
+    out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
+    tick : told reports as they are made.
+
+    Returns
+    -------
+    ``users`` and ``reports``: how many.
+    """
+    path, target = Path(traces_path), Path(out)
+    check_output(target, overwrite=False)
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    columns = mechanism.report_columns
+    engine, arrivals = engine or Local(), Arrivals()
+    with writing(target, compression="uncompressed") as written:
+
+        def part(some: _Part) -> int:
+            keys = children(children(user_keys(seed, some.users), Stream.REPORTS), some.places)
+            made = mechanism.report(some.objects, keys)
+            frame = report_frame(some.names, made, columns, universe, text=written.text)
+            written.write(some.number, frame)
+            return len(frame)
+
+        rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
+        reports = 0
+        for count in engine.map(part, _parts(path, universe, arrivals, min(rows, ROWS))):
+            reports += count
+            if tick:
+                tick(count)
+    return {"users": len(arrivals), "reports": reports}
+
+
+def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:
+    places = Places()
+    columns = {"object": ReportColumn("object", universe.size)}
+    # not reused: a thread works on a part while the next is read
+    for number, (names, block) in enumerate(blocks(open_table(path), columns, universe, rows=rows, reuse=False)):
+        users = arrivals.number(names)
+        yield _Part(number, names, users, places.of(users), block["object"])

@@ -1,0 +1,218 @@
+"""The posterior of users with given reports, at the asked observation counts, as a table and summed up.
+
+Nothing here knows the truth: a posterior says how sure the adversary is, not whether it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.adversary import Adversary, posterior_block, views
+from poolscope.engines import Local
+from poolscope.game import CHUNK, Tick
+from poolscope.gathering import Bucket
+from poolscope.kernels import decide as kernels
+from poolscope.mechanisms.base import Floats, Pure, Views
+from poolscope.randomness import Stream, children, user_keys
+
+Integers = NDArray[np.int64]
+
+#: Cells of the table (users, reports, columns) that a thread fills at once.
+CELLS = 1 << 21
+
+#: Confidences of which the summary counts the users.
+CONFIDENT = (0.5, 0.9, 0.95)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored:
+    """What the adversaries make of some users.
+
+    posterior : for each adversary (users, observations, k); guess, confidence : (users, adversaries, observations);
+    used : (users, observations) reports.
+    """
+
+    users: range
+    used: Integers
+    posterior: list[Floats]
+    guess: Integers
+    confidence: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scorer:
+    """Who attacks, and after how many reports.
+
+    Parameters
+    ----------
+    observations : increasing; None is all reports.
+    threshold : confidence below which no guess is made.
+    seed : breaks ties between pools, from the user's number, as the game does.
+    """
+
+    mechanism: Pure
+    adversaries: Sequence[Adversary]
+    observations: Sequence[int] | None
+    threshold: float | None = None
+    seed: int = 0
+    view: Views = field(init=False)
+    columns: list[NDArray[np.int64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        view, columns = views(self.adversaries)
+        object.__setattr__(self, "view", view)
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def pool_names(self) -> list[str]:
+        """The pools of all adversaries, which mostly are the same."""
+        return list(dict.fromkeys(name for a in self.adversaries for name in a.universe.pool_names))
+
+    def score(self, bucket: Bucket, engine: Local, tick: Tick) -> Scored:
+        """Posteriors and guesses of a bucket's users."""
+        lengths = bucket.lengths
+        used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
+        posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
+        starts = np.cumsum(lengths) - lengths
+
+        def part(users: Integers) -> None:
+            table = self._table(bucket.mass, starts[users], lengths[users])
+            for adversary, columns, out in zip(self.adversaries, self.columns, posterior, strict=True):
+                found = posterior_block(self.mechanism, adversary, table[:, :, columns], lengths[users])
+                asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
+                # reports that the adversary's model excludes leave it with its prior
+                out[users] = np.where(np.isnan(asked), adversary.belief.pool_prior(adversary.k), asked)
+            tick(len(users))
+
+        for _ in engine.map(part, self._shares(lengths)):
+            pass
+        guess, confidence = self._decide(bucket.users, posterior)
+        return Scored(users=bucket.users, used=used, posterior=posterior, guess=guess, confidence=confidence)
+
+    def _shares(self, lengths: Integers) -> Iterator[Integers]:
+        """Users of about the same length together: a table is as long as the longest of them."""
+        order = np.argsort(lengths, kind="stable")
+        begin = 0
+        while begin < len(order):
+            end = min(begin + CHUNK, len(order))
+            while end > begin + 1 and (end - begin) * lengths[order[end - 1]] * self.view.width > CELLS:
+                end = begin + (end - begin) // 2
+            yield order[begin:end]
+            begin = end
+
+    def _table(self, mass: Floats, starts: Integers, lengths: Integers) -> Floats:
+        """(users, longest, width) the rows of some users side by side."""
+        places = np.arange(lengths.max())
+        there = places < lengths[:, None]
+        table = np.zeros((*there.shape, self.view.width))
+        table[there] = mass[(starts[:, None] + places)[there]]
+        return table
+
+    def _decide(self, users: range, posterior: list[Floats]) -> tuple[Integers, Floats]:
+        """Guess and confidence (users, adversaries, observations)."""
+        count, asked = posterior[0].shape[:2]
+        guess = np.empty((len(self.adversaries), count, asked), dtype=np.int64)
+        confidence, nowhere = np.empty((2, *guess.shape))
+        keys = children(user_keys(self.seed, np.arange(users.start, users.stop)), Stream.GUESS)
+        for a, rows in enumerate(posterior):
+            kernels.decide(
+                rows,
+                np.full(count, asked - 1),
+                np.arange(asked),
+                np.zeros(count, dtype=np.int64),
+                np.empty(0),
+                keys,
+                guess[a],
+                confidence[a],
+                nowhere[a],
+                np.empty((count, 0), dtype=np.int32),
+            )
+        return guess.transpose(1, 0, 2), confidence.transpose(1, 0, 2)
+
+    def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
+        """The rows of the table: user by user, of each the adversaries, of each the observation counts."""
+        who, adversary, _ = np.indices(scored.guess.shape)
+        names = pl.Series([*self.pool_names, None], dtype=pl.String)
+        frame = pl.DataFrame(
+            {
+                "user": users.gather(who.ravel()),
+                "adversary": pl.Series([a.name for a in self.adversaries]).gather(adversary.ravel()),
+                "n": np.broadcast_to(scored.used[:, None, :], who.shape).ravel().astype(np.int32),
+                "guess": names.gather(self.guessed(scored).ravel()),
+                "confidence": scored.confidence.ravel(),
+            }
+        )
+        return frame.with_columns(self._pool_columns(scored))
+
+    def guessed(self, scored: Scored) -> Integers:
+        """The guesses as indices into `pool_names`, one behind its end where the adversary is not sure enough."""
+        names = self.pool_names
+        out = np.empty_like(scored.guess)
+        for a, adversary in enumerate(self.adversaries):
+            index = np.array([names.index(name) for name in adversary.universe.pool_names])
+            out[:, a] = index[scored.guess[:, a]]
+        return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
+
+    def _pool_columns(self, scored: Scored) -> list[pl.Series]:
+        """``posterior.<pool>`` of each pool; null for an adversary who does not know the pool."""
+        columns = []
+        for name in self.pool_names:
+            values = np.full(scored.guess.shape, np.nan)
+            for a, adversary in enumerate(self.adversaries):
+                if name in adversary.universe.pool_names:
+                    values[:, a] = scored.posterior[a][:, :, adversary.universe.pool_names.index(name)]
+            columns.append(pl.Series(f"posterior.{name}", values.ravel(), nan_to_null=True))
+        return columns
+
+
+class Tally:
+    """How confident the adversaries are and how their guesses spread, bucket after bucket."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        asked = 1 if scorer.observations is None else len(scorer.observations)
+        shape = (len(scorer.adversaries), asked)
+        self._scorer, self.users = scorer, 0
+        self._used = np.zeros(asked, dtype=np.int64)
+        self._confidence = np.zeros(shape)
+        self._confident = np.zeros((len(CONFIDENT), *shape), dtype=np.int64)
+        self._guesses = np.zeros((*shape, len(scorer.pool_names) + 1), dtype=np.int64)
+
+    def add(self, scored: Scored) -> None:
+        """Count some more users."""
+        self.users += len(scored.users)
+        self._used += scored.used.sum(axis=0)
+        self._confidence += scored.confidence.sum(axis=0)
+        for level, count in zip(CONFIDENT, self._confident, strict=True):
+            count += (scored.confidence >= level).sum(axis=0)
+        guessed = self._scorer.guessed(scored)
+        for pool in range(self._guesses.shape[2]):
+            self._guesses[:, :, pool] += (guessed == pool).sum(axis=0)
+
+    def results(self) -> list[dict[str, Any]]:
+        """One entry for each adversary and observation count."""
+        scorer = self._scorer
+        asked = [None] if scorer.observations is None else list(scorer.observations)
+        return [
+            {
+                "adversary": adversary.name,
+                "n": n,
+                "reports": int(self._used[o]),
+                "confidence": float(self._confidence[a, o] / self.users),
+                "confident": {str(t): int(self._confident[i, a, o]) for i, t in enumerate(CONFIDENT)},
+                "guesses": {
+                    name: int(self._guesses[a, o, i])
+                    for i, name in enumerate(scorer.pool_names)
+                    if name in adversary.universe.pool_names
+                },
+                "no_guess": int(self._guesses[a, o, -1]),
+                "baseline": 1.0 / adversary.k,
+            }
+            for a, adversary in enumerate(scorer.adversaries)
+            for o, n in enumerate(asked)
+        ]

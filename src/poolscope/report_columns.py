@@ -1,0 +1,229 @@
+"""The kinds of report columns: how each is held, read, checked and written.
+
+A mechanism only says which kinds its columns are (`ReportColumn`); a further kind is one more entry of `KINDS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.errors import did_you_mean
+from poolscope.mechanisms.base import ReportColumn
+from poolscope.tables import Batch
+from poolscope.universe import Universe
+
+#: Names among which the nearest is looked for; among more it would take seconds.
+FEW = 10_000
+
+#: Bits that are unpacked at once.
+UNPACKED = 1 << 24
+
+
+class Kind(Protocol):
+    """What readers and writers need of a kind of column."""
+
+    def called(self, name: str, text: bool) -> str:
+        """The column's name in a file."""
+        ...
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        """Room for so many reports."""
+        ...
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        """The checked values of a batch."""
+        ...
+
+    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+        """The values as a file has them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Numbers 0..size-1."""
+
+    def called(self, name: str, text: bool) -> str:
+        return name
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        return np.empty(rows, dtype=np.int32 if column.size <= 1 << 31 else np.int64)
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        rule = f"{called} must be an integer from 0 to {column.size - 1}"
+        values = _integers(batch, called)
+        _check(batch, called, values.is_between(0, column.size - 1), rule)
+        return values.to_numpy()
+
+    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+        return pl.Series(values)
+
+
+@dataclass(frozen=True)
+class Signs(Integers):
+    """1 or -1."""
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        return np.empty(rows, dtype=np.int8)
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        values = _integers(batch, called)
+        _check(batch, called, values.is_in([1, -1]), f"{called} must be 1 or -1")
+        return values.to_numpy()
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A bit vector: bytes, least significant bit first; in CSV the set positions, separated by blanks."""
+
+    def called(self, name: str, text: bool) -> str:
+        return "ones" if text else name
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        return np.empty((rows, _bytes(column)), dtype=np.uint8)
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        return self._from_text(batch, called, column) if batch.text else self._from_bytes(batch, called, column)
+
+    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+        return _positions_text(values, column.size) if text else _binary(values)
+
+    def _from_bytes(self, batch: Batch, called: str, column: ReportColumn) -> NDArray:
+        series, m, size = batch.frame[called], column.size, _bytes(column)
+        if series.dtype != pl.Binary:
+            raise batch.mistyped(called, "bytes")
+        lengths = series.bin.size()
+        row = _first_false(lengths == size)
+        if row is not None:
+            raise batch.wrong(f"{called} must have {size} bytes (m = {m})", row, lengths[row])
+        bits = series.cast(pl.List(pl.UInt8)).explode().to_numpy().reshape(len(series), size)
+        spare = bits[:, -1] >> (m - 8 * (size - 1)) if m % 8 else np.zeros(1, dtype=np.uint8)
+        if spare.any():
+            row = int(spare.astype(bool).argmax())
+            last = m + int(spare[row]).bit_length() - 1
+            raise batch.wrong(f"{called} must have no bit set beyond m = {m}", row, last)
+        return bits
+
+    def _from_text(self, batch: Batch, called: str, column: ReportColumn) -> NDArray:
+        # Nothing between two commas is a vector without a set bit.
+        words = batch.frame[called].fill_null("").str.split(" ")
+        out = self.empty(column, len(words))
+        at_once = max(1, UNPACKED // column.size)
+        for start in range(0, len(words), at_once):
+            some = words[start : start + at_once]
+            out[start : start + at_once] = _packed(batch, called, some, start, column.size)
+        return out
+
+
+@dataclass(frozen=True)
+class Objects(Integers):
+    """Objects of the universe: their names, or their numbers where they have none."""
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        return np.empty(rows, dtype=np.int64)
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        return read_objects(batch, called, universe)
+
+    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+        return pl.Series(values) if universe.objects is None else pl.Series(universe.objects).gather(values)
+
+
+KINDS: dict[str, Kind] = {"integer": Integers(), "sign": Signs(), "bits": Bits(), "object": Objects()}
+
+
+def read_objects(batch: Batch, called: str, universe: Universe) -> NDArray[np.int64]:
+    """A column of objects as indices into the universe."""
+    rule = f"{called} must be an object of the universe"
+    if universe.objects is None:
+        values = _integers(batch, called, also_text=True)
+        rule += f", a number from 0 to {universe.size - 1}"
+        _check(batch, called, values.is_between(0, universe.size - 1), rule)
+        return values.to_numpy()
+    series = batch.frame[called]
+    if isinstance(series.dtype, pl.Categorical | pl.Enum) or series.dtype.is_integer():
+        series = series.cast(pl.String)
+    if series.dtype != pl.String:
+        raise batch.mistyped(called, "texts, the names of objects")
+    names = pl.Series(universe.objects)
+    values = series.replace_strict(names, pl.int_range(len(names), eager=True), default=None, return_dtype=pl.Int64)
+    row = _first_false(values.is_not_null())
+    if row is not None:
+        remedy = did_you_mean(str(series[row]), universe.objects) if universe.size <= FEW else None
+        raise batch.wrong(rule, row, series[row], remedy)
+    return values.to_numpy()
+
+
+def _integers(batch: Batch, called: str, also_text: bool = False) -> pl.Series:
+    """A column as integers; null where a value is none."""
+    series = batch.frame[called]
+    as_text = series.dtype == pl.String and (batch.text or also_text)
+    if not (as_text or series.dtype.is_integer()):
+        raise batch.mistyped(called, "integers")
+    return series.cast(pl.Int64, strict=False)
+
+
+def _check(batch: Batch, called: str, holds: pl.Series, rule: str) -> None:
+    row = _first_false(holds)
+    if row is not None:
+        raise batch.wrong(rule, row, batch.frame[called][row])
+
+
+def _first_false(holds: pl.Series) -> int | None:
+    """The first row for which a rule does not hold; it does not hold for null."""
+    holds = holds.fill_null(False)
+    return None if holds.all() else holds.arg_min()
+
+
+def _bytes(column: ReportColumn) -> int:
+    return -(-column.size // 8)
+
+
+def _binary(values: NDArray[np.uint8]) -> pl.Series:
+    """Rows of bytes as a column."""
+    size = values.shape[1]
+    try:
+        return pl.Series(values, dtype=pl.Array(pl.UInt8, size)).cast(pl.List(pl.UInt8)).cast(pl.Binary)
+    except pl.exceptions.InvalidOperationError:
+        # Older versions of polars know no such cast; a list of bytes takes ten times as long.
+        return pl.Series(np.ascontiguousarray(values).view(f"V{size}").ravel().tolist(), dtype=pl.Binary)
+
+
+def _packed(batch: Batch, called: str, words: pl.Series, start: int, m: int) -> NDArray[np.uint8]:
+    """Bit vectors from lists of the set positions."""
+    row_of = np.repeat(np.arange(len(words)), words.list.len().to_numpy())
+    flat = words.explode().fill_null("")
+    there = (flat != "").to_numpy()
+    row_of, flat = row_of[there], flat.filter(there)
+    positions = flat.cast(pl.Int64, strict=False)
+    rule = f"{called} must be positions from 0 to {m - 1}, each once, separated by blanks"
+    bad = _first_false(positions.is_between(0, m - 1))
+    if bad is not None:
+        raise batch.wrong(rule, start + int(row_of[bad]), flat[bad])
+    dense = np.zeros((len(words), m), dtype=np.uint8)
+    dense[row_of, positions.to_numpy()] = 1
+    twice = np.bincount(row_of, minlength=len(words)) != dense.sum(axis=1, dtype=np.int64)
+    if twice.any():
+        row = int(twice.argmax())
+        raise batch.wrong(rule, start + row, batch.frame[called][start + row])
+    return np.packbits(dense, axis=1, bitorder="little")
+
+
+def _positions_text(values: NDArray[np.uint8], m: int) -> pl.Series:
+    """The set positions of bit vectors, separated by blanks."""
+    names = np.array([str(i) for i in range(m)], dtype=object)
+    out: list[str] = []
+    at_once = max(1, UNPACKED // m)
+    for start in range(0, len(values), at_once):
+        dense = np.unpackbits(values[start : start + at_once], axis=1, bitorder="little", count=m)
+        row_of, positions = np.nonzero(dense)
+        edges = np.concatenate([[0], np.cumsum(np.bincount(row_of, minlength=len(dense)))])
+        words = names[positions]
+        out += [" ".join(words[a:b]) for a, b in pairwise(edges)]
+    return pl.Series(out, dtype=pl.String)

@@ -1,0 +1,156 @@
+"""Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
+
+One row a report: ``user`` and the mechanism's own columns (`Pure.report_columns`). Parquet holds bits as bytes; CSV,
+where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.mechanisms.base import Pure, ReportColumn, Reports
+from poolscope.report_columns import KINDS
+from poolscope.tables import Batch, Source, check_output, open_table, writing
+from poolscope.universe import Universe
+
+Columns = Mapping[str, ReportColumn]
+
+USER = "user"
+
+MEMORY_BYTES = 1 << 30
+"""Bytes that work on a file of any size holds, beside about 200 bytes for each user and one row group of the file."""
+
+#: Bytes that reading holds of a file at once where nobody says otherwise.
+BATCH_BYTES = MEMORY_BYTES // 16
+
+#: Rows that are worked on at once at most; more would save nothing.
+MOST_ROWS = 1 << 20
+
+#: What a row takes while it is read and checked, as a multiple of what it takes afterwards.
+READING = 3
+
+
+def read_reports(path: str | PathLike[str], mechanism: Pure, universe: Universe) -> tuple[pl.Series, Reports]:
+    """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
+    found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
+    users = pl.concat([users for users, _ in found])
+    return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
+
+
+def write_reports(
+    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: Pure, universe: Universe
+) -> None:
+    """Write reports as Parquet or CSV, by the file's ending; a file that is there already is refused."""
+    out = Path(path)
+    check_output(out, overwrite=False)
+    with writing(out, compression="uncompressed") as parts:
+        parts.write(0, report_frame(users, reports, mechanism.report_columns, universe, text=parts.text))
+
+
+def row_bytes(columns: Columns) -> int:
+    """Bytes that a row takes in memory, its user included."""
+    return 16 + sum(KINDS[column.kind].empty(column, 1).nbytes for column in columns.values())
+
+
+def rows_within(memory: float, row: int) -> int:
+    """Rows that are worked on at once, of so many bytes each and some for their order."""
+    return max(64, min(MOST_ROWS, int(memory) // (row + 48)))
+
+
+def blocks(
+    source: Source,
+    columns: Columns,
+    universe: Universe,
+    *,
+    rows: int,
+    memory: int = BATCH_BYTES,
+    reuse: bool = True,
+) -> Iterator[tuple[pl.Series, Reports]]:
+    """Users and checked columns of a file, so many rows at a time.
+
+    What is tabulated for a hash function serves all of its reports in a block, so blocks are larger than the batches in
+    which a file is read (`memory` bytes). With `reuse`, a block's arrays are those of the block before.
+    """
+    users: list[pl.Series] = []
+    room, filled, dtype = _room(columns, rows), 0, None
+    called = (USER, *in_file(columns, text=source.text))
+    for batch in source.batches(called, memory=memory, row_bytes=READING * row_bytes(columns)):
+        who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
+        dtype, taken = who.dtype, 0
+        while taken < len(who):
+            some = min(len(who) - taken, rows - filled)
+            for name in columns:
+                room[name][filled : filled + some] = decoded[name][taken : taken + some]
+            users.append(who[taken : taken + some])
+            taken, filled = taken + some, filled + some
+            if filled == rows:
+                yield pl.concat(users), room
+                users, filled = [], 0
+                room = room if reuse else _room(columns, rows)
+    if filled:
+        yield pl.concat(users), {name: column[:filled] for name, column in room.items()}
+
+
+def user_batches(source: Source, memory: int = BATCH_BYTES) -> Iterator[pl.Series]:
+    """The column of users alone."""
+    dtype = None
+    for batch in source.batches((USER,), memory=memory, row_bytes=64):
+        users = users_of(batch, dtype)
+        dtype = users.dtype
+        yield users
+
+
+def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:
+    """The columns as a file calls them, each with its own name and what it holds."""
+    return {KINDS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
+
+
+def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray]:
+    """The columns of a batch, each checked."""
+    wanted = in_file(columns, text=batch.text)
+    _check_there(batch, list(wanted))
+    return {name: KINDS[column.kind].read(batch, called, column, universe) for called, (name, column) in wanted.items()}
+
+
+def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:
+    """The column of users, texts or integers, none of them missing; of the given type where there were some before."""
+    users = batch.frame[USER]
+    if isinstance(users.dtype, pl.Categorical | pl.Enum):
+        users = users.cast(pl.String)
+    if not (users.dtype.is_integer() or users.dtype == pl.String):
+        raise batch.mistyped(USER, "texts or integers")
+    if dtype is not None and users.dtype != dtype:
+        raise batch.mistyped(USER, f"{dtype} as in the files before")
+    nameless = users.is_null() if users.dtype.is_integer() else users.is_null() | (users == "").fill_null(True)
+    if nameless.any():
+        row = int(nameless.arg_max() or 0)
+        raise batch.wrong("user must have a name", row, users[row])
+    return users
+
+
+def report_frame(
+    users: pl.Series, reports: Reports, columns: Columns, universe: Universe, *, text: bool
+) -> pl.DataFrame:
+    """Reports as the rows of a file."""
+    frame = {USER: users.rename(USER)}
+    for called, (name, column) in in_file(columns, text=text).items():
+        frame[called] = KINDS[column.kind].written(reports[name], column, universe, text)
+    return pl.DataFrame(frame)
+
+
+def _room(columns: Columns, rows: int) -> dict[str, NDArray]:
+    return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}
+
+
+def _check_there(batch: Batch, columns: list[str]) -> None:
+    """A row with nothing but its user; no single column can say that."""
+    empty = batch.frame.select(pl.all_horizontal(pl.col(columns).is_null())).to_series()
+    if empty.any():
+        row = int(empty.arg_max() or 0)
+        raise batch.wrong("a user must have a report", row, batch.frame[USER][row])

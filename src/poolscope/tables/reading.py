@@ -1,0 +1,119 @@
+"""Parquet, a folder of Parquet files, or CSV, in batches of rows.
+
+A batch knows its file and the number of its first row, so that whoever checks a value can say where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import polars as pl
+
+from poolscope.errors import InputError, one_line, reading
+from poolscope.tables.text import text_batches
+
+#: Rows of a Parquet batch at most; more would save nothing.
+MOST_ROWS = 1 << 17
+
+#: Bytes that parsing a byte of CSV takes at the worst: a position of three characters becomes a text, a number, a row.
+PARSED = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some rows of a file.
+
+    Parameters
+    ----------
+    file : where they are from.
+    first : the number of the first row, from 1.
+    frame : the rows; of a CSV file every column is text.
+    text : whether the file is CSV.
+    """
+
+    file: Path
+    first: int
+    frame: pl.DataFrame
+    text: bool
+
+    def wrong(self, rule: str, row: int, value: object, remedy: str | None = None) -> InputError:
+        """The error of a rule that the batch's `row` (from 0) breaks."""
+        return InputError(rule, value=value, place=f"row {self.first + row}", file=self.file, remedy=remedy)
+
+    def mistyped(self, column: str, rule: str) -> InputError:
+        """The error of a Parquet column of the wrong type."""
+        dtype = self.frame.schema[column]
+        return InputError(f"column {column!r} must hold {rule}", value=str(dtype), file=self.file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A table to read: one file, or the Parquet files of a folder in the order of their names."""
+
+    path: Path
+    files: tuple[Path, ...]
+    text: bool
+
+    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int) -> Iterator[Batch]:
+        """The rows in order, of which at most `memory` bytes are held.
+
+        Parameters
+        ----------
+        columns : the columns that are needed; a file without one of them is an error.
+        row_bytes : what a row takes, for Parquet.
+        """
+        empty = True
+        for file in self.files:
+            with reading(file):
+                if self.text:
+                    found = text_batches(file, columns, max(1 << 12, memory // PARSED))
+                else:
+                    found = _parquet_batches(file, columns, max(64, min(memory // row_bytes, MOST_ROWS)))
+                for first, frame in found:
+                    empty = False
+                    yield Batch(file=file, first=first, frame=frame, text=self.text)
+        if empty:
+            raise InputError("must have at least one row", file=self.path)
+
+
+def open_table(path: str | PathLike[str]) -> Source:
+    """A table by its file's ending, .parquet or .csv, or a folder of Parquet files."""
+    path = Path(path)
+    if path.is_dir():
+        files = tuple(sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_"))))
+        if not files:
+            raise InputError("a folder must have Parquet files", file=path)
+        return Source(path=path, files=files, text=False)
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".parquet"):
+        raise InputError("must end in .csv or .parquet, or be a folder of Parquet files", file=path)
+    if not path.exists():
+        raise InputError("there is no such file", file=path)
+    return Source(path=path, files=(path,), text=ending == ".csv")
+
+
+def _parquet_batches(file: Path, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    with _parquet():
+        scan = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+        names = scan.collect_schema().names()
+        for column in columns:
+            if column not in names:
+                raise InputError(f"must have a column {column!r}", value=names)
+        # A slice at a time rather than one streaming scan: every version of polars reads it alike.
+        scan = scan.select(columns)
+        height = scan.select(pl.len()).collect().item()
+        for start in range(0, height, rows):
+            yield start + 1, scan.slice(start, rows).collect()
+
+
+@contextmanager
+def _parquet() -> Iterator[None]:
+    """What polars says of a file that it cannot read, in one line."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error

@@ -1,0 +1,80 @@
+"""A table written in parts, in any order, by any thread, and joined in the order of their numbers.
+
+The parts are files in a folder beside the target. They become one file in bounded memory, which takes the target's
+place at once: what was there before is there until then, and after an error nothing is left.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from poolscope.errors import InputError, one_line
+from poolscope.files import replacing
+
+#: Rows of a row group: what a reader of the file needs to hold at once.
+GROUP_ROWS = 1 << 16
+
+Compression = Literal["uncompressed", "zstd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Where the parts of a table go."""
+
+    folder: Path
+    text: bool
+
+    def write(self, number: int, frame: pl.DataFrame) -> None:
+        """Write a part; its number is its place in the table."""
+        path = self.folder / f"{number:012d}.parquet"
+        # Read once, soon and from here: compressing a part would cost more than it saves.
+        frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+
+
+def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
+    """Refuse an output that cannot or must not be written, before anything is computed."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError("an output must end in .csv or .parquet", file=path)
+    if path.is_dir():
+        raise InputError("an output must be a file, is a folder", file=path)
+    if not path.parent.is_dir():
+        raise InputError("the output's folder must exist", file=path)
+    if path.exists() and not overwrite:
+        raise InputError("the output is there already", file=path, remedy="choose another with --out")
+    if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
+        raise InputError("the output must not be the input", file=path, remedy="choose another with --out")
+
+
+@contextmanager
+def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]:
+    """Parts of the table that takes the place of `path` when all of them are written."""
+    text = path.suffix.lower() == ".csv"
+    try:
+        with (
+            replacing(path) as beside,
+            tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".parts", dir=path.parent) as folder,
+        ):
+            yield Parts(folder=Path(folder), text=text)
+            _join(sorted(Path(folder).iterdir()), beside, text, compression)
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror or error}", file=path) from error
+    except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:
+        raise InputError(f"cannot write: {one_line(str(error))[:80]}", file=path) from error
+
+
+def _join(files: list[Path], out: Path, text: bool, compression: Compression) -> None:
+    if len(files) == 1 and compression == "uncompressed" and not text:
+        files[0].replace(out)
+        return
+    parts = pl.scan_parquet(files, glob=False, hive_partitioning=False)
+    if text:
+        parts.sink_csv(out)
+    else:
+        parts.sink_parquet(out, compression=compression, statistics=False, row_group_size=GROUP_ROWS)
