@@ -24,7 +24,7 @@ from poolscope.randomness import report_keys, user_keys
 from poolscope.traces import draw_traces, draw_users
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from reference import plain_numpy_attack  # noqa: E402
+from reference import plain_numpy_attack
 
 FUNCTIONS = 2048
 NODES, FEWEST_NODES = 64, 32

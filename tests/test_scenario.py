@@ -259,7 +259,7 @@ def test_all_built_in_scenarios_are_tested():
 def test_the_built_in_scenario_of_recorded_users_needs_a_folder():
     found = scenario.load("recorded-emojis")
     assert (found.universe().size, found.universe().k) == (2780, 6)
-    with pytest.raises(InputError, match="poolscope scenarios recorded-emojis > mine.toml"):
+    with pytest.raises(InputError, match=r"poolscope scenarios recorded-emojis > mine\.toml"):
         found.resolve(found.users.traces, place="users.traces")
 
 

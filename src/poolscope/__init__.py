@@ -13,6 +13,7 @@ _HOME = {
     "Behaviour": "behaviour",
     "Beta": "behaviour",
     "FunctionDensity": "behaviour",
+    "StepDensity": "behaviour",
     "build_game": "build",
     "Estimate": "curator",
     "estimate": "curator",
@@ -26,9 +27,13 @@ _HOME = {
     "CMS": "mechanisms",
     "HCMS": "mechanisms",
     "Identity": "mechanisms",
+    "adapt": "mechanisms",
     "cms": "mechanisms",
     "cms_no_hash": "mechanisms",
     "hcms": "mechanisms",
+    "memoised": "mechanisms",
+    "attack_memoised": "memory_attack",
+    "attack_rappor": "memory_attack",
     "learnt": "posterior",
     "pool_posterior": "posterior",
     "audit": "run",
@@ -42,13 +47,14 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
     from poolscope.adversary import Adversary, attack, weak
-    from poolscope.behaviour import Behaviour, Beta, FunctionDensity
+    from poolscope.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.build import build_game
     from poolscope.curator import Estimate, estimate, simulate_estimate
     from poolscope.engines import Local
     from poolscope.errors import InputError, PoolscopeError
     from poolscope.game import Game, play
-    from poolscope.mechanisms import CMS, HCMS, MECHANISMS, Identity, cms, cms_no_hash, hcms
+    from poolscope.mechanisms import CMS, HCMS, MECHANISMS, Identity, adapt, cms, cms_no_hash, hcms, memoised
+    from poolscope.memory_attack import attack_memoised, attack_rappor
     from poolscope.posterior import learnt, pool_posterior
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from poolscope.adversary import Adversary
-from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats
+from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
 from poolscope.curator import estimate_objects, simulate_estimate
-from poolscope.errors import InputError, located, reading
+from poolscope.errors import InputError, located
 from poolscope.game import Game
+from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import Pure, make
 from poolscope.mechanisms.base import Map
 from poolscope.popularity import uniform
@@ -20,7 +21,7 @@ from poolscope.recorded.population import Recorded, population
 from poolscope.recorded.prepare import Recipe, prepare
 from poolscope.recorded.traces_file import read_traces
 from poolscope.scenario import Scenario
-from poolscope.scenario_format import AdversaryTable, BetaTable, PriorTable
+from poolscope.scenario_format import AdversaryTable, DensityTable, PriorTable
 from poolscope.universe import Universe
 
 #: Who an adversary is, in plain words, by what it knows of the popularity.
@@ -74,22 +75,13 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
 
 
 def build_mechanism(scenario: Scenario, universe: Universe) -> Pure:
-    """The mechanism of ``[mechanism]``; a hash table is read from its file, never unpickled."""
+    """The mechanism of ``[mechanism]``; parameters that name files are read, never unpickled."""
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
-    if "hash_table" in parameters:
-        path = scenario.resolve(str(parameters["hash_table"]), place="mechanism.hash_table")
-        parameters["hash_table"] = read_array(path)
+    for name in (name for name in FILES if name in parameters):
+        path = scenario.resolve(str(parameters[name]), place=f"mechanism.{name}")
+        parameters[name] = FILES[name](path, universe)
     with located(file=scenario.file, place="mechanism"):
         return make(scenario.mechanism.kind, universe.size, parameters)
-
-
-def read_array(path: Any) -> np.ndarray:
-    """An array from a .npy file."""
-    with reading(path):
-        try:
-            return np.load(path, allow_pickle=False, mmap_mode="r")
-        except (ValueError, EOFError):
-            raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
 
 
 def build_adversary(
@@ -179,7 +171,10 @@ def build_behaviour(
     )
 
 
-def _density(table: str | BetaTable, fitted: Density) -> Density:
-    if isinstance(table, BetaTable):
-        return Beta(a=table.beta[0], b=table.beta[1])
-    return fitted if table == "fitted" else UNIFORM
+def _density(given: str | DensityTable, fitted: Density) -> Density:
+    if isinstance(given, str):
+        return fitted if given == "fitted" else UNIFORM
+    if given.beta is not None:
+        return Beta(a=given.beta[0], b=given.beta[1])
+    assert given.table is not None
+    return StepDensity(given.table)

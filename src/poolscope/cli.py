@@ -150,6 +150,49 @@ def estimate(
 
 
 @app.command()
+def check(
+    scenario: Annotated[str, typer.Argument(help="A built-in name or a TOML file.")],
+    samples: Annotated[int, typer.Option(help="Reports to make.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Same seed, same verdict.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
+) -> None:
+    """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
+    from poolscope.check import check_scenario
+    from poolscope.console_check import print_verdict
+    from poolscope.scenario import load
+
+    verdict = check_scenario(load(scenario), samples=samples, seed=seed, confidence=confidence)
+    print_verdict(verdict)
+    raise typer.Exit(0 if verdict.kept else 1)
+
+
+@app.command()
+def compare(
+    scenario: Annotated[str, typer.Argument(help="A built-in name or a TOML file.")],
+    mechanism: Annotated[str, typer.Option(metavar="NAME,...", help="Mechanisms to compare, as grr,oue,cms.")],
+    epsilon: Annotated[str, typer.Option(metavar="NUMBER,...", help="Each mechanism at each, as 0.5,1,2.")],
+    users: Annotated[int | None, typer.Option(help="How many users play; default at most 1,000.")] = None,
+    reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
+) -> None:
+    """Play the same users against several mechanisms: privacy against utility."""
+    from poolscope.compare import compare, numbers, words
+    from poolscope.compare_page import default_folder, refuse, write_comparison
+    from poolscope.console import progress
+    from poolscope.console_compare import print_comparison
+    from poolscope.scenario import load
+
+    loaded = load(scenario)
+    folder = out or default_folder(loaded)
+    refuse(folder)
+    with progress("Comparing") as (begin, tick):
+        choices = words(mechanism), numbers(epsilon)
+        done = compare(loaded, *choices, users=users, seed=seed, reports=reports, begin=begin, tick=tick)
+    print_comparison(done, write_comparison(done, folder))
+
+
+@app.command()
 def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this one's TOML to start from.")] = None,
 ) -> None:

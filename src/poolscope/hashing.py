@@ -47,8 +47,8 @@ class PolynomialFamily:
     with a, b, c uniform in 0..p-1. Proof: for distinct x1, x2, x3 in the field the map (a, b, c) -> (f(x1), f(x2),
     f(x3)) is linear with the Vandermonde matrix of x1, x2, x3, which is invertible; so as (a, b, c) runs over all p^3
     triples, the values run over all p^3 triples once: uniform, and independent three by three. Cutting the values
-    into m intervals keeps the independence; each bucket gets floor(p/m) or ceil(p/m) of the p values, so it is uniform
-    to a relative m/p (5e-7 for m = 1024). The tests go through a small field exhaustively.
+    into m intervals keeps the independence; each bucket gets p/m of the p values to within one or two, so it is
+    uniform to a relative 2m/p (1e-6 for m = 1024). The tests go through a small field exhaustively.
 
     Coefficients come from `seed`: the functions are facts of the deployment, not of a run.
     """

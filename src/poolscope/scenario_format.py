@@ -199,14 +199,24 @@ class MechanismTable(Table):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class BetaTable(Table):
-    """``{ beta = [a, b] }``: Beta(a, b) on (0, 1)."""
+class DensityTable(Table):
+    """``{ beta = [a, b] }``: Beta(a, b) on (0, 1); ``{ table = [w1, w2, ...] }``: weights of equal cells of (0, 1]."""
 
-    beta: Annotated[tuple[Positive, Positive], Field(strict=False)]
+    beta: Annotated[tuple[Positive, Positive], Field(strict=False)] | None = None
+    table: Annotated[tuple[NotNegative, ...], Field(strict=False, min_length=1, max_length=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if not self.model_fields_set:
+            raise rejection("must have beta or table")
+        self._only(self.beta is None, "table", "a density without beta")
+        if self.table is not None and not any(self.table):
+            raise rejection("must have a weight above 0", key="table", value=list(self.table))
+        return self
 
 
 Density = Annotated[
-    Annotated[Literal["uniform", "fitted"], Tag("<word>")] | Annotated[BetaTable, Tag("<table>")],
+    Annotated[Literal["uniform", "fitted"], Tag("<word>")] | Annotated[DensityTable, Tag("<table>")],
     Discriminator(_form),
 ]
 PoolPrior = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isfinite
 from typing import Any
 
 import polars as pl
@@ -11,6 +11,7 @@ import polars as pl
 from poolscope.calibration import brier, calibration_error, calibration_limit
 from poolscope.errors import InputError
 from poolscope.intervals import Estimate
+from poolscope.leakage import leakage_of, security_of
 from poolscope.metrics import (
     EXPOSURE_THRESHOLDS,
     auc_of,
@@ -63,8 +64,9 @@ def summarise(
     -------
     list of dict
         One per adversary and n, in order of appearance: adversary, n, users, baseline (1/k),
-        majority (share of the most common preferred pool), calibration_error_limit, and all of
-        ``ESTIMATES``. What was reached is counted up to that n.
+        majority (share of the most common preferred pool), calibration_error_limit, all of
+        ``ESTIMATES``, and bayes_security and min_entropy_leakage with their intervals. What was reached
+        is counted up to that n.
     """
     parts = outcomes.partition_by("adversary", "n", maintain_order=True)
     return [_summary_of(rows, k, seed, threshold) for rows in parts]
@@ -86,6 +88,8 @@ def _summary_of(rows: pl.DataFrame, k: int | Mapping[str, int], seed: int, thres
         **_fields("auc", auc_of(correct)),
         **_fields("precision", precision_of(correct, 1.0)),
     }
+    record |= _fields("bayes_security", security_of(precision_of(correct, 1.0), prior_guess(record)))
+    record |= _fields("min_entropy_leakage", leakage_of(precision_of(correct, 1.0), prior_guess(record)))
     for name, top in TOPS.items():
         record |= _fields(f"precision_{name}", precision_of(correct, top))
     record |= _fields("calibration_error", calibration_error(rows, seed))
@@ -100,9 +104,9 @@ def _summary_of(rows: pl.DataFrame, k: int | Mapping[str, int], seed: int, thres
 
 
 def _fields(name: str, estimate: Estimate) -> dict[str, float | None]:
-    """A value and its interval; a share of nobody is None, as JSON knows no NaN."""
-    value = None if isnan(estimate.value) else estimate.value
-    return {name: value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    """A value and its interval; what is not a number, as a share of nobody, is None: JSON knows no NaN."""
+    ends = zip(("", "_low", "_high"), estimate, strict=True)
+    return {f"{name}{end}": value if isfinite(value) else None for end, value in ends}
 
 
 def headline(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -183,6 +187,11 @@ def is_skewed(record: Mapping[str, Any]) -> bool:
     """
     even = record["baseline"]
     return record["majority"] - even > 4 * (even * (1 - even) / record["users"]) ** 0.5
+
+
+def prior_guess(record: Mapping[str, Any]) -> float:
+    """How often the best guess without any report is right: the most common pool where there is one, else any."""
+    return record["majority"] if is_skewed(record) else record["baseline"]
 
 
 def percent(share: float) -> str:

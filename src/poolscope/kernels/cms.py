@@ -71,7 +71,7 @@ def _obfuscate(key, bucket, m, threshold, undecided, words):
 
 
 @njit(inline="always")
-def _positions(words, positions):
+def set_positions(words, positions):
     """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign."""
     count = 0
     for w in range(words.shape[0]):
@@ -108,7 +108,7 @@ def bucket_masses(buckets, columns, weights, neutral, table):
 @njit(inline="always")
 def _support_mass(words, room, out):
     """out[c] = sum of table[p, c] over the set bits p."""
-    count = np.int64(_positions(words, room.positions))
+    count = np.int64(set_positions(words, room.positions))
     sum_rows(room.table.reshape(-1), room.positions, count, np.int64(room.sums.shape[0]), room.sums)
     for c in range(out.shape[0]):
         out[c] = room.sums[c]
@@ -153,7 +153,7 @@ def sketch(starts, order, words, positions, out):
     """out[f, b] += number of reports of function f whose bit b is set."""
     for f in range(starts.shape[0] - 1):
         for i in range(starts[f], starts[f + 1]):
-            count = _positions(words[order[i]], positions)
+            count = set_positions(words[order[i]], positions)
             for p in range(count):
                 out[f, positions[p]] += 1
 

@@ -18,7 +18,7 @@ SPAN = 16
 
 _FRACTION, _BIAS = np.uint64(52), np.uint64(1023)
 _MANTISSA, _UNIT = np.uint64((1 << 52) - 1), np.uint64(1023 << 52)
-_ORIGIN = np.uint64(1 << 20)
+_ORIGIN = np.uint64(1 << 40)
 
 
 class Scratch(NamedTuple):

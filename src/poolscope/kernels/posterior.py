@@ -92,8 +92,8 @@ def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, spread, rungs)
     """The rungs for the posterior after each report of a span, from the curvatures at its begin.
 
     A report adds to the curvature at most about its spread, and no curvature that matters exceeds the sum of spreads
-    (`quadrature`). The choice depends on the reports up to t alone, so that a prefix of the reports has the same bits in
-    any run. spread (k + 1, 2) are the sums so far: of pool i along g and u, and of the mean along g.
+    (`quadrature`). The choice depends on the reports up to t alone, so that a prefix of the reports has the same bits
+    in any run. spread (k + 1, 2) are the sums so far: of pool i along g and u, and of the mean along g.
     """
     k = scaled.shape[1] - 2
     need_g, need_u = curvatures

@@ -7,38 +7,93 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolscope.errors import InputError, did_you_mean
-from poolscope.mechanisms.base import Mechanism, Pure, Reports, Views
+from poolscope.mechanisms.adapt import Adapted, adapt
+from poolscope.mechanisms.base import LocalMechanism, Mechanism, Pure, Reports, Views
+from poolscope.mechanisms.channel import Channel, Empirical, channel, empirical
 from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
+from poolscope.mechanisms.grr import GRR, grr
 from poolscope.mechanisms.hcms import HCMS, hcms
+from poolscope.mechanisms.hr import HadamardResponse, hr
 from poolscope.mechanisms.identity import Identity, identity
+from poolscope.mechanisms.lh import LocalHashing, blh, olh
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.memory import Memoised, RapporMemory, memoised
+from poolscope.mechanisms.oue import OUE, oue
+from poolscope.mechanisms.rappor import Rappor, rappor
+from poolscope.mechanisms.spotme import SpotMe, spotme
+from poolscope.mechanisms.ss import SubsetSelection, ss
+from poolscope.mechanisms.sue import SUE, sue
+from poolscope.mechanisms.the import THE, the
 
 __all__ = [
     "CMS",
+    "GRR",
     "HCMS",
     "MECHANISMS",
+    "OUE",
+    "SUE",
+    "THE",
+    "Adapted",
+    "Channel",
+    "Empirical",
+    "HadamardResponse",
     "Identity",
+    "Likelihood",
+    "LocalHashing",
+    "LocalMechanism",
     "Mechanism",
+    "Memoised",
     "Pure",
+    "Rappor",
+    "RapporMemory",
     "Reports",
+    "SpotMe",
+    "SubsetSelection",
     "Views",
+    "adapt",
+    "blh",
+    "channel",
     "cms",
     "cms_no_hash",
+    "empirical",
+    "grr",
     "hcms",
+    "hr",
     "identity",
     "make",
+    "memoised",
+    "olh",
+    "oue",
+    "rappor",
+    "spotme",
+    "ss",
+    "sue",
+    "the",
 ]
 
 #: Name in a scenario -> the function that makes the mechanism from the universe's size and the other keys.
-MECHANISMS: dict[str, Callable[..., Pure]] = {
+MECHANISMS: dict[str, Callable[..., LocalMechanism]] = {
     "cms": cms,
     "cms-no-hash": cms_no_hash,
     "hcms": hcms,
     "identity": identity,
+    "grr": grr,
+    "sue": sue,
+    "oue": oue,
+    "the": the,
+    "spotme": spotme,
+    "blh": blh,
+    "olh": olh,
+    "ss": ss,
+    "hr": hr,
+    "rappor": rappor,
+    "channel": channel,
+    "empirical": empirical,
 }
 
 
-def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Pure:
-    """The mechanism of this name; unknown names and parameters are errors that name the known ones."""
+def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Any:
+    """The `LocalMechanism` of this name; unknown names and parameters are errors that name the known ones."""
     if kind not in MECHANISMS:
         raise InputError(
             "must be a known mechanism",

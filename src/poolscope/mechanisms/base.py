@@ -28,6 +28,9 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 #: Cells of the support matrix that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24
 
+#: Above it e^-epsilon is no normal number any more.
+LARGEST_EPSILON = 700.0
+
 
 @dataclass(frozen=True)
 class ReportColumn:
@@ -96,8 +99,12 @@ class Mechanism(Protocol):
         ...
 
 
-class Pure:
-    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
+class LocalMechanism:
+    """What every mechanism of ours shares: making reports, and the curator's count of the objects that they support.
+
+    A mechanism states `report`, its columns, and either a support (`Pure`) or a likelihood (`Likelihood`). The curator
+    counts supports: they are what its estimate is made of, also where they are not all that a report tells.
+    """
 
     epsilon: float
     #: Report columns, in order.
@@ -124,12 +131,11 @@ class Pure:
 
     @property
     def floor(self) -> float:
-        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
-        return float(np.exp(-self.epsilon))
+        raise AttributeError("a mechanism states what its masses mean")
 
     @property
     def slope(self) -> float:
-        return float(-np.expm1(-self.epsilon))
+        raise AttributeError("a mechanism states what its masses mean")
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         raise AttributeError("a mechanism states how it makes a report")
@@ -144,10 +150,8 @@ class Pure:
         return self.report(objects, fresh_keys(rng, len(objects)))
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        """Popularity mass of each report's support in each column."""
-        matrix = views.matrix()
-        parts = [self.support(part) @ matrix for part in self._parts(reports)]
-        return np.concatenate(parts) if parts else np.empty((0, views.width))
+        """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
+        raise AttributeError("a mechanism states what its reports tell")
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
         return self.mass(self.report(objects, keys), views)
@@ -177,6 +181,25 @@ class Pure:
             yield {name: column[start : start + at_once] for name, column in reports.items()}
 
 
+class Pure(LocalMechanism):
+    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
+
+    @property
+    def floor(self) -> float:
+        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
+        return float(np.exp(-self.epsilon))
+
+    @property
+    def slope(self) -> float:
+        return float(-np.expm1(-self.epsilon))
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """Popularity mass of each report's support in each column."""
+        matrix = views.matrix()
+        parts = [self.support(part) @ matrix for part in self._parts(reports)]
+        return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+
 def report_count(reports: Reports) -> int:
     """Rows of a set of report columns."""
     return len(next(iter(reports.values())))
@@ -186,6 +209,18 @@ def check_epsilon(epsilon: float) -> None:
     """Positive; infinity is legal and means no noise."""
     if not epsilon > 0:
         raise InputError("epsilon must be positive", value=epsilon, place="epsilon")
+
+
+def check_finite_epsilon(epsilon: float) -> None:
+    """Positive and below what a double can tell from infinity, where a mechanism has no limit without noise."""
+    check_epsilon(epsilon)
+    if epsilon > LARGEST_EPSILON:
+        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} here", value=epsilon, place="epsilon")
+
+
+def lie(epsilon: float) -> float:
+    """1 / (1 + e^epsilon): how often a bit must be flipped to have the likelihood ratio e^epsilon."""
+    return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < LARGEST_EPSILON else np.exp(-epsilon))
 
 
 def check_objects(objects: Objects, universe: int) -> None:

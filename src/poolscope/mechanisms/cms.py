@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
 from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.base import (
@@ -20,7 +19,9 @@ from poolscope.mechanisms.base import (
     Views,
     check_epsilon,
     check_objects,
+    lie,
 )
+from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.sketch import sketch_counts
 from poolscope.randomness import Keys
@@ -64,7 +65,7 @@ class CMS(Pure):
     @property
     def flip(self) -> float:
         """xi, the probability that a bit is flipped."""
-        return float(1.0 / (1.0 + np.exp(self.epsilon / 2.0)))
+        return lie(self.epsilon / 2.0)
 
     @property
     def p_star(self) -> float:
@@ -82,14 +83,14 @@ class CMS(Pure):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         function = choose_functions(self.family, keys)
-        words = np.zeros((len(objects), self._words), dtype=np.uint64)
-        undecided = np.empty(self._words, dtype=np.uint64)
+        words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
+        undecided = np.empty(words_of(self.m), dtype=np.uint64)
         for buckets, starts, order in by_function(self.family, function):
-            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self._threshold, undecided, words)
-        return {"hash": function.astype(np.int32), "bits": self._bytes(words)}
+            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, threshold(self.flip), undecided, words)
+        return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        words = self._from_bytes(reports["bits"])
+        words = as_words(reports["bits"], self.m)
         out = np.zeros((len(words), views.width))
         seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
@@ -97,16 +98,17 @@ class CMS(Pure):
         return out
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+        check_objects(objects, self.universe)
         out = np.zeros((len(objects), views.width))
         seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
-        made = objects, keys, self.m, self._threshold
+        made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
             kernels.play(starts, order, buckets, *made, *seen, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        words = self._from_bytes(reports["bits"])
-        positions = np.empty(64 * self._words, dtype=np.uint64)
+        words = as_words(reports["bits"], self.m)
+        positions = np.empty(64 * words_of(self.m), dtype=np.uint64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             sketch = np.zeros((len(buckets), self.m), dtype=np.int64)
@@ -117,28 +119,6 @@ class CMS(Pure):
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law of the sketch, not report by report; the law is the same."""
         return sketch_counts(self.family, self.flip, popularity, count, key, run)
-
-    @property
-    def _threshold(self) -> np.uint64:
-        return np.uint64(int(self.flip * 2.0**64))
-
-    @property
-    def _words(self) -> int:
-        return -(-self.m // 64)
-
-    def _bytes(self, words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        # reports are many: without a copy wherever the words are the bytes already
-        return np.ascontiguousarray(words.astype("<u8", copy=False).view(np.uint8)[:, : -(-self.m // 8)])
-
-    def _from_bytes(self, bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
-        size = -(-self.m // 8)
-        if bits.ndim != 2 or bits.shape[1] != size:
-            raise InputError(f"bits must be {size} bytes (m = {self.m})", value=bits.shape[1:])
-        if size % 8 == 0:
-            return np.ascontiguousarray(bits).view("<u8").astype(np.uint64, copy=False)
-        padded = np.zeros((len(bits), 8 * self._words), dtype=np.uint8)
-        padded[:, :size] = bits
-        return padded.view("<u8").astype(np.uint64, copy=False)
 
 
 @dataclass(frozen=True, kw_only=True)

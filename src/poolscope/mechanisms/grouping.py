@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.errors import InputError
 from poolscope.hashing import Buckets, HashFamily
 from poolscope.kernels import cms as kernels
 from poolscope.randomness import Keys
@@ -24,12 +25,20 @@ def choose_functions(family: HashFamily, keys: Keys) -> Indices:
     return out
 
 
+def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
+    """Indices that kernels use unchecked lie in 0..size-1."""
+    if len(values) and (values.min() < 0 or values.max() >= size):
+        bad = values[(values < 0) | (values >= size)][0]
+        raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
+
+
 def by_function(family: HashFamily, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Indices, Indices]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the
     chunk are order[starts[f]:starts[f + 1]].
     """
+    check_range("hash", function, family.size)
     starts = np.empty(family.size + 1, dtype=np.int64)
     order = np.empty(len(function), dtype=np.int64)
     kernels.group(np.asarray(function, dtype=np.int64), starts, order)

@@ -19,8 +19,9 @@ from poolscope.mechanisms.base import (
     Views,
     check_epsilon,
     check_objects,
+    lie,
 )
-from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.grouping import by_function, check_range, choose_functions
 from poolscope.randomness import Keys
 
 
@@ -71,7 +72,7 @@ class HCMS(Pure):
     @property
     def flip(self) -> float:
         """xi', the probability that the bit is flipped."""
-        return float(1.0 / (1.0 + np.exp(self.epsilon)))
+        return lie(self.epsilon)
 
     @property
     def p_star(self) -> float:
@@ -97,6 +98,7 @@ class HCMS(Pure):
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
     def mass(self, reports: Reports, views: Views) -> Floats:
+        check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         table = np.empty((self.m, views.width))
         neutral = np.empty((len(views.columns), self.m))
@@ -117,6 +119,7 @@ class HCMS(Pure):
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         """Agreements: (reports + bits in the object's direction) / 2, from one transform for each function."""
+        check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             for f in range(len(buckets)):

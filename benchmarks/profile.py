@@ -1,0 +1,238 @@
+"""Where the time of the emoji game goes: each piece of a block of users alone, on one core.
+
+    python benchmarks/profile.py
+
+Pieces are timed apart on the game's own data, by processor time. The game has masses, noise and sums in one kernel;
+what that takes beyond its pieces is the gathering of keys and the scattering of sums. Cycles come from a chain of
+dependent multiplications; polynomial updates are counted by running the control flow of the posterior in Python.
+"""
+
+import argparse
+import time
+from statistics import median
+from types import FunctionType
+
+import numpy as np
+from numba import njit
+from timing import machine
+
+from poolscope import CMS, build_game, load
+from poolscope.adversary import posterior_block, views
+from poolscope.game import CHUNK, Game, non_private_posterior, play_block
+from poolscope.kernels import cms as cms_kernels
+from poolscope.kernels import posterior as posterior_kernels
+from poolscope.kernels.nodes import LANE, multiply
+from poolscope.kernels.random import bernoulli_words
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.randomness import report_keys, user_keys
+from poolscope.traces import draw_traces, draw_users
+
+SEED = 1
+COUNTED = 64
+#: Doubles to a vector register, arithmetic instructions on them a cycle, and such instructions to a polynomial update:
+#: a multiply-add and a multiplication, a multiply-add for the sum, and a third of an update shared by the pools.
+VECTOR, ISSUED, TO_AN_UPDATE = 4, 2, 3 + 1 / 3
+
+
+class Stopwatch(dict):
+    """Processor seconds by piece."""
+
+    def __call__(self, piece, function, *arguments):
+        begin = time.process_time()
+        result = function(*arguments)
+        self[piece] = self.get(piece, 0.0) + time.process_time() - begin
+        return result
+
+
+@njit
+def square_chain(x, steps):
+    """A multiplication (3 cycles) and an exclusive or (1 cycle), each waiting for the last."""
+    for _ in range(steps):
+        x = (x * x) ^ np.uint64(0x9E3779B97F4A7C15)
+    return x
+
+
+@njit
+def all_masses(buckets, columns, weights, room):
+    """The bucket masses of every function of a chunk."""
+    for f in range(buckets.shape[0]):
+        cms_kernels.bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
+
+
+@njit
+def random_words(keys, threshold, room):
+    """Words drawn by the noise of these reports."""
+    total = 0
+    for key in keys:
+        total += bernoulli_words(key, 1, threshold, room.undecided, room.words) - 1
+    return total
+
+
+def flip_threshold(mechanism: CMS) -> np.uint64:
+    return np.uint64(int(mechanism.flip * 2.0**64))
+
+
+def cycles_a_second() -> float:
+    square_chain(np.uint64(3), 1)
+    steps, watch = 10**8, Stopwatch()
+    watch("chain", square_chain, np.uint64(3), steps)
+    return 4 * steps / watch["chain"]
+
+
+def updates(function, *arguments) -> int:
+    """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
+    total = 0
+
+    def counting(begin, end, first, last, nodes, room):
+        nonlocal total
+        total += -(-(end - begin) // LANE) * LANE * nodes * len(room.tops)
+        multiply(begin, end, first, last, nodes, room)
+
+    def in_python(kernel, **replaced):
+        return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})
+
+    compiled = posterior_kernels.posteriors
+    scores = in_python(posterior_kernels._scores, multiply=counting)
+    posterior_kernels.posteriors = in_python(compiled, _scores=scores)
+    try:
+        function(*arguments)
+    finally:
+        posterior_kernels.posteriors = compiled
+    return total
+
+
+def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
+    """Hash rows, masses, noise and sums, chunk by chunk; returns how many functions were met."""
+    mechanism = game.mechanism
+    functions = watch("choose functions", choose_functions, mechanism.family, keys)
+    scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
+    watch("group by function", cms_kernels.group, functions, *scratch)
+    room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
+    seen = view.columns, view.weights, room
+    met, chunks = 0, by_function(mechanism.family, functions)
+    while True:
+        chunk = watch("group and hash", next, chunks, None)
+        if chunk is None:
+            break
+        buckets, starts, order = chunk
+        met += len(buckets)
+        mine = order[starts[0] : starts[-1]]
+        own = starts - starts[0], np.arange(len(mine))
+        words = np.zeros((len(mine), len(room.words)), dtype=np.uint64)
+        out = np.zeros((len(mine), view.width))
+        noise = mechanism.m, flip_threshold(mechanism), room.undecided, words
+        watch("masses", all_masses, buckets, *seen)
+        watch("noise", cms_kernels.obfuscate, *own, buckets, traces[mine], keys[mine], *noise)
+        watch("masses and sums", cms_kernels.support_mass, *own, buckets, words, *seen, out)
+    return met
+
+
+def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarray]:
+    """One pass over a block of users."""
+    watch = Stopwatch()
+    keys = user_keys(SEED, np.arange(users))
+    truth = watch("draw", draw_users, game.universe, game.behaviour, keys)
+    traces = watch("draw", draw_traces, game.universe, game.popularity, truth, game.horizon)
+    reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
+    view, columns = views(game.adversaries)
+    met = sketch_pieces(game, view, traces.ravel(), reports, watch)
+    mass = watch("one kernel", game.mechanism.play, traces.ravel(), reports, view)
+    mass = mass.reshape(users, game.horizon, view.width)
+    for start in range(0, users, CHUNK):
+        rows = slice(start, min(start + CHUNK, users))
+        for adversary, part in zip(game.adversaries, columns, strict=True):
+            watch(adversary.name, attack, game.mechanism, adversary, mass, rows, part)
+        watch("non-private", shown, game.universe, traces, rows)
+    del mass
+    watch("whole", play_block, game, range(users), SEED)
+    return watch, met, traces, reports
+
+
+def attack(mechanism, adversary, mass, rows, part):
+    own = mass[rows, :, part]
+    return posterior_block(mechanism, adversary, own, np.full(len(own), mass.shape[1]))
+
+
+def shown(universe, traces, rows):
+    return non_private_posterior(universe, traces[rows], np.full(len(traces[rows]), traces.shape[1]))
+
+
+def counts(game: Game, traces, reports) -> dict[str, float]:
+    """Random words and set bits to a report, polynomial updates to a user of each adversary."""
+    mechanism, some = game.mechanism, traces[:COUNTED]
+    view, columns = views(game.adversaries)
+    keys = reports.reshape(len(traces), -1)[:COUNTED].ravel()
+    room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
+    sent = mechanism.report(some.ravel(), keys)
+    mass = mechanism.mass(sent, view).reshape(COUNTED, game.horizon, view.width)
+    found = {
+        "words": random_words(keys, flip_threshold(mechanism), room) / len(keys),
+        "ones": np.bitwise_count(sent["bits"]).sum() / len(keys),
+        "width": len(room.sums),
+    }
+    rows = slice(0, COUNTED)
+    for adversary, part in zip(game.adversaries, columns, strict=True):
+        done = updates(attack, mechanism, adversary, mass, rows, part)
+        found[adversary.name] = done / COUNTED
+    found["non-private"] = updates(shown, game.universe, some, rows) / COUNTED
+    return found
+
+
+def piece_table(game: Game, second: dict[str, float], number: dict[str, float], clock: float) -> list[tuple]:
+    """Name, seconds, how many of what were done in them, and a remark, for every piece."""
+    users, n, met = number["users"], number["users"] * game.horizon, number["met"]
+    hashes, row, m = met * game.universe.size, 8 * number["width"], game.mechanism.m
+    grouping = second["choose functions"] + second["group by function"]
+    hashing = second["group and hash"] - second["group by function"]
+    masses, noise = second["masses"], second["noise"]
+    sums, ones = second["masses and sums"] - masses, number["ones"] * n
+    moving = second["one kernel"] - grouping - hashing - masses - noise - sums
+    table = [
+        ("draw users and traces", second["draw"], n, "objects", ""),
+        ("keys, functions, grouping", second["keys"] + grouping, n, "reports", ""),
+        ("hash rows", hashing, hashes, "hashes", f"{4 * hashes / hashing / 1e9:.1f} GB/s written"),
+        ("bucket masses", masses, 2 * hashes, "additions", f"{row * m >> 10} KB of table, {n / met:.0f} reports to it"),
+        ("noise", noise, number["words"] * n, "random words", f"{n * m / noise / 1e9:.1f} Gbit flipped/s"),
+        ("sums over set bits", sums, ones, "table rows", f"{row * ones / sums / 1e9:.1f} GB/s read"),
+        ("gather and scatter", moving, n, "reports", ""),
+    ]
+    peak = clock * VECTOR * ISSUED / TO_AN_UPDATE
+    for name in (*(a.name for a in game.adversaries), "non-private"):
+        done = number[name] * users
+        remark = f"{number[name] / 1e6:.2f} M to a user, {done / second[name] / peak:.0%} of the vector peak"
+        table.append((f"posterior {name}", second[name], done, "updates", remark))
+    rest = second["whole"] - sum(line[1] for line in table)
+    return [*table, ("guesses, table, the rest", rest, users, "users", "")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--users", type=int, help="default: a block of a long run")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    print(machine())
+    game = build_game(load("apple-emojis"), SEED)
+    users = options.users or game.block_users
+    pieces(game, COUNTED)
+    clock = cycles_a_second()
+    runs = []
+    for _ in range(options.repeats):
+        watch, met, traces, reports = pieces(game, users)
+        runs.append(watch)
+    second = {piece: median(run[piece] for run in runs) for piece in runs[0]}
+    number = {"users": users, "met": met, **counts(game, traces, reports)}
+
+    whole = [1e3 * run["whole"] / users for run in runs]
+    print(f"{users} users, {options.repeats} repeats, one core at {clock / 1e9:.2f} GHz")
+    print(f"the whole game {median(whole):.4f} ms ({min(whole):.4f}..{max(whole):.4f}) a user; medians by piece:")
+    bits = 64 * number["words"] / game.mechanism.m
+    print(f"{bits:.1f} random bits to a flip, {number['ones']:.0f} bits set to a report")
+    print(f"{'':26} ms/user   share")
+    for name, seconds, count, unit, remark in piece_table(game, second, number, clock):
+        rate = f"{count / seconds / 1e6:.4g} M {unit}/s, {clock * seconds / count:.3g} cycles each"
+        share = seconds / second["whole"]
+        print(f"{name:26} {1e3 * seconds / users:7.4f} {share:7.1%}  {rate}" + (f"; {remark}" if remark else ""))
+
+
+if __name__ == "__main__":
+    main()

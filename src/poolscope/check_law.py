@@ -1,0 +1,240 @@
+"""The law that a mechanism states: all its reports, their likelihoods, p* and q*, and whether these agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import Floats, Mechanism, Pure, ReportColumn, Reports, Views, report_count
+
+#: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
+CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19
+
+#: Largest universe of which supports are held as a matrix.
+DENSE_UNIVERSE = 1 << 14
+
+#: Objects and pairs of them below which all may differ from a mean by the luck of the hash functions.
+FEWEST_OBJECTS, FEWEST_PAIRS = 10, 40
+
+#: Confidence of the bounds on p* and q*, all together: a mechanism that follows its law fails once in a thousand.
+LAW_CONFIDENCE = 0.999
+LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """What the stated law promises, from every report that there is.
+
+    epsilon : log of the largest Pr[report | z] / Pr[report | z'].
+    reports : how many there are.
+    consistent : whether probabilities exist that fit the stated likelihoods and p*; None where not sought.
+    """
+
+    epsilon: float
+    reports: int
+    consistent: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """A stated probability beside the bounds that samples give it; `kept` is None where they cannot judge it."""
+
+    name: str
+    stated: float
+    low: float
+    high: float
+    kept: bool | None
+
+
+def clopper_pearson(
+    hits: NDArray[np.integer] | int, trials: NDArray[np.integer] | int, error: float
+) -> tuple[Floats, Floats]:
+    """Exact binomial bounds, each of which is wrong with probability `error` at most.
+
+    References
+    ----------
+    C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
+    Biometrika 26, 1934.
+    """
+    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    # where k is 0 or n a parameter would be 0: the bound is then known, any legal parameter will do
+    low = np.where(k > 0, special.betaincinv(np.maximum(k, 1.0), n - k + 1.0, error), 0.0)
+    high = np.where(k < n, special.betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - error), 1.0)
+    return low, high
+
+
+def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
+    """(reports, objects) Pr[report | z] by the stated law, up to a factor of the report."""
+    if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
+        # the fast path of a sketch pays off with many reports to a hash function only
+        support = mechanism.support  # type: ignore[attr-defined]
+        parts = [support(part)[:, list(objects)] for part in in_parts(reports, mechanism.universe)]
+        return mechanism.floor + mechanism.slope * np.concatenate(parts).astype(np.float64)
+    columns = np.zeros((1, mechanism.universe), dtype=np.uint32)
+    weights = np.zeros((1, mechanism.universe))
+    columns[0, list(objects)] = np.arange(1, len(objects) + 1)
+    weights[0, list(objects)] = 1.0
+    mass = mechanism.mass(reports, Views(columns, weights, len(objects) + 1))
+    return mechanism.floor + mechanism.slope * mass[:, 1:]
+
+
+def is_pure(mechanism: Any) -> bool:
+    """Whether a report is known by its support: one likelihood inside, another outside."""
+    if isinstance(mechanism, Pure):
+        return True
+    return states_law(mechanism) and hasattr(mechanism, "support") and mechanism.floor > 0
+
+
+def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:
+    """The reports, so many at once that a matrix with a column for each object is held."""
+    at_once = max(1, CELLS_ENUMERATED // universe)
+    for start in range(0, report_count(reports), at_once):
+        yield {name: column[start : start + at_once] for name, column in reports.items()}
+
+
+def states_law(mechanism: Mechanism) -> bool:
+    """Whether the mechanism says anything of its law; one that only samples can be checked as well."""
+    return all(hasattr(mechanism, name) for name in ("mass", "floor", "slope"))
+
+
+def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
+    """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
+    offered = getattr(mechanism, "all_reports", None)
+    if offered is not None:
+        reports = offered()
+        return reports if reports is not None and report_count(reports) <= most else None
+    columns = declared_columns(mechanism)
+    if not columns:
+        return None
+    sizes = [_values(column) for column in columns.values()]
+    if any(size is None for size in sizes):
+        return None
+    counts = [size for size in sizes if size is not None]
+    total = 1
+    for size in counts:
+        total *= size
+        if total > most:
+            return None
+    index = np.unravel_index(np.arange(total), counts)
+    return {name: _column(column, i) for (name, column), i in zip(columns.items(), index, strict=True)}
+
+
+def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
+    """What the mechanism says of its report columns; nothing where it is silent."""
+    try:
+        return mechanism.report_columns
+    except (AttributeError, InputError):
+        return {}
+
+
+def _values(column: ReportColumn) -> int | None:
+    """How many values a column can have; None for a kind that cannot be enumerated."""
+    if column.kind in ("integer", "object"):
+        return column.size
+    if column.kind == "sign":
+        return 2
+    # more bits than these are too many reports anyway
+    return 1 << column.size if column.kind == "bits" and column.size <= 24 else None
+
+
+def _column(column: ReportColumn, index: NDArray[np.intp]) -> NDArray:
+    if column.kind == "sign":
+        return (1 - 2 * index).astype(np.int8)
+    if column.kind == "bits":
+        bits = (index[:, None] >> np.arange(column.size)) & 1
+        return np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
+    return index.astype(np.int64)
+
+
+def exact(mechanism: Mechanism) -> Exact | None:
+    """The stated law's worst-case ratio by enumeration; None where there are too many reports or no law is stated."""
+    if not states_law(mechanism):
+        return None
+    reports = all_reports(mechanism, CELLS_ENUMERATED // mechanism.universe)
+    if reports is None:
+        return None
+    law = likelihoods(mechanism, reports, range(mechanism.universe))
+    possible = law.any(axis=1)
+    with np.errstate(divide="ignore"):
+        ratio = np.log(law[possible].max(axis=1)) - np.log(law[possible].min(axis=1))
+    consistent = None
+    if law.size <= CELLS_SOLVED:
+        support = mechanism.support(reports) if is_pure(mechanism) else None  # type: ignore[attr-defined]
+        consistent = normalises(law, support, stated(mechanism, "p_star"))
+    return Exact(epsilon=float(ratio.max(initial=0.0)), reports=len(law), consistent=consistent)
+
+
+def normalises(law: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
+    """Whether the likelihoods can be probabilities: sum to one for every object, and to p* over its support.
+
+    The likelihood of a report is stated up to a factor of its own; sought are factors that are not negative (a linear
+    programme).
+    """
+    ones = np.ones(law.shape[1])
+    equations, values = law.T, ones
+    if support is not None and p_star is not None:
+        equations = np.vstack([equations, (law * support).T])
+        values = np.concatenate([ones, p_star * ones])
+    found = optimize.linprog(np.zeros(len(law)), A_eq=equations, b_eq=values, bounds=(0, None), method="highs")
+    return int(found.status) != 2
+
+
+def stated(mechanism: Any, name: str) -> float | None:
+    """A probability of the mechanism, where it states one."""
+    try:
+        return float(getattr(mechanism, name))
+    except (AttributeError, InputError):
+        return None
+
+
+def support_shares(
+    mechanism: Mechanism, objects: Sequence[int], trials: Sequence[int], counts: NDArray[np.int64]
+) -> tuple[Share, ...]:
+    """p* and q* beside what reports of some objects show.
+
+    Parameters
+    ----------
+    objects, trials : which objects, and how many reports of each.
+    counts : (objects, universe) how many of the reports of each support every object of the universe.
+
+    Notes
+    -----
+    p* of a pure mechanism holds for each object and for all of them together. Other probabilities are means over the
+    mechanism's public randomness (hash functions), around which objects and pairs of objects scatter: a mean must lie
+    between the lowest and the highest that they allow. A few may all lie on one side by luck; they judge nothing.
+    """
+    p, q = stated(mechanism, "p_star"), stated(mechanism, "q_star")
+    if p is None or q is None:
+        return ()
+    n = np.asarray(trials, dtype=np.int64)
+    own = counts[np.arange(len(objects)), list(objects)]
+    shares = [_exactly("p*", p, own, n) if is_pure(mechanism) else _between("p*", p, own, n, FEWEST_OBJECTS)]
+    if mechanism.universe > 1:
+        other = np.ones(counts.shape, dtype=bool)
+        other[np.arange(len(objects)), list(objects)] = False
+        pairs = np.broadcast_to(n[:, None], counts.shape)
+        shares.append(_between("q*", q, counts[other], pairs[other], FEWEST_PAIRS))
+    return tuple(shares)
+
+
+def _exactly(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64]) -> Share:
+    """A probability that is the same in all samples."""
+    each = clopper_pearson(hits, trials, LAW_ERROR / len(hits))
+    low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), LAW_ERROR))
+    kept = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
+    return Share(name=name, stated=value, low=low, high=high, kept=kept)
+
+
+def _between(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64], fewest: int) -> Share:
+    """A probability that is the mean of those of the samples."""
+    lows, highs = clopper_pearson(hits, trials, LAW_ERROR / hits.size)
+    low, high = float(lows.min()), float(highs.max())
+    return Share(
+        name=name, stated=value, low=low, high=high, kept=low <= value <= high if hits.size >= fewest else None
+    )

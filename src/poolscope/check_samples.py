@@ -1,0 +1,96 @@
+"""Reports to check a mechanism with, in parts that fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from poolscope.check_events import Seen
+from poolscope.check_law import Share, stated, support_shares
+from poolscope.mechanisms.base import Mechanism, Reports, report_count
+
+#: Bytes of reports, and reports, that are held at once.
+BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
+#: Reports times objects for which supports are counted.
+CELLS_COUNTED = 1 << 28
+
+
+class Stage(IntEnum):
+    """What reports are made for; every stage draws its own."""
+
+    LOOK = 0
+    CHOOSE = 1
+    TEST = 2
+
+
+def spread(count: int, parts: int) -> list[int]:
+    """A count in so many nearly equal parts."""
+    edges = np.linspace(0, count, parts + 1).astype(int)
+    return [int(b - a) for a, b in pairwise(edges)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Makes reports of the tried objects."""
+
+    mechanism: Mechanism
+    objects: tuple[int, ...]
+    seed: int
+
+    def draw(self, stage: Stage, position: int, count: int) -> Iterator[Seen]:
+        """So many reports of one object, in parts that fit into memory."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(int(stage), position)))
+        left, at_once = count, 64
+        while left:
+            size = min(left, at_once)
+            z = np.full(size, self.objects[position], dtype=np.int64)
+            made: Any = self.mechanism.obfuscate(z, rng)
+            columns = made if isinstance(made, Mapping) else {"report": made}
+            reports = {name: np.asarray(column) for name, column in columns.items()}
+            yield Seen(mechanism=self.mechanism, reports=reports)
+            left -= size
+            at_once = int(np.clip(BYTES_AT_ONCE // max(1, _bytes(reports)), 64, REPORTS_AT_ONCE))
+
+    def look(self, position: int, count: int) -> Seen:
+        """Reports that are held all at once, hence no more than fit."""
+        parts: list[Seen] = []
+        held = 0
+        for part in self.draw(Stage.LOOK, position, count):
+            parts.append(part)
+            held += _bytes(part.reports) * report_count(part.reports)
+            if held > BYTES_AT_ONCE:
+                break
+        reports = {name: np.concatenate([p.reports[name] for p in parts]) for name in parts[0].reports}
+        return Seen(mechanism=self.mechanism, reports=reports)
+
+
+def _bytes(reports: Reports) -> int:
+    """Bytes of one report."""
+    return sum(column.nbytes for column in reports.values()) // max(1, report_count(reports))
+
+
+class Supports:
+    """Counts which objects the reports of each tried object support, of as many reports as is affordable."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.mechanism: Any = sampler.mechanism
+        self.objects = sampler.objects
+        self.known = all(stated(self.mechanism, name) is not None for name in ("p_star", "q_star"))
+        self.most = CELLS_COUNTED // (self.mechanism.universe * len(self.objects))
+        self.counts = np.zeros((len(self.objects), self.mechanism.universe if self.known else 0), dtype=np.int64)
+        self.trials = np.zeros(len(self.objects), dtype=np.int64)
+
+    def add(self, position: int, reports: Reports) -> None:
+        some = min(report_count(reports), max(0, self.most - int(self.trials[position])))
+        if self.known and some:
+            part = {name: column[:some] for name, column in reports.items()}
+            self.counts[position] += self.mechanism.support_counts(part)
+            self.trials[position] += some
+
+    def shares(self) -> tuple[Share, ...]:
+        return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()

@@ -1,0 +1,287 @@
+"""The same users against many mechanisms: what each gives away, and what its curator learns."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from poolscope import __version__
+from poolscope.adversary import Adversary
+from poolscope.build import build_game, build_mechanism
+from poolscope.engines import Local
+from poolscope.errors import InputError, did_you_mean, located
+from poolscope.game import NON_PRIVATE, Game, Tick, play
+from poolscope.intervals import Estimate
+from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
+from poolscope.mechanisms import MECHANISMS
+from poolscope.mechanisms.base import Floats
+from poolscope.metrics import auc_of, precision_of, ranked, reached
+from poolscope.randomness import Stream, children, seed_key
+from poolscope.scenario import Scenario, changed
+from poolscope.summary import prior_guess
+from poolscope.utility import measure_utility
+
+DEFAULT_USERS = 1000
+DEFAULT_REPORTS = 100_000
+
+EXPOSED = 0.9
+"""Confidence from which a user counts as exposed."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What each choice of mechanism and epsilon gives away, and how well it serves.
+
+    Parameters
+    ----------
+    scenario : the one that the choices vary; seed, users : who played.
+    reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
+    results : a record for each choice and adversary, choices in the order asked for.
+    non_private : the record of the same users without a mechanism, or None.
+    adversaries : what each knows, in words.
+    seconds : how long it took.
+    """
+
+    scenario: Scenario
+    seed: int
+    users: int
+    reports: int
+    n: int
+    results: tuple[Record, ...]
+    non_private: Record | None
+    adversaries: Mapping[str, str]
+    seconds: float
+
+    def as_json(self) -> Record:
+        """The content of ``comparison.json``: infinity is the text "inf", what is not known is null."""
+        return _plain(
+            {
+                "scenario": {
+                    "name": self.scenario.name,
+                    "file": self.scenario.file,
+                    "title": self.scenario.title,
+                    "text": self.scenario.text,
+                },
+                "seed": self.seed,
+                "users": self.users,
+                "reports": self.reports,
+                "n": self.n,
+                "version": __version__,
+                "adversaries": dict(self.adversaries),
+                "non_private": self.non_private,
+                "results": list(self.results),
+                "seconds": round(self.seconds, 3),
+            }
+        )
+
+
+def compare(
+    scenario: Scenario,
+    mechanisms: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    users: int | None = None,
+    seed: int = 0,
+    reports: int = DEFAULT_REPORTS,
+    engine: Local | None = None,
+    begin: Callable[[int], None] | None = None,
+    tick: Tick | None = None,
+) -> Comparison:
+    """Play a scenario's users against every mechanism at every epsilon.
+
+    Parameters
+    ----------
+    mechanisms : names. Parameters but for epsilon are the mechanism's own defaults, and those of the scenario's
+        ``[mechanism]`` where it has no default; a mechanism without an epsilon is played once.
+    users : how many; where absent the scenario's count, up to a thousand.
+    seed : the users, what they pick and what they draw are the same for every choice.
+    reports : how many reports the frequency estimate is made of.
+    begin : told the number of users of all choices together, tick : told users as they are played.
+    """
+    engine = engine or Local()
+    started = time.perf_counter()
+    for name, count in (("users", users), ("reports", reports)):
+        if count is not None and count < 1:
+            raise InputError(f"{name} must be at least 1", value=count)
+    if not scenario.adversaries:
+        raise scenario.missing("[adversary]")
+    choices = list(variants(scenario, mechanisms, epsilons))
+    for choice in choices:
+        # every choice before the first is played: a parameter that is missing is known at once
+        build_mechanism(choice, choice.universe())
+    results: list[Record] = []
+    for position, choice in enumerate(choices):
+        game = build_game(choice, seed, engine.map)
+        # the game without a mechanism is the same for all of them
+        game = replace(game, non_private=game.non_private and position == 0)
+        count = _count(game, users, scenario)
+        if begin and position == 0:
+            begin(count * len(choices))
+        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, tick)
+    private = [record for record in results if record["adversary"] != NON_PRIVATE]
+    return Comparison(
+        scenario=scenario,
+        seed=seed,
+        users=results[0]["users"],
+        reports=reports,
+        n=results[0]["n"],
+        results=tuple(mark_frontier(private)),
+        non_private=next((record for record in results if record["adversary"] == NON_PRIVATE), None),
+        adversaries={a.name: a.phrase for a in game.adversaries},
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _play(
+    game: Game, kind: str, users: int, seed: int, reports: int, engine: Local, tick: Tick | None
+) -> Iterator[Record]:
+    """The records of one choice: one for each adversary, the non-private one without what belongs to a mechanism."""
+    outcomes = play(game, users, seed, engine=engine, tick=tick).filter(pl.col("n") == game.horizon)
+    epsilon = float(game.mechanism.epsilon)
+    served = _served(game, reports, seed, engine)
+    for name, k in game.pool_counts.items():
+        record = attacked(outcomes.filter(pl.col("adversary").cast(pl.String) == name), k, game, seed)
+        if name != NON_PRIVATE:
+            bound = game.horizon * epsilon
+            record = {"mechanism": kind, "epsilon": epsilon, **record, "composition_bound": bound, **served}
+        yield record
+
+
+def words(text: str) -> list[str]:
+    """The parts of a list written with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers of a list written with commas."""
+    try:
+        return [float(part) for part in words(text)]
+    except ValueError:
+        raise InputError("must be numbers with commas between them", value=text, place="epsilon") from None
+
+
+def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
+    """The scenario with each mechanism at each epsilon."""
+    if not mechanisms:
+        raise InputError("must name at least one mechanism", place="mechanism")
+    for kind in dict.fromkeys(mechanisms):
+        if kind not in MECHANISMS:
+            remedy = did_you_mean(kind, MECHANISMS)
+            raise InputError("must be a known mechanism", value=kind, place="mechanism", remedy=remedy)
+        known = inspect.signature(MECHANISMS[kind]).parameters
+        shared = _shared(scenario, kind, known)
+        if "epsilon" not in known:
+            yield _variant(scenario, {"kind": kind, **shared})
+            continue
+        if not epsilons:
+            raise InputError("must have at least one value", place="epsilon")
+        for epsilon in dict.fromkeys(map(float, epsilons)):
+            yield _variant(scenario, {"kind": kind, "epsilon": epsilon, **shared})
+
+
+def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> Record:
+    """The scenario's parameters that a mechanism takes: all of them for the scenario's own, else what has no default.
+
+    Another mechanism's default is meant: the hash functions of a Bloom filter are not those of a sketch.
+    """
+    own = kind == scenario.mechanism.kind
+    lacking = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
+    given = scenario.mechanism.parameters
+    return {name: value for name, value in given.items() if name in lacking and name != "epsilon"}
+
+
+def _variant(scenario: Scenario, table: Record) -> Scenario:
+    with located(file=scenario.file):
+        return changed(scenario, {"mechanism": table}, name=scenario.name)
+
+
+def _count(game: Game, users: int | None, scenario: Scenario) -> int:
+    """How many users play; recorded ones are as many as there are."""
+    if game.recorded:
+        return min(users or len(game.recorded), len(game.recorded))
+    asked = scenario.users.count if scenario.users else None
+    return users or min(asked or DEFAULT_USERS, DEFAULT_USERS)
+
+
+def _served(game: Game, reports: int, seed: int, engine: Local) -> Record:
+    """Errors of the frequency estimate; every choice estimates the same popularity."""
+    key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), 1 << 32))
+    found = measure_utility(game.mechanism, _truth(game), reports, key, engine.map)
+    names = ("mse", "mae", "mse_expected", "mae_expected")
+    return {name: asdict(found)[name] if found else None for name in names}
+
+
+def _truth(game: Game) -> Floats:
+    """The popularity to be estimated: of recorded users, what they picked."""
+    if game.recorded is None:
+        return game.popularity
+    return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
+
+
+def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Record:
+    """How far an adversary got: attack, exposure and leakage, each with its interval."""
+    rows = rows.sort("user")
+    correct, _ = ranked(rows, seed)
+    precision = precision_of(correct, 1.0)
+    majority = int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height
+    crowd = {"users": rows.height, "baseline": 1 / k, "majority": majority}
+    blind = prior_guess(crowd)
+    name = str(rows["adversary"][0])
+    adversary = next((a for a in game.adversaries if a.name == name), None)
+    return {
+        "adversary": name,
+        "n": game.horizon,
+        **crowd,
+        **_fields("auc", auc_of(correct)),
+        **_fields("precision", precision),
+        **_fields("exposed", reached(rows, EXPOSED, game.horizon)),
+        **_fields("reports_to_exposure", reports_to_exposure(rows, EXPOSED)),
+        **_fields("bayes_security", security_of(precision, blind)),
+        **_fields("min_entropy_leakage", leakage_of(precision, blind)),
+        **_fields("evidence", evidence(rows, _prior(adversary, game))),
+    }
+
+
+def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
+    """The prior of each pool; the non-private adversary's is uniform."""
+    universe = adversary.universe if adversary else game.universe
+    prior = adversary.belief.pool_prior(universe.k) if adversary else np.full(universe.k, 1 / universe.k)
+    return dict(zip(universe.pool_names, prior.tolist(), strict=True))
+
+
+def mark_frontier(results: Sequence[Record]) -> Iterator[Record]:
+    """Records with ``frontier``: whether no other choice does as well on both error and AUC, and better on one.
+
+    Each adversary has a frontier of its own; a choice without an estimate is on none.
+    """
+    for record in results:
+        rivals = [r for r in results if r["adversary"] == record["adversary"] and r["mse"] is not None]
+        yield {**record, "frontier": record["mse"] is not None and not any(_beats(r, record) for r in rivals)}
+
+
+def _beats(one: Record, other: Record) -> bool:
+    pairs = [(one[name], other[name]) for name in ("mse", "auc")]
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def _fields(name: str, estimate: Estimate) -> Record:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

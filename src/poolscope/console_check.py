@@ -1,0 +1,65 @@
+"""What a person sees of a check."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from poolscope.check import Verdict
+from poolscope.check_law import LAW_CONFIDENCE, Share
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """A small table of what was found, and one sentence."""
+    console = Console()
+    table = Table(title=f"Does {verdict.mechanism} keep its promise?", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in rows(verdict):
+        table.add_row(name, value)
+    console.print(table)
+    console.print(Text(sentence(verdict), style="" if verdict.kept else "bold red"), soft_wrap=True)
+
+
+def rows(verdict: Verdict) -> list[tuple[str, str]]:
+    """What was found, a line each."""
+    sure = f"{100 * verdict.confidence:g} %"
+    out = [("claimed epsilon", f"{verdict.claimed:g}"), ("stated epsilon", _exact(verdict))]
+    shown = verdict.shown
+    if shown:
+        out += [
+            (f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"),
+            ("most telling event", shown.event),
+            (f"  from object {shown.one}", f"at least {shown.at_least:.4g}"),
+            (f"  from object {shown.other}", f"at most {shown.at_most:.4g}"),
+        ]
+    return out + [(f"{share.name} stated, sampled", _share(share)) for share in verdict.shares]
+
+
+def sentence(verdict: Verdict) -> str:
+    """Kept or broken, and why."""
+    if not verdict.kept:
+        return f"Broken: {'; '.join(verdict.reasons)}."
+    made = f"{verdict.samples:,} reports of {len(verdict.objects):,} objects"
+    if math.isinf(verdict.claimed):
+        return f"Kept: the claimed epsilon is infinite, which promises nothing ({made})."
+    lower = verdict.shown.epsilon if verdict.shown else 0.0
+    if math.isnan(verdict.claimed):
+        return f"It claims no epsilon; {made} prove that it is at least {lower:.3g} ({100 * verdict.confidence:g} %)."
+    spent = f"{made} prove that at least {lower:.3g} of it is spent ({100 * verdict.confidence:g} %)"
+    return f"Kept: nothing contradicts the claimed epsilon of {verdict.claimed:g}; {spent}."
+
+
+def _exact(verdict: Verdict) -> str:
+    if verdict.exact is None:
+        return "not known: too many reports to go through them"
+    fits = {True: "", False: "; no probabilities fit it", None: ""}[verdict.exact.consistent]
+    return f"{verdict.exact.epsilon:.4g} over all {verdict.exact.reports:,} reports{fits}"
+
+
+def _share(share: Share) -> str:
+    judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.kept]
+    return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"

@@ -1,0 +1,134 @@
+"""Reports that are a bit for each object: noise, subsets, the mass of the set bits, and their counts."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from poolscope.kernels.cms import set_positions
+from poolscope.kernels.random import bernoulli_words, uniform, word
+from poolscope.kernels.vector import LANES, sum_rows
+
+_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
+_S6, _S8, _LOW6, _BYTE = np.uint64(6), np.uint64(8), np.uint64(63), np.uint64(0xFF)
+
+#: Byte -> its bits, one to a byte of the word.
+SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(256)], dtype=np.uint64)
+
+
+class Rows(NamedTuple):
+    """A table with a row for each object, padded to whole vectors, and room for one sum of rows."""
+
+    table: NDArray[np.float64]  # (universe * wide,)
+    positions: NDArray[np.uint64]  # (universe rounded up to words,)
+    sums: NDArray[np.float64]  # (wide,)
+
+
+def rows_of(matrix: NDArray[np.float64]) -> Rows:
+    """The rows of a matrix (universe, width)."""
+    universe, width = matrix.shape
+    wide = -(-width // LANES) * LANES
+    table = np.zeros((universe, wide))
+    table[:, :width] = matrix
+    return Rows(table.reshape(-1), np.empty(-(-universe // 64) * 64 + 1, dtype=np.uint64), np.empty(wide))
+
+
+@njit(inline="always")
+def sum_positions(rows, count, out):
+    """out[c] = sum of the table's rows at the first `count` positions."""
+    sum_rows(rows.table, rows.positions, np.int64(count), np.int64(rows.sums.shape[0]), rows.sums)
+    for c in range(out.shape[0]):
+        out[c] = rows.sums[c]
+
+
+@njit(inline="always")
+def is_set(words, position):
+    return (words[position >> _S6] >> (position & _LOW6)) & _ONE
+
+
+@njit(inline="always")
+def set_bit(words, position):
+    words[position >> _S6] |= _ONE << (position & _LOW6)
+
+
+@njit(inline="always")
+def clear_bit(words, position):
+    words[position >> _S6] &= ~(_ONE << (position & _LOW6))
+
+
+@njit(nogil=True, cache=True)
+def flip_bits(objects, keys, m, raised, dropped, undecided, out):
+    """One-hot vectors with noise: zeros become one with probability raised / 2^64, the one zero with dropped / 2^64."""
+    spare = np.uint64(64 * out.shape[1] - m)
+    for r in range(objects.shape[0]):
+        words, own = out[r], np.uint64(objects[r])
+        bernoulli_words(keys[r], 1, raised, undecided, words)
+        words[words.shape[0] - 1] &= _ALL >> spare
+        clear_bit(words, own)
+        if word(keys[r], 0) >= dropped:
+            set_bit(words, own)
+
+
+@njit(inline="always")
+def _population(word):
+    """Number of set bits of a word: in pairs, fours and bytes, which one product sums."""
+    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(nogil=True, cache=True)
+def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
+    """Uniform subsets of so many of m objects, which include the own one with the given probability.
+
+    Each of the others is taken with probability raised / 2^64, then others are added or removed at random until their
+    number is right. By symmetry the result is uniform, whatever the probability; a good one leaves little to do.
+    """
+    spare = np.uint64(64 * out.shape[1] - m)
+    for r in range(objects.shape[0]):
+        words, own = out[r], np.uint64(objects[r])
+        free = bernoulli_words(keys[r], 1, raised, undecided, words)
+        words[words.shape[0] - 1] &= _ALL >> spare
+        clear_bit(words, own)
+        missing = size - 1 if uniform(keys[r], 0) < included else size
+        with_own = missing < size
+        for w in range(words.shape[0]):
+            missing -= _population(words[w])
+        while missing != 0:
+            at = np.uint64(uniform(keys[r], free) * m)
+            free += 1
+            if at != own:
+                there = is_set(words, at)
+                if missing > 0 and not there:
+                    set_bit(words, at)
+                    missing -= 1
+                elif missing < 0 and there:
+                    clear_bit(words, at)
+                    missing += 1
+        if with_own:
+            set_bit(words, own)
+
+
+@njit(nogil=True, cache=True)
+def support_mass(words, rows, out):
+    """out[r, c] = sum of the table's rows at the set bits of report r."""
+    for r in range(words.shape[0]):
+        sum_positions(rows, set_positions(words[r], rows.positions), out[r])
+
+
+@njit(nogil=True, cache=True)
+def count_bits(bits, spread, tally, out):
+    """out[i] += number of reports whose bit i is set; bits (reports, bytes), tally (bytes,) scratch.
+
+    A byte's eight bits are counted at once, in the eight bytes of a word, which are emptied before they overflow.
+    """
+    reports, size = bits.shape
+    for start in range(0, reports, 255):
+        tally[:] = np.uint64(0)
+        for r in range(start, min(start + 255, reports)):
+            for b in range(size):
+                tally[b] += spread[bits[r, b]]
+        for i in range(out.shape[0]):
+            out[i] += np.int64((tally[i >> 3] >> np.uint64(8 * (i & 7))) & _BYTE)

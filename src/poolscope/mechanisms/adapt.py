@@ -1,0 +1,168 @@
+"""A mechanism of one's own: any object that can obfuscate and knows the likelihood of what it sends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import (
+    Floats,
+    Objects,
+    ReportColumn,
+    Reports,
+    Views,
+    check_objects,
+    report_count,
+)
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.randomness import Keys
+from poolscope.universe import Universe
+
+#: The name of the only column where a mechanism's reports are one array.
+REPORT = "report"
+
+
+class Own(Protocol):
+    """What a mechanism of one's own must do; it may do more (`adapt`).
+
+    A report is a row: reports are one array, or a mapping of arrays, with a row for each of them.
+    """
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> ArrayLike | Mapping[str, ArrayLike]:
+        """One report for each object, each drawn on its own."""
+        ...
+
+    def log_likelihood(self, reports: Any) -> ArrayLike:
+        """(reports, universe) log Pr[report | z], up to a constant of the report; -inf is impossible."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adapted(Likelihood):
+    """A mechanism of one's own as the game and the attack take it (see `adapt`).
+
+    Every report is made by a call of its own, with a generator that begins where the report's key says: what a report
+    is depends neither on the user's other reports nor on blocks and threads.
+    """
+
+    mechanism: Own
+    size: int
+    template: Reports = field(repr=False)
+    bare: bool = field(repr=False)
+
+    @property
+    def epsilon(self) -> float:  # type: ignore[override]
+        """What the mechanism claims; NaN where it claims nothing."""
+        return float(getattr(self.mechanism, "epsilon", math.nan))
+
+    @property
+    def report_columns(self) -> Mapping[str, ReportColumn]:
+        columns = getattr(self.mechanism, "report_columns", None)
+        if columns is None:
+            remedy = "give it an attribute report_columns"
+            raise InputError("this mechanism does not say what its reports are in a file", remedy=remedy)
+        return columns
+
+    @property
+    def universe(self) -> int:
+        return self.size
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
+        """All at once, as the mechanism itself does."""
+        objects = np.asarray(objects, dtype=np.int64)
+        check_objects(objects, self.size)
+        return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0] if len(objects) else self.template
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.size)
+        fast = getattr(self.mechanism, "report", None)
+        if fast is not None:
+            return as_columns(fast(objects, keys), len(objects))[0]
+        at = _streams()
+        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], at(key)), 1)[0] for i, key in enumerate(keys)]
+        if not made:
+            return self.template
+        return {name: np.concatenate([one[name] for one in made]) for name in self.template}
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        mine = reports[REPORT] if self.bare else reports
+        return checked_likelihood(self.mechanism.log_likelihood(mine), report_count(reports), self.size)
+
+    def mass(self, reports: Reports | NDArray, views: Views) -> Floats:
+        return super().mass(as_columns(reports)[0], views)
+
+
+def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
+    """Make a mechanism of one's own fit for `Game`, `attack` and the other functions that take one.
+
+    Parameters
+    ----------
+    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
+        where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
+        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`).
+    universe : the universe, or its size.
+    """
+    size = universe.size if isinstance(universe, Universe) else int(universe)
+    for name in ("obfuscate", "log_likelihood"):
+        if not callable(getattr(mechanism, name, None)):
+            raise InputError(f"a mechanism must have a method {name}", value=type(mechanism).__name__)
+    # one report of the first object shows what reports look like
+    first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
+    columns, bare = as_columns(first, 1)
+    adapted = Adapted(
+        mechanism=mechanism,
+        size=size,
+        template={name: column[:0] for name, column in columns.items()},
+        bare=bare,
+    )
+    adapted.log_likelihood(columns)
+    return adapted
+
+
+def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None = None) -> tuple[Reports, bool]:
+    """Reports as a mapping of arrays, and whether they were one array."""
+    bare = not isinstance(reports, Mapping)
+    given = {REPORT: reports} if bare else reports
+    assert isinstance(given, Mapping)
+    columns = {name: np.asarray(column) for name, column in given.items()}
+    if not columns:
+        raise InputError("reports must have a column", value={})
+    for name, column in columns.items():
+        rows = report_count(columns) if count is None else count
+        if column.ndim < 1 or len(column) != rows:
+            rule = f"reports must have a row for each object, {rows}"
+            raise InputError(rule, value=column.shape, place=None if bare else name)
+    return columns, bare
+
+
+def checked_likelihood(values: ArrayLike, reports: int, universe: int) -> Floats:
+    """Log-likelihoods of the right shape, none of them NaN or infinitely likely."""
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != (reports, universe):
+        raise InputError(f"log_likelihood must give (reports, universe), {(reports, universe)}", value=table.shape)
+    if np.any(np.isnan(table)) or np.any(table == np.inf):
+        bad = table[np.isnan(table) | (table == np.inf)][0]
+        raise InputError("log_likelihood must give numbers or -inf", value=bad)
+    return table
+
+
+def _streams() -> Callable[[np.uint64], np.random.Generator]:
+    """A generator that is set to the beginning of a key's stream; a new one for each key would take ten times as long.
+
+    Philox is counter-based: key and counter are its whole state.
+    """
+    bits = np.random.Philox(key=0)
+    rng, state = np.random.Generator(bits), bits.state
+
+    def at(key: np.uint64) -> np.random.Generator:
+        state["state"]["key"][0] = key
+        bits.state = state
+        return rng
+
+    return at

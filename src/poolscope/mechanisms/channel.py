@@ -1,0 +1,206 @@
+"""Any mechanism with few reports: the matrix of its probabilities, known or estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poolscope.errors import InputError
+from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.base import Floats, Objects, ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.randomness import Keys
+
+#: Cells that a matrix may have, 1 GiB of probabilities.
+MOST_CELLS = 1 << 27
+
+#: How far from one a row may sum: what single precision leaves of a long row. Rows are rescaled to one.
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Channel(Likelihood):
+    r"""A mechanism given by its matrix: the report of z is y with probability ``matrix[z, y]``.
+
+    .. math:: \epsilon = \max_y \log \frac{\max_z \Pr[y | z]}{\min_z \Pr[y | z]}
+
+    over the reports that some object can send; it is infinite where one object can send what another cannot.
+
+    Parameters
+    ----------
+    matrix : (objects, reports) probabilities; rows sum to one. Kept as a read-only copy.
+    """
+
+    matrix: Floats = field(repr=False)
+    epsilon: float = field(init=False)
+
+    columns = ("report",)
+
+    def __post_init__(self) -> None:
+        matrix = _checked(self.matrix)
+        matrix /= matrix.sum(axis=1, keepdims=True)
+        matrix.flags.writeable = False
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "epsilon", exact_epsilon(matrix))
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"report": ReportColumn("integer", self.matrix.shape[1])}
+
+    @property
+    def universe(self) -> int:
+        return len(self.matrix)
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        draws = np.empty(len(objects))
+        uniforms(keys, 0, draws)
+        out = np.empty(len(objects), dtype=np.int64)
+        order = np.argsort(objects, kind="stable")
+        distinct, counts = np.unique(objects, return_counts=True)
+        for z, end, count in zip(distinct, np.cumsum(counts), counts, strict=True):
+            rows = order[end - count : end]
+            cumulative = np.cumsum(self.matrix[z])
+            # the last possible report, not the last one, ends at exactly one
+            out[rows] = np.searchsorted(cumulative / cumulative[-1], draws[rows], side="right")
+        return {"report": out}
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) the exact logarithms, with no constant left out."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.matrix[:, np.asarray(reports["report"])].T)
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """As every likelihood's, but one product with the matrix serves all reports."""
+        seen, which = np.unique(np.asarray(reports["report"]), return_inverse=True)
+        columns = self.matrix[:, seen]
+        largest = columns.max(axis=0, initial=0.0)
+        return ((columns / np.where(largest > 0, largest, 1.0)).T @ views.matrix())[which]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Empirical(Channel):
+    r"""A channel estimated from samples of (object, report) pairs.
+
+    With c(z, y) samples of a pair and a Dirichlet prior of `smoothing` per cell, the rows of the matrix have the
+    posterior Dirichlet(c(z, .) + smoothing); `matrix` is its mean and `errors` its standard deviation.
+
+    .. math:: \hat p(y | z) = \frac{c(z, y) + a}{c(z, \cdot) + a R}, \qquad
+              \sigma^2 = \frac{\hat p (1 - \hat p)}{c(z, \cdot) + a R + 1}
+
+    for R reports. The default a = 1/2 is Jeffreys' prior, whose estimate is as good for rare reports as for frequent
+    ones; with far more reports than samples of an object take 1/R, one sample's worth in all. Without smoothing a
+    report that was never seen from an object is taken for impossible, and epsilon is infinite.
+
+    Parameters
+    ----------
+    counts : (objects, reports) how often each pair was seen.
+    smoothing : a.
+    """
+
+    counts: NDArray[np.int64] = field(repr=False)
+    smoothing: float
+
+    @property
+    def errors(self) -> Floats:
+        """Standard error of each entry of `matrix`, (objects, reports)."""
+        weight = self.counts.sum(axis=1, keepdims=True) + self.smoothing * self.counts.shape[1]
+        return np.sqrt(self.matrix * (1.0 - self.matrix) / (weight + 1.0))
+
+    def replicas(self, count: int, rng: np.random.Generator) -> Iterator[Channel]:
+        """Channels that the samples leave possible, drawn from the posterior: the Bayesian bootstrap, smoothed.
+
+        References
+        ----------
+        D. B. Rubin. The Bayesian bootstrap. Annals of Statistics 9, 1981.
+        """
+        for _ in range(count):
+            draws = rng.standard_gamma(self.counts + self.smoothing)
+            # a row of tiny shapes can vanish altogether: then one of its reports has it all
+            lost = np.flatnonzero(draws.sum(axis=1) == 0.0)
+            for z in lost:
+                draws[z, rng.choice(len(draws[z]), p=self.matrix[z])] = 1.0
+            yield Channel(matrix=draws / draws.sum(axis=1, keepdims=True))
+
+    def spread(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
+        """(count, ...) what a function of the channel is on so many replicas of it.
+
+        ``channel.spread(lambda c: attack(c, reports, adversary), 200, rng)`` shows how far the posterior of a user is
+        uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
+        """
+        return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
+
+
+def channel(*, universe: int, matrix: NDArray) -> Channel:
+    """A channel given by its matrix."""
+    if matrix.ndim != 2 or len(matrix) != universe:
+        raise InputError(f"must have a row for each of {universe} objects", value=matrix.shape, place="matrix")
+    return Channel(matrix=matrix)
+
+
+def empirical(
+    *, universe: int, samples: NDArray[np.integer], smoothing: float = 0.5, reports: int | None = None
+) -> Empirical:
+    """A channel estimated from samples.
+
+    Parameters
+    ----------
+    samples : (samples, 2) the object and the report of each, both counted from 0.
+    smoothing : what is added to the count of every pair.
+    reports : how many reports there are; up to the largest one seen where absent.
+    """
+    if not (0.0 <= smoothing < np.inf):
+        raise InputError("must be a finite number, at least 0", value=smoothing, place="smoothing")
+    pairs = np.asarray(samples)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu" or pairs.min() < 0:
+        raise InputError("must be pairs of an object and a report, counted from 0", value=pairs.shape, place="samples")
+    check_objects(pairs[:, 0], universe)
+    largest = int(pairs[:, 1].max()) + 1
+    size = largest if reports is None else reports
+    if size < largest:
+        raise InputError(f"must be at least the {largest} that were seen", value=size, place="reports")
+    check_cells(universe, size)
+    counts = np.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=universe * size).reshape(universe, size)
+    unseen = np.flatnonzero(counts.sum(axis=1) == 0)
+    if smoothing == 0 and len(unseen):
+        rule = f"must have a sample of every object, lacks object {unseen[0]}"
+        raise InputError(rule, place="samples", remedy="or set a smoothing above 0")
+    matrix = counts + smoothing
+    return Empirical(matrix=matrix / matrix.sum(axis=1, keepdims=True), counts=counts, smoothing=smoothing)
+
+
+def exact_epsilon(matrix: Floats) -> float:
+    """The largest log ratio of two entries of one column; infinite where a zero meets another."""
+    most, least = matrix.max(axis=0), matrix.min(axis=0)
+    possible = most > 0
+    if np.any(least[possible] == 0):
+        return float(np.inf)
+    return float(np.max(np.log(most[possible]) - np.log(least[possible])))
+
+
+def check_cells(objects: int, reports: int) -> None:
+    """A matrix of this shape fits into memory."""
+    if objects * reports > MOST_CELLS:
+        rule = f"a channel must have at most {MOST_CELLS} cells (objects times reports)"
+        raise InputError(rule, value=objects * reports)
+
+
+def _checked(matrix: NDArray) -> Floats:
+    """A copy in double precision."""
+    if np.ndim(matrix) != 2 or 0 in np.shape(matrix) or np.asarray(matrix).dtype.kind not in "fiu":
+        raise InputError("must be numbers (objects, reports)", value=np.shape(matrix), place="matrix")
+    check_cells(*matrix.shape)
+    copy = np.array(matrix, dtype=np.float64)
+    wrong = ~((copy >= 0) & (copy < np.inf))
+    if wrong.any():
+        z, y = np.argwhere(wrong)[0]
+        rule = f"probabilities must be finite and not negative, object {z} and report {y}"
+        raise InputError(rule, value=copy[z, y], place="matrix")
+    sums = copy.sum(axis=1)
+    off = np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)
+    if len(off):
+        raise InputError(f"rows must sum to one, object {off[0]}", value=sums[off[0]], place="matrix")
+    return copy

@@ -1,0 +1,106 @@
+"""Hadamard response: a column of the Hadamard matrix in which the object's row is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.kernels import response as kernels
+from poolscope.kernels.hadamard import transform
+from poolscope.mechanisms.base import (
+    Floats,
+    Objects,
+    Pure,
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+    lie,
+)
+from poolscope.randomness import Keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class HadamardResponse(Pure):
+    r"""Hadamard response in its form for high privacy, with one block.
+
+    H is the +1/-1 Hadamard matrix of order K, the smallest power of two above the number d of objects: H[i, j] is minus
+    one to the number of bits that i and j share. Object z has row z+1, as row 0 is all ones and tells nothing. A report
+    of z is y: with probability p* a uniform column of the K/2 with H[z+1, y] = 1, else one of the K/2 with -1. It
+    supports the objects with H[z+1, y] = 1, with the likelihood ratio p*/(1-p*) = e^epsilon. Two rows agree in half of
+    the columns, whatever the sign in one of them, so
+
+    .. math:: p^* = \frac{e^\epsilon}{e^\epsilon + 1}, \qquad q^* = \frac12, \qquad
+              \mathrm{Var}_0 = N \Bigl(\frac{e^\epsilon + 1}{e^\epsilon - 1}\Bigr)^2
+
+    with Var_0 the variance of the count of an object that nobody has. A report is one number below 2(d+1), and one
+    Walsh-Hadamard transform, of the masses or of the reports' histogram, serves all reports. The forms with several
+    blocks, for low privacy, support another object more or less often as it shares the block or not, so that there is
+    no single q*; there `olh`, `ss` and `grr` serve.
+
+    References
+    ----------
+    J. Acharya, Z. Sun, H. Zhang. Hadamard response: estimating distributions privately, efficiently, and with little
+    communication. AISTATS 2019.
+    """
+
+    epsilon: float
+    size: int
+
+    columns = ("value",)
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"value": ReportColumn("integer", self.order)}
+
+    @property
+    def universe(self) -> int:
+        return self.size
+
+    @property
+    def order(self) -> int:
+        """K, the order of the matrix."""
+        return 1 << self.size.bit_length()
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - lie(self.epsilon)
+
+    @property
+    def q_star(self) -> float:
+        return 0.5
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.size)
+        value = np.empty(len(objects), dtype=np.int32)
+        kernels.respond_hadamard(objects, keys, self.order, self.p_star, value)
+        return {"value": value}
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        shared = np.asarray(reports["value"], dtype=np.int64)[:, None] & np.arange(1, self.size + 1)
+        return np.bitwise_count(shared) % 2 == 0
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        table = np.zeros((self.order, views.width))
+        table[1 : self.size + 1] = views.matrix()
+        transform(table)
+        out = np.empty((len(reports["value"]), views.width))
+        kernels.hadamard_mass(reports["value"], table, out)
+        return out
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        """(reports + transform of their histogram) / 2."""
+        histogram = np.bincount(reports["value"], minlength=self.order).astype(np.int64)[:, None]
+        transform(histogram)
+        return (len(reports["value"]) + histogram[1 : self.size + 1, 0]) // 2
+
+
+def hr(*, universe: int, epsilon: float) -> HadamardResponse:
+    """Hadamard response."""
+    return HadamardResponse(epsilon=epsilon, size=universe)

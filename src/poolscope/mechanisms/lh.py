@@ -1,0 +1,134 @@
+"""Local hashing: randomized response on the object's hash under a function of the report's own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.kernels import response as kernels
+from poolscope.kernels.unary import rows_of
+from poolscope.mechanisms.base import (
+    LARGEST_EPSILON,
+    Floats,
+    Objects,
+    Pure,
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+)
+from poolscope.randomness import Keys
+
+#: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
+MOST_VALUES = 1 << 24
+
+#: Bits of a seed: all that a signed column of 64 bits can hold.
+SEED_BITS = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalHashing(Pure):
+    r"""Binary and optimised local hashing.
+
+    A report of z is (s, y): the seed s of a hash function to 0..g-1, uniform over the seeds, and y, randomized response
+    on h_s(z): the hash itself with probability p*, each other value with probability 1 / (e^epsilon + g - 1). It
+    supports the objects with h_s(z) = y, with the likelihood ratio e^epsilon. Two objects have the same hash under 1/g
+    of the functions, so that another object is supported with probability p*/g + (1 - 1/g) (1-p*)/(g-1) = 1/g:
+
+    .. math:: p^* = \frac{e^\epsilon}{e^\epsilon + g - 1}, \qquad q^* = \frac1g, \qquad
+              \mathrm{Var}_0 = N \frac{(e^\epsilon - 1 + g)^2}{(e^\epsilon - 1)^2 (g - 1)}
+
+    with Var_0 the variance of the count of an object that nobody has. Binary local hashing has g = 2. The variance is
+    least for g = e^epsilon + 1, which optimised local hashing rounds: then it is that of optimised unary encoding, with
+    reports of a few bytes for universes of any size.
+
+    The functions are multiply-shift: with a and b the words 0 and 1 that SplitMix64 makes of the seed, and h the upper
+    32 bits of (a z + b) modulo 2^64,
+
+    .. math:: h_s(z) = \lfloor g h / 2^{32} \rfloor
+
+    For uniform a and b, and objects below 2^32, the hashes h of any two objects are independent and uniform (strong
+    universality), and p*, q* and the variance rest on pairs alone.
+
+    Parameters
+    ----------
+    seed_bits : seeds are 0..2^seed_bits - 1.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
+    Security 2017.
+    R. Bassily, A. Smith. Local, private, efficient protocols for succinct histograms. STOC 2015.
+    M. Dietzfelbinger. Universal hashing and k-wise independent random variables via integer arithmetic without primes.
+    STACS 1996.
+    """
+
+    epsilon: float
+    size: int
+    g: int
+    seed_bits: int = SEED_BITS
+
+    columns = ("seed", "value")
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        if not 2 <= self.g <= MOST_VALUES:
+            raise InputError(f"must be 2 to {MOST_VALUES}", value=self.g, place="g")
+        if not 1 <= self.seed_bits <= SEED_BITS:
+            raise InputError(f"must be 1 to {SEED_BITS}", value=self.seed_bits, place="seed_bits")
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"seed": ReportColumn("integer", 1 << self.seed_bits), "value": ReportColumn("integer", self.g)}
+
+    @property
+    def universe(self) -> int:
+        return self.size
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 / (1.0 + (self.g - 1) * math.exp(-self.epsilon))
+
+    @property
+    def q_star(self) -> float:
+        return 1.0 / self.g
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.size)
+        seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
+        shift = np.uint64(64 - self.seed_bits)
+        kernels.respond_hashed(objects, keys, self.g, self.p_star, shift, seed, value)
+        return {"seed": seed, "value": value}
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        out = np.empty((len(reports["seed"]), self.size), dtype=np.bool_)
+        kernels.hashed_support(reports["seed"], reports["value"], self.g, out)
+        return out
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        out = np.empty((len(reports["seed"]), views.width))
+        rows = rows_of(views.matrix())
+        kernels.hashed_mass(reports["seed"], reports["value"], self.g, self.size, rows, out)
+        return out
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        out = np.zeros(self.size, dtype=np.int64)
+        kernels.hashed_counts(reports["seed"], reports["value"], self.g, out)
+        return out
+
+
+def blh(*, universe: int, epsilon: float, seed_bits: int = SEED_BITS) -> LocalHashing:
+    """Binary local hashing: one bit and its seed."""
+    return LocalHashing(epsilon=epsilon, size=universe, g=2, seed_bits=seed_bits)
+
+
+def olh(*, universe: int, epsilon: float, g: int | None = None, seed_bits: int = SEED_BITS) -> LocalHashing:
+    """Optimised local hashing: round(e^epsilon) + 1 hash values, or as many as are given."""
+    check_epsilon(epsilon)
+    best = min(round(math.exp(min(epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES)
+    return LocalHashing(epsilon=epsilon, size=universe, g=best if g is None else g, seed_bits=seed_bits)

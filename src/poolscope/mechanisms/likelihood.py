@@ -1,0 +1,55 @@
+"""Mechanisms that are not pure: they state the likelihood of a report itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import Floats, LocalMechanism, Reports, Views
+
+
+class Likelihood(LocalMechanism):
+    """All that follows from `log_likelihood`: masses are likelihoods, each report's largest over objects being one.
+
+    The largest is one, so that nothing over- or underflows; what is common to a report cancels in the posterior.
+    There is no frequency estimate unless a subclass states supports, p* and q* as well.
+    """
+
+    @property
+    def floor(self) -> float:
+        return 0.0
+
+    @property
+    def slope(self) -> float:
+        return 1.0
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
+        raise AttributeError("a mechanism states the likelihood of a report")
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
+        matrix = views.matrix()
+        parts = [scaled(self.log_likelihood(part)) @ matrix for part in self._parts(reports)]
+        return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+    @property
+    def p_star(self) -> float:
+        raise self._no_estimate()
+
+    @property
+    def q_star(self) -> float:
+        raise self._no_estimate()
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        raise self._no_estimate()
+
+    def _no_estimate(self) -> InputError:
+        return InputError("this mechanism has no frequency estimate", value=type(self).__name__)
+
+
+def scaled(log_likelihood: Floats) -> Floats:
+    """exp(log_likelihood) with every row's largest entry scaled to one; a row of -inf becomes zeros."""
+    largest = log_likelihood.max(axis=1, keepdims=True)
+    return np.exp(log_likelihood - np.where(np.isfinite(largest), largest, 0.0))

@@ -1,0 +1,142 @@
+"""Devices with memory: one permanent answer for each object, kept for good.
+
+A user's reports are then not independent, so that memory is no mechanism of single objects: it makes reports of traces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.base import Floats, Mechanism, Objects, Reports, check_objects
+from poolscope.mechanisms.rappor import Rappor
+from poolscope.randomness import Keys, Stream, children
+
+#: Branches below a user's reports that no report's number reaches.
+ANSWERS, COHORT = -1, -2
+
+
+def answer_keys(traces: Objects, users: Keys) -> Keys:
+    """(users, n) the key of each permanent answer: the same for the same user and object, whenever it is sent."""
+    return children(children(children(users, Stream.REPORTS), ANSWERS)[:, None], traces)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Memoised:
+    """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
+
+    The permanent step of RAPPOR and Microsoft's dBitFlipPM do this. The reports are those of the mechanism itself.
+
+    References
+    ----------
+    B. Ding, J. Kulkarni, S. Yekhanin. Collecting telemetry data privately. NIPS 2017.
+    """
+
+    mechanism: Mechanism
+
+    def report(self, traces: Objects, users: Keys) -> Reports:
+        """Reports of traces (users, n), user after user, from the users' keys."""
+        traces = np.asarray(traces, dtype=np.int64)
+        distinct, first, which = np.unique(answer_keys(traces, users), return_index=True, return_inverse=True)
+        made = self.mechanism.report(traces.ravel()[first], distinct)
+        return {name: column[which.ravel()] for name, column in made.items()}
+
+
+def memoised(mechanism: Mechanism) -> Memoised:
+    """The mechanism with memory."""
+    return Memoised(mechanism=mechanism)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RapporMemory:
+    r"""RAPPOR as its authors run it: the user's cohort and the permanent answers stay, the instantaneous step is new.
+
+    The permanent answer b' to an object is drawn once from its Bloom filter b, a bit being one with probability 1 - f/2
+    where b is one and f/2 where it is zero. Every report of the object draws each bit anew: one with probability q
+    where b' is one and p where it is zero. What c reports with s_j ones at bit j say of an object is
+
+    .. math:: \prod_j \sum_{x \in \{0,1\}} \Pr[b'_j = x | b_j] \, \Pr[1 | x]^{s_j} (1 - \Pr[1 | x])^{c - s_j} ,
+
+    exactly, if they come from one permanent answer. A single report has the law of the mechanism without memory.
+    """
+
+    rappor: Rappor
+
+    def cohorts(self, users: Keys) -> NDArray[np.int64]:
+        """(users,) everybody's cohort."""
+        draws = np.empty(len(users))
+        uniforms(children(children(users, Stream.REPORTS), COHORT), 0, draws)
+        return (draws * self.rappor.filters.size).astype(np.int64)
+
+    def pattern(self, cohort: int) -> NDArray[np.bool_]:
+        """(universe, m) the Bloom filter of every object in a cohort."""
+        positions = self.rappor.filters.buckets(np.array([cohort]))[0]
+        out = np.zeros((self.rappor.universe, self.rappor.m + 1), dtype=bool)
+        for row in positions:
+            out[np.arange(len(out)), row] = True
+        return out[:, :-1]
+
+    def permanent(self, traces: Objects, users: Keys) -> NDArray[np.bool_]:
+        """(users, n, m) the permanent answers behind the reports."""
+        traces = np.asarray(traces, dtype=np.int64)
+        check_objects(traces.ravel(), self.rappor.universe)
+        half, keys = self.rappor.f / 2.0, answer_keys(traces, users)
+        out = np.empty((*traces.shape, self.rappor.m), dtype=bool)
+        for user, cohort in enumerate(self.cohorts(users)):
+            bits = self.pattern(int(cohort))[traces[user]]
+            out[user] = _coins(keys[user], self.rappor.m) < np.where(bits, 1.0 - half, half)
+        return out
+
+    def report(self, traces: Objects, users: Keys) -> Reports:
+        """Reports of traces (users, n), user after user, from the users' keys."""
+        answers = self.permanent(traces, users)
+        n, m = answers.shape[1:]
+        keys = children(children(users, Stream.REPORTS)[:, None], np.arange(n)).ravel()
+        bits = _coins(keys, m) < np.where(answers.reshape(-1, m), self.rappor.q, self.rappor.p)
+        cohort = np.repeat(self.cohorts(users), n).astype(np.int32)
+        return {"cohort": cohort, "bits": np.packbits(bits, axis=1, bitorder="little")}
+
+    def bits(self, reports: Reports) -> NDArray[np.uint8]:
+        """(reports, m) zeros and ones."""
+        return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.rappor.m)
+
+    def group_log_likelihood(
+        self, ones: NDArray[np.integer], counts: NDArray[np.integer], pattern: NDArray[np.bool_]
+    ) -> Floats:
+        """(groups, universe) log-likelihood of groups of reports, each of one permanent answer.
+
+        Parameters
+        ----------
+        ones : (groups, m) how many of the group's reports have the bit set.
+        counts : (groups,) how many reports the group has.
+        pattern : (universe, m) of the user's cohort.
+        """
+        zeros, half = counts[:, None] - ones, self.rappor.f / 2.0
+        with np.errstate(divide="ignore"):
+            of_one = special.xlogy(ones, self.rappor.q) + special.xlog1py(zeros, -self.rappor.q)
+            of_zero = special.xlogy(ones, self.rappor.p) + special.xlog1py(zeros, -self.rappor.p)
+            kept, lost = np.log1p(-half), np.log(half)
+        unset = np.logaddexp(lost + of_one, kept + of_zero)
+        set_ = np.logaddexp(kept + of_one, lost + of_zero)
+        return _sum_by_bit(unset, set_, pattern)
+
+
+def _sum_by_bit(unset: Floats, set_: Floats, pattern: NDArray[np.bool_]) -> Floats:
+    """Sum over bits of one or the other, as the pattern says; impossible bits, which are -inf, are counted apart."""
+    finite = [np.where(np.isneginf(x), 0.0, x) for x in (unset, set_)]
+    total = finite[0].sum(axis=1, keepdims=True) + (finite[1] - finite[0]) @ pattern.T.astype(np.float64)
+    barred = [np.isneginf(x).astype(np.float64) for x in (unset, set_)]
+    impossible = barred[0].sum(axis=1, keepdims=True) + (barred[1] - barred[0]) @ pattern.T.astype(np.float64)
+    return np.where(impossible > 0.5, -np.inf, total)
+
+
+def _coins(keys: Keys, count: int) -> Floats:
+    """(keys, count) uniform numbers, the first words of each key's stream."""
+    out = np.empty((count, len(keys)))
+    for i in range(count):
+        uniforms(keys, i, out[i])
+    return out.T

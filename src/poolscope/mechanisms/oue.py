@@ -1,0 +1,45 @@
+"""Optimised unary encoding: zeros are kept as well as the privacy allows, at the cost of the one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poolscope.mechanisms.base import check_finite_epsilon, lie
+from poolscope.mechanisms.unary import Unary
+
+
+@dataclass(frozen=True, kw_only=True)
+class OUE(Unary):
+    r"""Optimised unary encoding.
+
+    A report of z is v in {0,1}^d: v[z] is one with probability 1/2, every other bit with probability 1 / (e^epsilon +
+    1), all independent. It supports the objects with v[z] = 1; the odds of the two bits give the likelihood ratio
+    p*(1-q*) / (q*(1-p*)) = e^epsilon. Of all p* and q* with these odds, p* = 1/2 makes the variance of the count of a
+    rare object, N q*(1-q*) / (p*-q*)^2, the smallest.
+
+    .. math:: p^* = \frac12, \qquad q^* = \frac{1}{e^\epsilon + 1}, \qquad
+              \mathrm{Var}_0 = N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
+
+    Without noise half of the reports would still be empty: epsilon must be finite.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
+    Security 2017.
+    """
+
+    def __post_init__(self) -> None:
+        check_finite_epsilon(self.epsilon)
+
+    @property
+    def p_star(self) -> float:
+        return 0.5
+
+    @property
+    def q_star(self) -> float:
+        return lie(self.epsilon)
+
+
+def oue(*, universe: int, epsilon: float) -> OUE:
+    """Optimised unary encoding."""
+    return OUE(epsilon=epsilon, size=universe)

@@ -1,0 +1,269 @@
+"""RAPPOR without memory: a Bloom filter with two steps of noise, in cohorts with hash functions of their own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.errors import InputError
+from poolscope.hashing import Buckets, HashFamily, family
+from poolscope.kernels import bloom as kernels
+from poolscope.mechanisms.base import (
+    Floats,
+    Objects,
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+    lie,
+)
+from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.randomness import Keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class BloomFilters:
+    """The bits of every object in each cohort, from `hashes` functions a cohort: those of the first cohort come first.
+
+    As a family of functions it has one for each cohort, whose buckets are (cohorts, hashes, universe): each bit of an
+    object once, m where a function repeats an earlier one.
+    """
+
+    functions: HashFamily
+    hashes: int
+
+    def __post_init__(self) -> None:
+        if self.hashes < 1 or self.functions.size % self.hashes:
+            rule = f"must divide the {self.functions.size} hash functions into cohorts"
+            raise InputError(rule, value=self.hashes, place="hashes")
+
+    @property
+    def size(self) -> int:
+        return self.functions.size // self.hashes
+
+    @property
+    def m(self) -> int:
+        return self.functions.m
+
+    @property
+    def universe(self) -> int:
+        return self.functions.universe
+
+    def buckets(self, functions: NDArray[np.int64]) -> Buckets:
+        rows = (functions[:, None] * self.hashes + np.arange(self.hashes)).ravel()
+        found = self.functions.buckets(rows).reshape(len(functions), self.hashes, self.universe)
+        for i in range(self.hashes - 1, 0, -1):
+            again = (found[:, :i] == found[:, i : i + 1]).any(axis=1)
+            found[:, i][again] = self.m
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rappor(Likelihood):
+    r"""RAPPOR, each report with fresh noise.
+
+    A report of z is (c, s): c uniform over the cohorts; s in {0,1}^m from the Bloom filter b of z, which is one at the
+    positions of the cohort's h hash functions. The permanent step makes b' of b, each bit one with probability f/2,
+    zero with f/2 and kept with 1-f; the instantaneous step makes s of b', a bit being one with probability q where b'
+    is one and with p where it is zero. A device with memory keeps b' for its object; here b' is drawn for each report,
+    so that reports are independent and a bit of s is one with probability
+
+    .. math:: q' = \tfrac f2 (p + q) + (1-f) q \text{ if } b = 1, \qquad
+              p' = \tfrac f2 (p + q) + (1-f) p \text{ if } b = 0
+
+    An object has several bits, so that a report tells more than supported or not: with D bits, k of them set in s, and
+    T bits set in all,
+
+    .. math:: \Pr[c, s | z] = \frac{1}{\text{cohorts}} q'^{\,k} (1-q')^{D-k} p'^{\,T-k} (1-p')^{m-D-T+k}
+
+    Two objects differ in at most h bits each way, hence, and with f alone for all reports of a device together,
+
+    .. math:: \epsilon = h \log \frac{q' (1-p')}{p' (1-q')}, \qquad
+              \epsilon_\infty = 2 h \log \frac{1 - f/2}{f/2}
+
+    For the curator a report supports the objects whose bits are all set. With hash functions that are uniform, D is how
+    many distinct values h draws of m have, and the overlap J of two objects with D and D' bits is hypergeometric:
+
+    .. math:: p^* = \mathrm E\, q'^{D}, \qquad q^* = \mathrm E\, q'^{J} p'^{\,D' - J}
+
+    The estimate is unbiased over the choice of hash functions; with few cohorts, objects that share bits are confused
+    for good, as in every sketch. (The authors' curator fits a regression to a list of candidates instead.)
+
+    Parameters
+    ----------
+    f, p, q : the noise of the two steps; epsilon follows.
+
+    References
+    ----------
+    U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+    """
+
+    filters: BloomFilters
+    f: float
+    p: float
+    q: float
+    epsilon: float = field(init=False)
+
+    columns = ("cohort", "bits")
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.f < 1.0 and 0.0 <= self.p < self.q <= 1.0):
+            raise InputError("must be 0 <= f < 1 and 0 <= p < q <= 1", value=(self.f, self.p, self.q), place="f, p, q")
+        lost, raised = self.dropped, self.raised
+        odds = lost * raised / ((1.0 - lost) * (1.0 - raised))
+        object.__setattr__(self, "epsilon", -self.filters.hashes * math.log(odds) if odds else math.inf)
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"cohort": ReportColumn("integer", self.filters.size), "bits": ReportColumn("bits", self.m)}
+
+    @property
+    def universe(self) -> int:
+        return self.filters.universe
+
+    @property
+    def m(self) -> int:
+        return self.filters.m
+
+    @property
+    def raised(self) -> float:
+        """p', the probability that a zero of the filter is reported as one."""
+        return 0.5 * self.f * (self.p + self.q) + (1.0 - self.f) * self.p
+
+    @property
+    def dropped(self) -> float:
+        """1 - q', the probability that a one of the filter is reported as zero."""
+        return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
+
+    @property
+    def permanent_epsilon(self) -> float:
+        """What all reports of a device that keeps its permanent answers reveal of one object."""
+        return 2.0 * self.filters.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
+
+    @property
+    def p_star(self) -> float:
+        return sum(share * (1.0 - self.dropped) ** d for d, share in enumerate(self._distinct()))
+
+    @property
+    def q_star(self) -> float:
+        m, shares = self.m, self._distinct()
+        return sum(
+            share * other * math.comb(d, j) * math.comb(m - d, e - j) / math.comb(m, e)
+            * (1.0 - self.dropped) ** j * self.raised ** (e - j)
+            for d, share in enumerate(shares)
+            for e, other in enumerate(shares)
+            for j in range(min(d, e) + 1)
+            if share and other
+        )  # fmt: skip
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        cohort = choose_functions(self.filters, keys)
+        words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
+        noise = threshold(self.raised), threshold(self.dropped), np.empty(words.shape[1], dtype=np.uint64)
+        for positions, starts, order in by_function(self.filters, cohort):
+            kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
+        return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        held, found = self._held(reports)
+        return held == found
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        words, out = as_words(reports["bits"], self.m), np.zeros(self.universe, dtype=np.int64)
+        for positions, starts, order in by_function(self.filters, reports["cohort"]):
+            kernels.full_counts(starts, order, positions, words, self.m, *self._scratch(), out)
+        return out
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) exactly, with no constant left out."""
+        held, found = self._held(reports)
+        total = np.bitwise_count(reports["bits"]).sum(axis=1, dtype=np.int64)
+        return self._logs()[total[:, None], (self.filters.hashes + 1) * held + found]
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
+        logs, table = self._logs(), views.matrix()
+        room = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
+        for positions, starts, order in by_function(self.filters, reports["cohort"]):
+            kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *room, out)
+        return out
+
+    def _held(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(reports, universe) how many bits each object has in the report's cohort, and how many of them are set."""
+        positions = self.filters.buckets(np.asarray(reports["cohort"], dtype=np.int64)).astype(np.int64)
+        bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
+        bits = np.pad(bits, ((0, 0), (0, 1)))[:, None, :]
+        return (positions < self.m).sum(axis=1), np.take_along_axis(bits, positions, axis=2).sum(axis=1, dtype=np.int64)
+
+    def _logs(self) -> Floats:
+        """(m + 1, codes) log-likelihood by the number of set bits and the code (`kernels.bloom`); -inf: impossible."""
+        h, m = self.filters.hashes, self.m
+        total = np.arange(m + 1)[:, None]
+        held, found = np.divmod(np.arange((h + 1) ** 2), h + 1)
+        parts = (
+            (found, 1.0 - self.dropped),
+            (held - found, self.dropped),
+            (total - found, self.raised),
+            (m - held - total + found, 1.0 - self.raised),
+        )
+        out = np.full((m + 1, len(held)), -math.log(self.filters.size))
+        for count, probability in parts:
+            log = math.log(probability) if probability else -math.inf
+            out += np.where(count > 0, np.maximum(count, 1) * log, np.where(count < 0, -math.inf, 0.0))
+        return out
+
+    def _scratch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return np.empty(self.m + 1, dtype=np.int64), np.empty(self.universe, dtype=np.int64)
+
+    def _distinct(self) -> list[float]:
+        """Probability of each number of distinct values of h draws of m."""
+        shares = [1.0]
+        for _ in range(self.filters.hashes):
+            old, new = [*shares, 0.0], [0.0, *shares]
+            shares = [
+                a * d / self.m + b * (self.m - d + 1) / self.m for d, (a, b) in enumerate(zip(old, new, strict=True))
+            ]
+        return shares
+
+
+def rappor(
+    *,
+    universe: int,
+    m: int = 128,
+    hashes: int = 2,
+    cohorts: int = 64,
+    epsilon: float | None = None,
+    f: float | None = None,
+    p: float | None = None,
+    q: float | None = None,
+    hash_table: NDArray[np.integer] | None = None,
+    seed: int = 0,
+) -> Rappor:
+    """RAPPOR with noise from its epsilon, or from f, p and q.
+
+    From `epsilon`, what one report reveals, both steps flip a bit one way as often as the other. The permanent step has
+    the given f, or else the one for which all reports of a device reveal at most twice that: 2 / (1 + e^(epsilon/h)).
+    A `hash_table` has a row for each function, those of the first cohort first.
+    """
+    functions = family(universe=universe, m=m, hashes=cohorts * hashes, hash_table=hash_table, seed=seed)
+    filters = BloomFilters(functions=functions, hashes=hashes)
+    if epsilon is None:
+        if f is None or p is None or q is None:
+            raise InputError("is missing", place="epsilon", remedy="or give f, p and q")
+        return Rappor(filters=filters, f=f, p=p, q=q)
+    if p is not None or q is not None:
+        raise InputError("cannot be given with epsilon", place="p, q", remedy="give epsilon, or f, p and q")
+    check_epsilon(epsilon)
+    flipped = lie(epsilon / (2.0 * hashes))
+    permanent = lie(epsilon / hashes) if f is None else f / 2.0
+    if not 0.0 <= permanent <= flipped:
+        raise InputError(f"must be 0 to {2.0 * flipped:.6g} for this epsilon", value=f, place="f")
+    instantaneous = (flipped - permanent) / (1.0 - 2.0 * permanent)
+    return Rappor(filters=filters, f=2.0 * permanent, p=instantaneous, q=1.0 - instantaneous)

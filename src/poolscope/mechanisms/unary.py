@@ -1,0 +1,111 @@
+"""What mechanisms share whose report is a bit for each object: a set bit supports its object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.kernels import unary as kernels
+from poolscope.mechanisms.base import (
+    Floats,
+    Map,
+    Objects,
+    Pure,
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+)
+from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
+from poolscope.randomness import Keys
+
+Words = NDArray[np.uint64]
+
+#: Words of reports that are drawn and read before they leave the cache.
+WORDS_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectBits(Pure):
+    """Reports with a bit for each object; a mechanism states how they are drawn (`draw`), p* and q*."""
+
+    epsilon: float
+    size: int
+
+    columns = ("bits",)
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"bits": ReportColumn("bits", self.size)}
+
+    @property
+    def universe(self) -> int:
+        return self.size
+
+    def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
+        """Fill out (reports, words) with the reports of the objects."""
+        raise AttributeError("a mechanism states how it draws the bits")
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.size)
+        words = np.empty((len(objects), words_of(self.size)), dtype=np.uint64)
+        self.draw(objects, keys, words)
+        return {"bits": as_bytes(words, self.size)}
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.size).astype(bool)
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        rows, bits = kernels.rows_of(views.matrix()), reports["bits"]
+        out = np.empty((len(bits), views.width))
+        for part in self._chunks(len(bits)):
+            kernels.support_mass(as_words(bits[part], self.size), rows, out[part])
+        return out
+
+    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+        check_objects(objects, self.size)
+        rows, out = kernels.rows_of(views.matrix()), np.empty((len(objects), views.width))
+        for part in self._chunks(len(objects)):
+            words = np.empty((len(out[part]), words_of(self.size)), dtype=np.uint64)
+            self.draw(objects[part], keys[part], words)
+            kernels.support_mass(words, rows, out[part])
+        return out
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        bits, out = reports["bits"], np.zeros(self.size, dtype=np.int64)
+        check_bits(bits, self.size)
+        kernels.count_bits(bits, kernels.SPREAD, np.empty(bits.shape[1], dtype=np.uint64), out)
+        return out
+
+    def _chunks(self, count: int) -> Iterator[slice]:
+        at_once = max(1, WORDS_AT_ONCE // words_of(self.size))
+        return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unary(ObjectBits):
+    r"""The one-hot vector of the object, each bit with noise of its own.
+
+    The object's bit is reported as one with probability p*, every other bit with probability q*: a mechanism states the
+    two. An object whose bit is set is likelier than one whose bit is not by the odds of the two bits,
+
+    .. math:: \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
+    """
+
+    def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
+        undecided = np.empty(out.shape[1], dtype=np.uint64)
+        raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
+        kernels.flip_bits(objects, keys, self.size, raised, dropped, undecided, out)
+
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+        """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
+        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
+        own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
+        return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)

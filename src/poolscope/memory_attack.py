@@ -1,0 +1,157 @@
+"""The attack on devices with memory: reports that come from one object are taken together.
+
+Without further noise they are identical, and different objects hardly ever send the same report. With RAPPOR's
+instantaneous step they only agree more often than others: they are grouped by likelihood, greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from poolscope.adversary import Adversary
+from poolscope.behaviour import Floats
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import LocalMechanism, Reports, report_count
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.memory import Memoised, RapporMemory
+from poolscope.memory_scores import group_posterior
+from poolscope.popularity import within_pools
+
+Integers = NDArray[np.int64]
+
+#: Times that every report may choose its group again.
+SWEEPS = 8
+
+
+def attack_memoised(
+    memory: Memoised, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
+) -> Floats:
+    """Posterior after all reports, (k,) of one user, or (users, k) of several whose reports follow each other.
+
+    Exact for users with up to `EXACT_GROUPS` different reports, as long as no two objects of a user have the same
+    answer; by occupancy for others (`memory_scores`).
+
+    Parameters
+    ----------
+    lengths : (users,) reports of each user; one user where absent.
+    """
+    out = [
+        group_posterior(log_likelihood(memory.mechanism, part), counts, adversary)
+        for part, counts in (distinct(some) for some in _users(reports, lengths))
+    ]
+    return out[0] if lengths is None else np.array(out).reshape(-1, adversary.k)
+
+
+def attack_rappor(
+    memory: RapporMemory, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
+) -> Floats:
+    """Posterior after all reports of users with RAPPOR's memory, grouped by agreement first; as `attack_memoised`.
+
+    Given the groups it is as exact as `attack_memoised`. The groups are the best that were found, not all there can be:
+    where reports are noisy, the posterior is too sure of them. ``attack(memory.rappor, ...)`` is the adversary who
+    takes every report on its own, and for whom the same answer counts again each time.
+    """
+    out = []
+    for some in _users(reports, lengths):
+        pattern, bits = memory.pattern(int(some["cohort"][0])), memory.bits(some)
+        label = group_by_agreement(memory, bits, pattern, adversary)
+        ones, counts = gathered(bits, label)
+        out.append(group_posterior(memory.group_log_likelihood(ones, counts, pattern), counts, adversary))
+    return out[0] if lengths is None else np.array(out).reshape(-1, adversary.k)
+
+
+def distinct(reports: Reports) -> tuple[Reports, Integers]:
+    """The different reports of one user, in order of first arrival, and how often each was sent."""
+    rows = report_count(reports)
+    if rows == 0:
+        return reports, np.zeros(0, dtype=np.int64)
+    flat = [np.ascontiguousarray(column).reshape(rows, -1).view(np.uint8) for column in reports.values()]
+    _, first, counts = np.unique(np.concatenate(flat, axis=1), axis=0, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return {name: np.asarray(column)[first[order]] for name, column in reports.items()}, counts[order]
+
+
+def log_likelihood(mechanism: object, reports: Reports) -> Floats:
+    """(reports, universe) log Pr[report | z], up to a constant of the report."""
+    if isinstance(mechanism, Likelihood):
+        return mechanism.log_likelihood(reports)
+    if not isinstance(mechanism, LocalMechanism):
+        raise InputError("must be a mechanism with a support or a likelihood", value=type(mechanism).__name__)
+    with np.errstate(divide="ignore"):
+        return np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
+
+
+def group_by_agreement(
+    memory: RapporMemory, bits: NDArray[np.uint8], pattern: NDArray[np.bool_], adversary: Adversary
+) -> Integers:
+    """The group of each report of one user, (n,): a partition that no change of a single report makes more likely.
+
+    The likelihood of a partition is the occupancy's (`memory_scores`) at the mean behaviour. Reports choose their group
+    one after the other, and then again until none wants to change.
+    """
+    mean, n = mean_behaviour(adversary), len(bits)
+    with np.errstate(divide="ignore"):
+        log_mean = np.log(mean)
+
+    def evidence(ones: Integers, counts: Integers) -> Floats:
+        fits = memory.group_log_likelihood(ones, counts, pattern)
+        return logsumexp(fits + counts[:, None] * log_mean - n * mean, axis=1)
+
+    label = np.full(n, -1, dtype=np.int64)
+    for _ in range(SWEEPS):
+        before = same_group(label)
+        for t, own in enumerate(bits.astype(np.int64)):
+            label[t] = -1
+            label = _renumbered(label)
+            ones, counts = gathered(bits, label)
+            with_it = evidence(np.vstack([ones + own, own]), np.append(counts + 1, 1))
+            label[t] = int(np.argmax(with_it - np.append(evidence(ones, counts), 0.0)))
+        if np.array_equal(before, same_group(label)):
+            break
+    return label
+
+
+def _renumbered(label: Integers) -> Integers:
+    """The same groups, numbered from 0 without gaps."""
+    there = label >= 0
+    return np.where(there, np.searchsorted(np.unique(label[there]), label), -1)
+
+
+def gathered(bits: NDArray[np.uint8], label: Integers) -> tuple[Integers, Integers]:
+    """(groups, m) ones at each bit and (groups,) reports of the groups in order of their labels; -1 is in none."""
+    groups = np.unique(label[label >= 0])
+    member = label == groups[:, None]
+    return member.astype(np.int64) @ bits.astype(np.int64), member.sum(axis=1)
+
+
+def same_group(label: Integers) -> NDArray[np.bool_]:
+    """(n, n) whether two reports are in one group."""
+    return (label[:, None] == label) & (label[:, None] >= 0)
+
+
+def mean_behaviour(adversary: Adversary) -> Floats:
+    """(universe,) the mean of eq. (phi_representation) over the adversary's belief."""
+    k, belief = adversary.k, adversary.belief
+    g, not_g, weight = belief.interest.rule(8)
+    gamma, neutral = float(g @ weight), float(not_g @ weight)
+    u, _, weight = belief.polarization.rule(8)
+    delta = 1.0 / k + (1.0 - 1.0 / k) * float(u @ weight)
+    prior = belief.pool_prior(k)
+    pools = gamma * (prior * delta + (1.0 - prior) * (1.0 - delta) / (k - 1))
+    share = np.concatenate([[neutral], pools])[adversary.universe.pool_of + 1]
+    return share * within_pools(adversary.universe, adversary.popularity, empty="uniform")
+
+
+def _users(reports: Reports, lengths: Integers | None) -> Iterator[Reports]:
+    """The reports of each user."""
+    count = report_count(reports)
+    sizes = np.array([count]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if sizes.sum() != count:
+        raise InputError(f"lengths must add up to the {count} reports", value=int(sizes.sum()))
+    ends = np.cumsum(sizes)
+    for start, end in zip(ends - sizes, ends, strict=True):
+        yield {name: np.asarray(column)[start:end] for name, column in reports.items()}

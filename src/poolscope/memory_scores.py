@@ -1,0 +1,244 @@
+r"""What grouped reports say about the preferred pool, when a device keeps one answer for each object.
+
+Reports fall into groups g, each the answer that was kept for one object, sent c_g times. Different groups are different
+objects, for one object has one answer; so the likelihood is a sum over injective maps from groups to objects,
+
+.. math:: \sum_{\sigma \text{ injective}} \prod_g \Pr[r_g | \sigma(g)] \, \Phi(\sigma(g))^{c_g} ,
+
+a permanent. Three ways to score the pools by it, the integral over relevant interest and polarization included:
+
+`exact_scores` takes the sum as it is. Within a pool it does not depend on the behaviour, so it is taken for every set
+of groups and every pool once, and only the number of reports in each pool meets the integral. Time is exponential in
+the number of groups.
+
+`occupancy_scores` is for any number of groups. Let objects be drawn a Poisson number of times, which changes the
+likelihood by a constant: object z is not seen with probability :math:`e^{-n\Phi(z)}`, or is group g with weight
+:math:`\Pr[r_g | z] (n\Phi(z))^{c_g} e^{-n\Phi(z)}`. Taking the groups for points of a Poisson process instead of at
+most one for each object gives
+
+.. math:: e^{-\sum_z (1 - e^{-n\Phi(z)})} \prod_g \sum_z \Pr[r_g | z] \, \Phi(z)^{c_g} e^{-n\Phi(z)} .
+
+That an object must come as often as it is popular remains, that it is taken already does not.
+
+`product_scores` leaves both out: :math:`\prod_g \sum_z \Pr[r_g | z] \Phi(z)^{c_g}`, a polynomial in the weights of the
+pools. It is exact where no object can have sent two of the groups, and much too sure of itself where many can have.
+
+References
+----------
+L. Le Cam. An approximation theorem for the Poisson binomial distribution. Pacific J. Math. 10, 1960.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from poolscope.adversary import Adversary
+from poolscope.behaviour import Density, Floats
+from poolscope.errors import InputError
+from poolscope.kernels.memory import injective_sums, log_products
+from poolscope.popularity import within_pools
+from poolscope.quadrature import fixed_rule
+
+Integers = NDArray[np.int64]
+
+#: Groups up to which all injective maps are summed: 3^8 terms for each pool, and some milliseconds.
+EXACT_GROUPS = 8
+
+#: Nodes of an axis that the occupancy is integrated with, one after the other until the posterior moves by less than
+#: MOVED: the error that is left is far smaller, as a rule's error falls faster than exponentially.
+NODES, MOVED = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024), 1e-3
+
+#: Cells of a table (objects, nodes) that are held at once.
+CELLS = 1 << 22
+
+
+def group_posterior(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
+    """Posterior of the pools, (k,): exact for few groups, by occupancy for more.
+
+    Parameters
+    ----------
+    log_likelihood : (groups, universe) log Pr[report | z] of each group, up to a constant of the group.
+    counts : (groups,) how often the group's report was sent.
+    """
+    scores = exact_scores if len(counts) <= EXACT_GROUPS else occupancy_scores
+    return normalised(scores(log_likelihood, counts, adversary), adversary)
+
+
+def normalised(log_scores: Floats, adversary: Adversary) -> Floats:
+    """Posterior from log scores; reports that the model excludes leave the prior."""
+    if np.all(np.isneginf(log_scores)):
+        return adversary.belief.pool_prior(adversary.k)
+    return np.exp(log_scores - logsumexp(log_scores))
+
+
+def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
+    """Log scores (k,) by the sum over all injective maps, for at most a dozen groups."""
+    counts, k = _checked(log_likelihood, counts, adversary), adversary.k
+    if len(counts) > 12:
+        raise InputError("the exact sum is for at most 12 groups of reports", value=len(counts))
+    weights, scale = _scaled(log_likelihood, counts, adversary)
+    part = adversary.universe.pool_of + 1
+    sums = np.empty((k + 1, 1 << len(counts)))
+    for j in range(k + 1):
+        injective_sums(np.ascontiguousarray(weights[:, part == j]), sums[j])
+    neutral, own, rest = _three_sets(len(counts))
+    size = _sizes(counts)
+    log_g, log_d = _integrals(adversary, int(counts.sum()))
+    held = log_g[size[neutral]] + log_d[size[own], size[rest]]
+    out = np.empty(k)
+    with np.errstate(divide="ignore"):
+        for i in range(k):
+            others = _together([sums[j + 1] for j in range(k) if j != i])
+            terms = np.log(sums[0][neutral]) + np.log(sums[i + 1][own]) + np.log(others[rest])
+            out[i] = logsumexp(terms + held)
+        return out + scale + np.log(adversary.belief.pool_prior(k))
+
+
+def occupancy_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
+    """Log scores (k,) with the groups as points of a Poisson process, on finer and finer grids until they stand."""
+    counts = _checked(log_likelihood, counts, adversary)
+    n = int(counts.sum())
+    enough, before = _enough(adversary, n), None
+    for nodes in (*(size for size in NODES if size < enough), enough):
+        scores = _grid_scores(log_likelihood, counts, adversary, float(n), nodes)
+        posterior = normalised(scores, adversary)
+        if before is not None and np.abs(posterior - before).max() < MOVED:
+            break
+        before = posterior
+    return scores
+
+
+def product_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
+    """Log scores (k,) with every group on its own, exactly: the integrand is a polynomial of degree n."""
+    counts = _checked(log_likelihood, counts, adversary)
+    return _grid_scores(log_likelihood, counts, adversary, 0.0, _enough(adversary, int(counts.sum())))
+
+
+def _enough(adversary: Adversary, n: int) -> int:
+    """Nodes of an axis that integrate a polynomial of degree n (`quadrature`)."""
+    belief = adversary.belief
+    return max(fixed_rule(density, n).shape[1] for density in (belief.interest, belief.polarization))
+
+
+def _checked(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Integers:
+    counts = np.asarray(counts, dtype=np.int64)
+    expected = len(counts), adversary.universe.size
+    if counts.ndim != 1 or np.shape(log_likelihood) != expected or np.any(counts < 1):
+        raise InputError("log_likelihood must be (groups, universe), counts at least 1", value=np.shape(log_likelihood))
+    return counts
+
+
+def _scaled(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> tuple[Floats, float]:
+    """Pr[report | z] p(z | pool)^c of each group, the largest scaled to one, and the log of what was taken out."""
+    within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    with np.errstate(divide="ignore"):
+        logs = log_likelihood + counts[:, None] * np.log(within)
+    top = logs.max(axis=1, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return np.exp(logs - top), float(top.sum())
+
+
+# Exact
+
+
+@lru_cache(maxsize=16)
+def _three_sets(groups: int) -> tuple[Integers, Integers, Integers]:
+    """All ways to put each group into one of three sets, as the sets' bits."""
+    sets = np.zeros((3, 1), dtype=np.int64)
+    for g in range(groups):
+        sets = np.concatenate([sets | (np.eye(3, dtype=np.int64)[:, [i]] << g) for i in range(3)], axis=1)
+    return sets[0], sets[1], sets[2]
+
+
+@lru_cache(maxsize=16)
+def _two_sets(groups: int) -> tuple[Integers, Integers]:
+    """All pairs of disjoint sets of groups."""
+    left, right, _ = _three_sets(groups)
+    return left, right
+
+
+def _together(sums: list[Floats]) -> Floats:
+    """The sums over a union of pools: a set of groups is split between them in every way."""
+    left, right = _two_sets(len(sums[0]).bit_length() - 1)
+    total = sums[0]
+    for more in sums[1:]:
+        split = total[left] * more[right]
+        total = np.bincount(left | right, weights=split, minlength=len(total)).astype(np.float64)
+    return total
+
+
+def _sizes(counts: Integers) -> Integers:
+    """Reports of every set of groups."""
+    out = np.zeros(1, dtype=np.int64)
+    for count in counts:
+        out = np.concatenate([out, out + count])
+    return out
+
+
+def _integrals(adversary: Adversary, n: int) -> tuple[Floats, Floats]:
+    """Log of E[gamma^(n-a) (1-gamma)^a], (n + 1,), and of E[delta^a ((1-delta)/(k-1))^b], (n + 1, n + 1)."""
+    return _integral_tables(adversary.belief.interest, adversary.belief.polarization, adversary.k, n)
+
+
+@lru_cache(maxsize=16)
+def _integral_tables(interest: Density, polarization: Density, k: int, n: int) -> tuple[Floats, Floats]:
+    a = np.arange(n + 1)
+    g, not_g, weight, _ = fixed_rule(interest, n)
+    log_g = logsumexp((n - a)[:, None] * np.log(g) + a[:, None] * np.log(not_g) + np.log(weight), axis=1)
+    u, not_u, weight, _ = fixed_rule(polarization, n)
+    own, other = np.log(1.0 / k + (1.0 - 1.0 / k) * u), np.log((1.0 - 1.0 / k) * not_u / (k - 1))
+    log_d = np.stack([logsumexp(x * own + a[:, None] * other + np.log(weight), axis=1) for x in a])
+    return log_g, log_d
+
+
+# On a grid
+
+
+def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary, exposure: float, nodes: int) -> Floats:
+    """Integral of the product over groups; an object of probability Phi has the factor e^(-exposure Phi)."""
+    k, belief, part = adversary.k, adversary.belief, adversary.universe.pool_of + 1
+    weights, scale = _scaled(log_likelihood, counts, adversary)
+    within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    g, not_g, weight_g = belief.interest.rule(nodes)
+    u, not_u, weight_u = belief.polarization.rule(nodes)
+    own = np.outer(g, 1.0 / k + (1.0 - 1.0 / k) * u).ravel()
+    other = np.outer(g, (1.0 - 1.0 / k) * not_u / (k - 1)).ravel()
+    neutral = np.repeat(not_g, len(u))
+    # powers are taken of the share in the largest weight, which is at least a third or so
+    top = np.maximum(np.maximum(own, other), neutral)
+    sizes, kind = np.unique(counts, return_inverse=True)
+    powers = np.stack([(weight / top) ** sizes[:, None] for weight in (neutral, own, other)])
+    shape = len(counts), len(top)
+    mass, seen = np.empty((2, k, *shape)), np.empty((2, k, len(top)))
+    for j in range(k):
+        mine = part == j + 1
+        for side, weight in enumerate((own, other)):
+            mass[side, j], seen[side, j] = _exposed(weights[:, mine], within[mine], weight, exposure)
+    mass_0, seen_0 = (
+        np.repeat(x, len(u), axis=-1) for x in _exposed(weights[:, part == 0], within[part == 0], not_g, exposure)
+    )
+    logs = np.empty((k, len(top)))
+    log_products(mass_0, mass[0], mass[1], kind, powers, np.empty((2, len(top))), logs)
+    # the preferred pool's objects are seen by its own weight, the others' by theirs
+    logs -= seen_0 + seen[1].sum(axis=0) + seen[0] - seen[1]
+    with np.errstate(divide="ignore"):
+        log_base = np.log(np.outer(weight_g, weight_u).ravel()) + counts.sum() * np.log(top)
+        return logsumexp(logs + log_base, axis=1) + scale + np.log(belief.pool_prior(k))
+
+
+def _exposed(weights: Floats, within: Floats, weight: Floats, exposure: float) -> tuple[Floats, Floats]:
+    """A pool's masses (groups, nodes) and how many of its objects are seen (nodes,), by the weight of the pool."""
+    mass, seen = np.zeros((len(weights), len(weight))), np.zeros(len(weight))
+    if exposure == 0.0:
+        return mass + weights.sum(axis=1, keepdims=True), seen
+    at_once = max(1, CELLS // len(weight))
+    for start in range(0, len(within), at_once):
+        some = slice(start, start + at_once)
+        unseen = np.exp(-exposure * np.outer(within[some], weight))
+        mass += weights[:, some] @ unseen
+        seen += (1.0 - unseen).sum(axis=0)
+    return mass, seen

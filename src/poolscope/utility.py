@@ -1,0 +1,76 @@
+"""How well the curator learns frequencies through a mechanism: measured, and in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from poolscope.curator import simulate_estimate
+from poolscope.errors import InputError
+from poolscope.mechanisms.base import Floats, Map
+from poolscope.randomness import children
+
+#: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
+FEWEST_ERRORS, MOST_DRAWS = 2000, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utility:
+    """Errors of the unbiased frequencies, averaged over objects.
+
+    Parameters
+    ----------
+    reports : how many an estimate is made of.
+    mse, mae : mean squared and mean absolute error, measured on simulated reports.
+    mse_expected, mae_expected : the same in closed form.
+    """
+
+    reports: int
+    mse: float
+    mae: float
+    mse_expected: float
+    mae_expected: float
+
+
+def measure_utility(mechanism: Any, popularity: Floats, reports: int, key: np.uint64, run: Map = map) -> Utility | None:
+    """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
+    try:
+        p, q = float(mechanism.p_star), float(mechanism.q_star)
+    except (AttributeError, InputError):
+        return None
+    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+    draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
+    errors = [
+        simulate_estimate(mechanism, frequency, reports, np.uint64(children(key, i)), run).counts / reports - frequency
+        for i in range(draws)
+    ]
+    squared, absolute = expected_errors(frequency, p, q, reports)
+    return Utility(
+        reports=reports,
+        mse=float(np.mean(np.square(errors))),
+        mae=float(np.mean(np.abs(errors))),
+        mse_expected=float(squared.mean()),
+        mae_expected=float(absolute.mean()),
+    )
+
+
+def expected_errors(frequency: Floats, p: float, q: float, reports: int) -> tuple[Floats, Floats]:
+    r"""Squared and absolute error of each frequency, (objects,) both.
+
+    A report supports z with probability P = q + f(z)(p - q), so the number that do is binomial, and the frequency is
+    that number over N (p - q) but for a constant:
+
+    .. math:: \mathrm{MSE} = \frac{P (1-P)}{N (p-q)^2}, \qquad
+              \mathrm{MAE} = \frac{2 \nu (1-P)}{N (p-q)} \Pr[X = \nu], \quad \nu = \lfloor N P \rfloor + 1
+
+    for X the binomial number (de Moivre). p and q are means over the mechanism's hash functions: with few functions an
+    object shares its buckets with the same others again and again, and what is measured lies above.
+    """
+    supported = q + frequency * (p - q)
+    squared = supported * (1 - supported) / (reports * (p - q) ** 2)
+    centre = np.floor(reports * supported) + 1
+    absolute = 2 * centre * (1 - supported) * stats.binom.pmf(centre, reports, supported) / (reports * (p - q))
+    return squared, absolute
