@@ -77,8 +77,12 @@ def compare(name: str, other: dict, repeats: int) -> bool:
         print(f"  {what}: {timings[step].show('ms')}; the peer {theirs[step].show('ms')}")
         print(f"    poolscope is faster {ratio(theirs[step], timings[step])}")
     # the peers' steps are repeated less often: the median of each, then their sum
-    slow, fast = (sum(median(t[step].wall) for step in t) for t in (theirs, timings))
-    print(f"  all: {slow / fast:.0f} times")
+    wall, processor = (
+        sum(median(getattr(theirs[step], clock)) for step in theirs)
+        / sum(median(getattr(timings[step], clock)) for step in theirs)
+        for clock in ("wall", "processor")
+    )
+    print(f"  both steps: {wall:.0f} times, per core {processor:.0f} times")
     return max(errors) <= ALIKE * min(errors)
 
 
@@ -89,7 +93,10 @@ def games(users: int, repeats: int) -> None:
     played = {name: replace(game, mechanism=make(name, size, parameters(name, epsilon, GAME))) for name in PLAYED}
     for mine in played.values():
         play(mine, 64, SEED)
-    timings = repeat({name: (lambda g=mine: play(g, users, SEED)) for name, mine in played.items()}, repeats)
+    timings = {name: Timing() for name in played}
+    for _ in range(repeats):
+        for name, mine in played.items():
+            timings[name].record(lambda mine=mine: play(mine, users, SEED))
     print(
         f"the game of {users} users, n = {game.horizon}, {size} objects, epsilon = {epsilon:g}, in milliseconds a user"
     )
@@ -111,7 +118,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=10_000, help="of the game")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peer-repeats", type=int, default=2)
-    parser.add_argument("--game-repeats", type=int, default=1, help="after one to warm up")
+    parser.add_argument("--game-repeats", type=int, default=1)
     options = parser.parse_args()
     print(machine())
     print(f"{REPORTS} values over {OBJECTS} objects, epsilon = {EPSILON:g}; sketches {SKETCH}")

@@ -26,10 +26,12 @@ MECHANISMS = {
     "hcms": "kind = 'hcms'\nepsilon = 4\nm = 32\nhashes = 64\n",
     "identity": "kind = 'identity'\n",
 }
-ADVERSARIES = """
+WEAK = """
 [[adversary]]
 name = "weak"
 popularity = "uniform"
+"""
+ADVERSARIES = f"""{WEAK}
 [[adversary]]
 name = "strong"
 popularity = "estimated"

@@ -5,10 +5,20 @@ import tracemalloc
 import numpy as np
 import polars as pl
 import pytest
-from report_files import ADVERSARIES, ATTACK, BASE, MECHANISMS, game_traces, scenario_of, small_attack, write_traces
+from report_files import (
+    ADVERSARIES,
+    ATTACK,
+    BASE,
+    MECHANISMS,
+    WEAK,
+    game_traces,
+    scenario_of,
+    small_attack,
+    write_traces,
+)
 from synthetic import SEED
 
-from poolscope import build_game, estimate, obfuscating, play
+from poolscope import attacking, build_game, estimate, obfuscating, play
 from poolscope.attacking import attack_reports
 from poolscope.build import build_mechanism
 from poolscope.engines import Local
@@ -198,6 +208,17 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
         "small.toml",
         "traces.parquet",
     ]
+
+
+@pytest.mark.parametrize("seen", [["a"] * 4, ["a"] * 2, ["a"] * 3 + ["b"], ["b"] * 3])
+def test_a_file_must_not_change_between_two_looks(tmp_path, monkeypatch, seen):
+    """The first look sees other users than the second, who are three reports of one."""
+    scenario = scenario_of(tmp_path, mechanism="identity", adversaries=WEAK)
+    path = tmp_path / "reports.csv"
+    path.write_text("user,value\na,1\na,2\na,3\n")
+    monkeypatch.setattr(attacking, "user_batches", lambda *_: iter([pl.Series(seen)]))
+    with pytest.raises(InputError, match=r"reports\.csv: must not change while it is read"):
+        attack_reports(path, scenario)
 
 
 def test_gathering_brings_every_row_to_its_user(tmp_path):

@@ -184,9 +184,13 @@ def test_mechanisms_are_compared_at_an_error_they_share():
 
 
 def test_the_sentence_speaks_of_the_strongest_adversary(done):
-    said = in_plain_words(done)
-    assert said.startswith("After 10 reports, the ")
-    assert "Where the frequencies have the same error (RMSE " in said
+    worst = max(done.results, key=lambda record: record["auc"])["adversary"]
+    errors = [{**record, "mse": 1 / record["epsilon"]} for record in done.results]
+    said = in_plain_words(replace(done, results=tuple(errors)))
+    assert said.startswith(f"After 10 reports, the {worst} adversary is right for ")
+    assert "a random guess is right for 33 %. Where the frequencies have the same error (RMSE " in said
+    apart = [{**record, "mse": None} for record in done.results]
+    assert in_plain_words(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -32,7 +32,7 @@ from poolscope.posteriors import Scorer, Tally
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.scenario import Scenario
 from poolscope.tables import Source, check_output, open_table, writing
-from poolscope.universe import Universe, read_columns
+from poolscope.universe import NEUTRAL, Universe, read_columns
 
 #: Rows of the table that a summary shows.
 HEAD = 12
@@ -127,16 +127,16 @@ def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
     with located(file=path):
         table = read_columns(path, required=("object", "pool"))
         index = universe.index(table["object"])
-        names = [str(name) if name else None for name in table["pool"]]
-        order = list(dict.fromkeys(name for name in names if name))
-        pool_of = np.full(universe.size, -1, dtype=np.int32)
+        names = [str(name) if name else "" for name in table["pool"]]
+        position = {name: i for i, name in enumerate(dict.fromkeys(filter(None, names)))}
+        pool_of = np.full(universe.size, NEUTRAL, dtype=np.int32)
         first: dict[int, int] = {}
         for row, (number, name) in enumerate(zip(index.tolist(), names, strict=True), start=1):
             if first.setdefault(number, row) != row:
                 rule = f"an object must be listed once, row {first[number]} has it too"
                 raise InputError(rule, value=table["object"][row - 1], place=f"row {row}")
-            pool_of[number] = order.index(name) if name else -1
-        return Universe(size=universe.size, pool_names=tuple(order), pool_of=pool_of, objects=universe.objects)
+            pool_of[number] = position.get(name, NEUTRAL)
+        return Universe(size=universe.size, pool_names=tuple(position), pool_of=pool_of, objects=universe.objects)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,14 +220,15 @@ def _buckets(
     gathering = Gathering(np.minimum(look.counts, horizon), width, int(memory * Shares.gathering), folder)
     rows = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
     places = Places()
+    changed = InputError("must not change while it is read", file=source.path)
     for users, reports in blocks(source, columns, universe, rows=rows, memory=int(memory * Shares.reading)):
         numbers = look.arrivals.number(users)
         place = places.of(numbers)
         if len(look.arrivals) > len(look.counts) or np.any(place >= look.counts[numbers]):
-            break
+            raise changed
         early = place < horizon
         if not early.all():
             reports = {name: column[early] for name, column in reports.items()}
         yield from gathering.add(numbers[early], masses(scorer.mechanism, reports, scorer.view, engine))
     if gathering.unfinished:
-        raise InputError("must not change while it is read", file=source.path)
+        raise changed

@@ -52,7 +52,7 @@ def shares(reports: Reports, threads: int) -> Iterator[Integers]:
 
     What is tabulated for a hash function serves all of its reports, so a function's reports stay together.
     """
-    function = reports.get("hash", np.arange(report_count(reports)))
+    function = reports["hash"] if "hash" in reports else np.arange(report_count(reports))
     edges = np.linspace(0, int(function.max(initial=0)) + 1, threads + 1)
     for low, high in pairwise(edges):
         rows = np.flatnonzero((function >= low) & (function < high))

@@ -28,14 +28,16 @@ Compression = Literal["uncompressed", "zstd"]
 class Parts:
     """Where the parts of a table go."""
 
+    target: Path
     folder: Path
     text: bool
 
     def write(self, number: int, frame: pl.DataFrame) -> None:
         """Write a part; its number is its place in the table."""
         path = self.folder / f"{number:012d}.parquet"
-        # Read once, soon and from here: compressing a part would cost more than it saves.
-        frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+        with _told(self.target):
+            # Read once, soon and from here: compressing a part would cost more than it saves.
+            frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
 
 
 def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
@@ -56,16 +58,25 @@ def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) 
 def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]:
     """Parts of the table that takes the place of `path` when all of them are written."""
     text = path.suffix.lower() == ".csv"
+    with (
+        _told(path),
+        replacing(path) as beside,
+        tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".parts", dir=path.parent) as folder,
+    ):
+        yield Parts(target=path, folder=Path(folder), text=text)
+        _join(sorted(Path(folder).iterdir()), beside, text, compression)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the disk, or polars for it, says when `path` cannot be written, in one line."""
     try:
-        with (
-            replacing(path) as beside,
-            tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".parts", dir=path.parent) as folder,
-        ):
-            yield Parts(folder=Path(folder), text=text)
-            _join(sorted(Path(folder).iterdir()), beside, text, compression)
+        yield
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror or error}", file=path) from error
     except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:
+        if "IO error" not in str(error):
+            raise
         raise InputError(f"cannot write: {one_line(str(error))[:80]}", file=path) from error
 
 
