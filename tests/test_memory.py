@@ -1,0 +1,563 @@
+"""Devices with memory: what they send, and the attack on it against enumeration of all objects and answers."""
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+from synthetic import SEED
+
+from poolscope.adversary import Adversary, attack
+from poolscope.behaviour import Behaviour, Beta
+from poolscope.calibration import calibration_error, calibration_limit
+from poolscope.errors import InputError
+from poolscope.mechanisms import Channel, RapporMemory, cms, cms_no_hash, grr, identity, memoised, oue, rappor
+from poolscope.memory_attack import (
+    attack_memoised,
+    attack_rappor,
+    distinct,
+    gathered,
+    group_by_agreement,
+    log_likelihood,
+    mean_behaviour,
+    same_group,
+)
+from poolscope.memory_scores import (
+    _grid_scores,
+    exact_scores,
+    group_posterior,
+    normalised,
+    occupancy_scores,
+    product_scores,
+)
+from poolscope.popularity import within_pools, zipf
+from poolscope.randomness import user_keys
+from poolscope.traces import draw_traces, draw_users
+from poolscope.universe import Universe
+
+TINY = Universe.sized(5, {"a": 2, "b": 2})
+ORACLE = Adversary(name="oracle", universe=TINY, popularity=np.array([0.1, 0.3, 0.2, 0.15, 0.25]))
+CROWD = Universe.sized(60, {"a": 8, "b": 8, "c": 12})
+POPULARITY = zipf(CROWD, 1.0)
+STRONG = Adversary(name="strong", universe=CROWD, popularity=POPULARITY)
+
+
+# What is sent
+
+
+def traces_of(count, n, seed=SEED):
+    keys = user_keys(seed, np.arange(count))
+    users = draw_users(CROWD, Behaviour(), keys)
+    return keys, users, draw_traces(CROWD, POPULARITY, users, n)
+
+
+@pytest.mark.parametrize("mechanism", [oue(universe=60, epsilon=1.0), cms(universe=60, epsilon=1.0, m=32, hashes=100)])
+def test_the_same_object_has_the_same_answer(mechanism):
+    keys, _, traces = traces_of(20, 30)
+    reports = memoised(mechanism).report(traces, keys)
+    flat = np.hstack([np.asarray(column).reshape(600, -1).astype(np.int64) for column in reports.values()])
+    answers = {}
+    for user, z, row in zip(np.repeat(np.arange(20), 30), traces.ravel(), flat.tolist(), strict=True):
+        assert answers.setdefault((user, z), row) == row
+    assert len({str(row) for row in answers.values()}) > 0.99 * len(answers), "others have others"
+
+
+def test_answers_do_not_depend_on_what_else_is_sent():
+    keys, _, traces = traces_of(20, 30)
+    memory = memoised(oue(universe=60, epsilon=1.0))
+    whole = memory.report(traces, keys)["bits"].reshape(20, 30, -1)
+    np.testing.assert_array_equal(
+        memory.report(traces[5:8, ::-1], keys[5:8])["bits"].reshape(3, 30, -1), whole[5:8, ::-1]
+    )
+
+
+def test_answers_follow_the_law():
+    """Over users, an answer has the law of the mechanism."""
+    count, mechanism = 6000, grr(universe=5, epsilon=1.0)
+    keys = user_keys(SEED, np.arange(count))
+    answers = memoised(mechanism).report(np.full((count, 1), 2), keys)["value"]
+    expected = np.where(np.arange(5) == 2, np.exp(1.0), 1.0) / (np.exp(1.0) + 4)
+    assert stats.chisquare(np.bincount(answers, minlength=5), count * expected).pvalue > 1e-4
+
+
+def test_distinct_reports_are_counted():
+    reports = {"hash": np.array([1, 2, 1, 1]), "bits": np.array([[7, 0], [7, 0], [7, 1], [7, 0]], dtype=np.uint8)}
+    different, counts = distinct(reports)
+    np.testing.assert_array_equal(different["hash"], [1, 2, 1])
+    np.testing.assert_array_equal(different["bits"], [[7, 0], [7, 0], [7, 1]])
+    np.testing.assert_array_equal(counts, [2, 1, 1])
+
+
+# The sum over all objects and answers
+
+
+def enumerated(matrix, reports, adversary):
+    """Exact scores from every sequence of objects: without and with objects that share an answer, and without memory.
+
+    Fractions: the likelihood of a sequence is a power of the pools' weights, whose integral over uniform priors is one
+    of factorials, and the permanent answer of each object that occurs must be the report sent with it.
+    """
+    universe, k, n = adversary.universe, adversary.k, len(reports)
+    within = [Fraction(x) for x in within_pools(universe, adversary.popularity)]
+    law = [[Fraction(x) for x in row] for row in matrix]
+    scores = {name: [Fraction(0)] * k for name in ("apart", "all", "no memory")}
+    for sequence in product(range(universe.size), repeat=n):
+        objects = Fraction(1)
+        for z in sequence:
+            objects *= within[z]
+        pools = [int(universe.pool_of[z]) for z in sequence]
+        weights = [objects * pool_integral(pools.count(-1), pools.count(i), n, k) for i in range(k)]
+        fresh = answers = Fraction(1)
+        for z, r in zip(sequence, reports, strict=True):
+            fresh *= law[z][r]
+        kept = dict(zip(sequence, reports, strict=True))
+        consistent = all(kept[z] == r for z, r in zip(sequence, reports, strict=True))
+        for z, r in kept.items():
+            answers *= law[z][r]
+        for i in range(k):
+            scores["no memory"][i] += fresh * weights[i]
+            if consistent:
+                scores["all"][i] += answers * weights[i]
+                if len(set(kept.values())) == len(kept):
+                    scores["apart"][i] += answers * weights[i]
+    return scores
+
+
+@cache
+def pool_integral(neutral, own, n, k):
+    """Mean of (1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest over uniform gamma and delta."""
+    rest = n - neutral - own
+    gamma = _beta(n - neutral, neutral, Fraction(0))
+    delta = _beta(own, rest, Fraction(1, k)) / (1 - Fraction(1, k))
+    return gamma * delta / (k - 1) ** rest
+
+
+def _beta(a, b, low):
+    """Integral of x^a (1-x)^b over (low, 1], by parts."""
+    if b == 0:
+        return (1 - low ** (a + 1)) / Fraction(a + 1)
+    return (-(low ** (a + 1)) * (1 - low) ** b + b * _beta(a + 1, b - 1, low)) / (a + 1)
+
+
+def posterior(scores):
+    return np.array([float(score / sum(scores)) for score in scores])
+
+
+def random_channel(reports, seed):
+    rows = np.random.default_rng(seed).integers(1, 20, size=(5, reports))
+    return np.array([[Fraction(int(x), int(row.sum())) for x in row] for row in rows])
+
+
+SENT = [(0,), (1, 1), (0, 1), (2, 2, 2, 2), (0, 1, 2, 3), (3, 3, 0, 1), (1, 1, 0, 0, 0)]
+
+
+def grouped(matrix, reports):
+    values, counts = np.unique(reports, return_counts=True)
+    return np.log(matrix.astype(np.float64)[:, values].T), counts
+
+
+@pytest.mark.parametrize("reports", SENT)
+def test_exact_scores_are_the_sum_over_all_objects(reports):
+    """But for objects that share an answer; those add what they add."""
+    matrix = random_channel(4, 1)
+    scores = enumerated(matrix, reports, ORACLE)
+    likelihood, counts = grouped(matrix, reports)
+    found = exact_scores(likelihood, counts, ORACLE)
+    expected = [float(score) / ORACLE.k for score in scores["apart"]]
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-12)
+    shared = 1 - float(sum(scores["apart"]) / sum(scores["all"]))
+    gap = np.abs(posterior(scores["apart"]) - posterior(scores["all"])).max()
+    assert gap <= shared, "no further off than a shared answer is likely, given the reports"
+    if len(set(reports)) == len(reports):
+        assert shared == 0, "reports that all differ have no two objects behind one"
+
+
+@pytest.mark.parametrize("reports", SENT)
+def test_shared_answers_vanish_with_their_probability(reports):
+    """An answer of many parts, most of which tell nothing, is hardly ever shared: then the sum is all there is."""
+    matrix = random_channel(4, 1)
+    rare = np.array([[x / 10**6 for x in row] + [Fraction(1) - Fraction(1, 10**6)] for row in matrix])
+    scores = enumerated(rare, reports, ORACLE)
+    likelihood, counts = grouped(matrix, reports)
+    found = normalised(exact_scores(likelihood, counts, ORACLE), ORACLE)
+    np.testing.assert_allclose(found, posterior(scores["all"]), atol=3e-5)
+
+
+def test_priors_enter_the_exact_scores():
+    """Against the product formula, which is exact for one group, under other priors."""
+    belief = Behaviour(interest=Beta(a=2.0, b=3.0), polarization=Beta(a=1.5, b=1.0), pools=(1.0, 3.0))
+    adversary = replace(ORACLE, belief=belief)
+    likelihood, counts = grouped(random_channel(4, 2), (3, 3, 3))
+    exact, plain = (scores(likelihood, counts, adversary) for scores in (exact_scores, product_scores))
+    np.testing.assert_allclose(exact, plain, rtol=1e-11)
+    np.testing.assert_allclose(group_posterior(likelihood[:0], counts[:0], adversary), [0.25, 0.75], rtol=1e-12)
+
+
+@pytest.mark.parametrize("reports", [*SENT, (0, 0, 1, 1, 2, 3)])
+def test_product_scores_are_the_product(reports):
+    """Every group by itself: sum over objects, integral over a fine grid."""
+    matrix = random_channel(4, 3).astype(np.float64)
+    likelihood, counts = grouped(matrix, reports)
+    within = within_pools(TINY, ORACLE.popularity)
+    x, w = np.polynomial.legendre.leggauss(20)
+    x, w = (x + 1) / 2, w / 2
+    scores = np.zeros(2)
+    for (g, a), (u, b) in product(zip(x, w, strict=True), repeat=2):
+        delta = 0.5 + 0.5 * u
+        for i in range(2):
+            weight = np.choose(
+                np.where(TINY.pool_of < 0, 0, np.where(TINY.pool_of == i, 1, 2)), [1 - g, g * delta, g * (1 - delta)]
+            )
+            scores[i] += (
+                a
+                * b
+                / 2
+                * np.prod(
+                    [(np.exp(row) * (weight * within) ** c).sum() for row, c in zip(likelihood, counts, strict=True)]
+                )
+            )
+    np.testing.assert_allclose(np.exp(product_scores(likelihood, counts, ORACLE)), scores, rtol=1e-11)
+
+
+def test_without_noise_all_ways_agree_with_the_objects_themselves():
+    """The identity has one object to a report: the product is exact, and memory changes nothing."""
+    keys, _, traces = traces_of(6, 25)
+    memory = memoised(identity(universe=60))
+    reports = memory.report(traces, keys)
+    expected = attack(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
+    for user in range(6):
+        different, counts = distinct({"value": traces[user]})
+        likelihood = log_likelihood(memory.mechanism, different)
+        found = normalised(product_scores(likelihood, counts, STRONG), STRONG)
+        np.testing.assert_allclose(found, expected[user], rtol=1e-9)
+        some = likelihood[:8], counts[:8]
+        exact = normalised(exact_scores(*some, STRONG), STRONG)
+        np.testing.assert_allclose(normalised(product_scores(*some, STRONG), STRONG), exact, rtol=1e-9)
+
+
+def test_impossible_reports_leave_the_prior():
+    adversary = replace(ORACLE, belief=Behaviour(pools=(1.0, 3.0)))
+    likelihood = np.full((1, 5), -np.inf)
+    for scores in (exact_scores, occupancy_scores, product_scores):
+        np.testing.assert_allclose(normalised(scores(likelihood, np.array([2]), adversary), adversary), [0.25, 0.75])
+
+
+def test_more_groups_than_objects_are_impossible():
+    """Six different answers, five objects."""
+    likelihood, counts = np.zeros((6, 5)), np.ones(6, dtype=np.int64)
+    assert np.all(np.isneginf(exact_scores(likelihood, counts, ORACLE)))
+
+
+@pytest.mark.parametrize("neutral", [0, 39])
+def test_occupancy_is_near_the_exact_sum(neutral):
+    """Much nearer than the product, on users with eight groups."""
+    universe = Universe.sized(21 + neutral, {"a": 8, "b": 1, "c": 12})
+    popularity = zipf(universe, 1.0)
+    adversary = Adversary(name="strong", universe=universe, popularity=popularity)
+    keys = user_keys(SEED, np.arange(150))
+    traces = draw_traces(universe, popularity, draw_users(universe, Behaviour(), keys), 14)
+    memory = memoised(cms_no_hash(universe=universe.size, epsilon=2.0))
+    gaps = []
+    for key, trace in zip(keys, traces, strict=True):
+        different, counts = distinct(memory.report(trace[None], key[None]))
+        if len(counts) == 8:
+            likelihood = log_likelihood(memory.mechanism, different)
+            exact, near, far = (
+                normalised(scores(likelihood, counts, adversary), adversary)
+                for scores in (exact_scores, occupancy_scores, product_scores)
+            )
+            gaps.append([np.abs(near - exact).sum() / 2, np.abs(far - exact).sum() / 2])
+    near, far = np.mean(gaps, axis=0)
+    assert len(gaps) >= 10
+    assert near < 0.08, gaps
+    assert near < far / 3, (near, far)
+
+
+def test_the_grid_of_the_occupancy_is_fine_enough():
+    keys, _, traces = traces_of(5, 90)
+    memory = memoised(cms_no_hash(universe=60, epsilon=4.0))
+    for key, trace in zip(keys, traces, strict=True):
+        different, counts = distinct(memory.report(trace[None], key[None]))
+        likelihood = log_likelihood(memory.mechanism, different)
+        found = normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
+        finest = normalised(_grid_scores(likelihood, counts, STRONG, 90.0, 96), STRONG)
+        np.testing.assert_allclose(found, finest, atol=1e-3)
+
+
+def test_huge_counts_do_not_underflow():
+    likelihood = np.log(random_channel(4, 4).astype(np.float64)[:, :3].T)
+    counts = np.array([3000, 2500, 40])
+    for scores in (occupancy_scores, product_scores):
+        assert np.all(np.isfinite(normalised(scores(likelihood, counts, ORACLE), ORACLE)))
+
+
+# Does it know its odds
+
+
+@pytest.fixture(scope="module")
+def attacked():
+    """400 users with memory, and what three adversaries make of them."""
+    keys, users, traces = traces_of(400, 20)
+    memory = memoised(cms_no_hash(universe=60, epsilon=3.0))
+    reports, lengths = memory.report(traces, keys), np.full(400, 20)
+    found = {
+        "grouped": attack_memoised(memory, reports, STRONG, lengths=lengths),
+        "each": attack(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1],
+    }
+    products = []
+    for user in range(400):
+        part = {name: column[20 * user : 20 * user + 20] for name, column in reports.items()}
+        different, counts = distinct(part)
+        likelihood = log_likelihood(memory.mechanism, different)
+        products.append(normalised(product_scores(likelihood, counts, STRONG), STRONG))
+    return users.iota, {**found, "product": np.array(products)}
+
+
+def outcomes(truth, posterior):
+    names = np.array(CROWD.pool_names)
+    guess = names[posterior.argmax(axis=1)]
+    return pl.DataFrame({"pool": names[truth], "guess": guess, "confidence": posterior.max(axis=1)})
+
+
+def test_the_attack_is_calibrated(attacked):
+    truth, found = attacked
+    rows = outcomes(truth, found["grouped"])
+    assert calibration_error(rows, 1).value <= calibration_limit(rows, 1)
+
+
+@pytest.mark.parametrize("wrong", ["each", "product"])
+def test_other_ways_are_not_calibrated(attacked, wrong):
+    """Counting an answer again each time it is sent, or forgetting that different answers are different objects."""
+    truth, found = attacked
+    rows = outcomes(truth, found[wrong])
+    assert calibration_error(rows, 1).value > 1.2 * calibration_limit(rows, 1)
+
+    def loss(name):
+        return -np.log(found[name][np.arange(len(truth)), truth]).mean()
+
+    assert loss("grouped") < loss(wrong)
+
+
+def test_users_are_attacked_one_by_one(attacked):
+    keys, _, traces = traces_of(3, 20)
+    memory = memoised(cms_no_hash(universe=60, epsilon=3.0))
+    for user in range(3):
+        alone = attack_memoised(memory, memory.report(traces[[user]], keys[[user]]), STRONG)
+        np.testing.assert_array_equal(alone, attacked[1]["grouped"][user])
+
+
+# RAPPOR: memory and an instantaneous step
+
+TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
+
+
+def noisy_likelihood(bits, members, pattern):
+    """Pr[reports | object] of reports from one permanent answer: a sum over all answers."""
+    f, p, q = (Fraction(x).limit_denominator(100) for x in (0.4, 0.2, 0.9))
+    out = []
+    for filter_ in pattern:
+        total = Fraction(0)
+        for answer in product((0, 1), repeat=3):
+            chance = Fraction(1)
+            for x, b in zip(answer, filter_, strict=True):
+                chance *= 1 - f / 2 if x == b else f / 2
+            for t in members:
+                for x, s in zip(answer, bits[t], strict=True):
+                    one = q if x else p
+                    chance *= one if s else 1 - one
+            total += chance
+        out.append(total)
+    return out
+
+
+BITS = np.array([[1, 0, 0], [1, 0, 1], [0, 1, 0], [1, 0, 0]])
+
+
+def test_likelihood_of_a_group_is_the_sum_over_answers():
+    memory = RapporMemory(rappor=TINY_RAPPOR)
+    pattern = memory.pattern(0)
+    np.testing.assert_array_equal(pattern, np.eye(3, dtype=bool)[[0, 1, 2, 1, 0]])
+    for members in ((0,), (0, 1), (0, 1, 2, 3)):
+        ones, counts = BITS[list(members)].sum(axis=0, keepdims=True), np.array([len(members)])
+        found = np.exp(memory.group_log_likelihood(ones, counts, pattern))[0]
+        expected = [float(x) for x in noisy_likelihood(BITS, members, pattern)]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    alone = {"cohort": np.array([0]), "bits": np.packbits(BITS[:1].astype(np.uint8), axis=1, bitorder="little")}
+    single = memory.group_log_likelihood(BITS[:1], np.array([1]), pattern)
+    np.testing.assert_allclose(single, TINY_RAPPOR.log_likelihood(alone), rtol=1e-12, err_msg="the marginal channel")
+
+
+def partitions(items):
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for size in range(len(rest) + 1):
+        for others in combinations(rest, size):
+            left = [x for x in rest if x not in others]
+            for more in partitions(left):
+                yield [(first, *others), *more]
+
+
+def test_all_groupings_together_are_the_enumeration():
+    """Sum over sequences of objects and over all permanent answers = sum over groupings of the exact scores."""
+    memory, k = RapporMemory(rappor=TINY_RAPPOR), 2
+    pattern = memory.pattern(0)
+    within = [Fraction(x) for x in within_pools(TINY, ORACLE.popularity)]
+    groups = {}
+    truth = [Fraction(0)] * k
+    for sequence in product(range(5), repeat=4):
+        chance = Fraction(1)
+        for z in set(sequence):
+            members = tuple(t for t in range(4) if sequence[t] == z)
+            if members not in groups:
+                groups[members] = noisy_likelihood(BITS, members, pattern)
+            chance *= groups[members][z] * within[z] ** len(members)
+        pools = [int(TINY.pool_of[z]) for z in sequence]
+        for i in range(k):
+            truth[i] += chance * pool_integral(pools.count(-1), pools.count(i), 4, k) / k
+    found = []
+    for partition in partitions(list(range(4))):
+        ones = np.array([BITS[list(members)].sum(axis=0) for members in partition])
+        counts = np.array([len(members) for members in partition])
+        found.append(exact_scores(memory.group_log_likelihood(ones, counts, pattern), counts, ORACLE))
+    np.testing.assert_allclose(np.exp(logsumexp(found, axis=0)), [float(x) for x in truth], rtol=1e-11)
+
+
+def small_rappor(p, q, f=0.25):
+    return RapporMemory(rappor=rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
+
+
+def test_cohorts_and_answers_stay_and_reports_are_new():
+    keys, _, traces = traces_of(200, 12)
+    memory = small_rappor(0.2, 0.8)
+    reports = memory.report(traces, keys)
+    assert np.all(reports["cohort"].reshape(200, 12) == memory.cohorts(keys)[:, None])
+    assert stats.chisquare(np.bincount(memory.cohorts(user_keys(SEED, np.arange(4000))), minlength=8)).pvalue > 1e-4
+    answers, bits = memory.permanent(traces, keys), memory.bits(reports).reshape(200, 12, 64)
+    for user in range(20):
+        for t, s in combinations(range(12), 2):
+            if traces[user, t] == traces[user, s]:
+                np.testing.assert_array_equal(answers[user, t], answers[user, s])
+                assert (bits[user, t] != bits[user, s]).any()
+    for value, chance in ((True, 0.8), (False, 0.2)):
+        sent = bits[answers == value]
+        assert abs(sent.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(sent))
+    filters = np.stack([memory.pattern(int(c))[trace] for c, trace in zip(memory.cohorts(keys), traces, strict=True)])
+    first = np.zeros((200, 12), dtype=bool)
+    for user in range(200):
+        first[user, np.unique(traces[user], return_index=True)[1]] = True
+    for value, chance in ((True, 0.875), (False, 0.125)):
+        kept = answers[first[:, :, None] & (filters == value)]
+        assert abs(kept.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(kept))
+
+
+def test_without_instantaneous_noise_groups_are_identical_reports():
+    """Both attacks are then one and the same, also where zero likelihoods meet."""
+    keys, _, traces = traces_of(8, 20)
+    memory = small_rappor(0.0, 1.0)
+    reports, lengths = memory.report(traces, keys), np.full(8, 20)
+    bits = memory.bits(reports).reshape(8, 20, 64)
+    for user in range(8):
+        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
+        label = group_by_agreement(memory, bits[user], pattern, STRONG)
+        same = (bits[user][:, None] == bits[user]).all(axis=2)
+        np.testing.assert_array_equal(same_group(label), same)
+    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
+    expected = attack_memoised(memoised(memory.rappor), reports, STRONG, lengths=lengths)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_reports_with_little_noise_find_their_groups():
+    keys, _, traces = traces_of(25, 20)
+    memory = small_rappor(0.05, 0.95)
+    reports, lengths = memory.report(traces, keys), np.full(25, 20)
+    bits = memory.bits(reports).reshape(25, 20, 64)
+    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
+    agreed, gaps = [], []
+    for user in range(25):
+        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
+        label = group_by_agreement(memory, bits[user], pattern, STRONG)
+        told = np.unique(traces[user], return_inverse=True)[1]
+        agreed.append((same_group(label) == same_group(told)).mean())
+        ones, counts = gathered(bits[user], told)
+        expected = group_posterior(memory.group_log_likelihood(ones, counts, pattern), counts, STRONG)
+        gaps.append(np.abs(found[user] - expected).max())
+    assert np.mean(agreed) > 0.99
+    assert np.mean(gaps) < 0.05, "hardly anything is lost to somebody who is told the groups"
+
+
+def test_groups_are_gathered():
+    ones, counts = gathered(BITS.astype(np.uint8), np.array([4, 2, -1, 4]))
+    np.testing.assert_array_equal(ones, [[1, 0, 1], [2, 0, 0]])
+    np.testing.assert_array_equal(counts, [1, 2])
+
+
+def test_mean_behaviour_is_a_mean():
+    mean = mean_behaviour(STRONG)
+    assert mean.sum() == pytest.approx(1)
+    np.testing.assert_allclose(np.bincount(CROWD.pool_of + 1, weights=mean), [0.5, 1 / 6, 1 / 6, 1 / 6], rtol=1e-12)
+
+
+# Bad input
+
+
+def test_bad_groups_and_lengths():
+    likelihood = np.zeros((2, 5))
+    with pytest.raises(InputError, match=r"log_likelihood must be \(groups, universe\).*got \(2, 5\)"):
+        exact_scores(likelihood, np.array([1, 0]), ORACLE)
+    with pytest.raises(InputError, match=r"must be \(groups, universe\)"):
+        product_scores(likelihood[:, :4], np.array([1, 1]), ORACLE)
+    with pytest.raises(InputError, match="at most 12 groups of reports, got 13"):
+        exact_scores(np.zeros((13, 5)), np.ones(13, dtype=int), ORACLE)
+    with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
+        attack_memoised(
+            memoised(Channel(matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3])
+        )
+    with pytest.raises(InputError, match="a support or a likelihood"):
+        log_likelihood(object(), {"report": np.array([1])})
+    with pytest.raises(InputError, match=r"objects must be 0\.\.59"):
+        small_rappor(0.1, 0.9).report(np.array([[60]]), np.array([1], dtype=np.uint64))
+
+
+def test_no_reports_leave_the_prior():
+    memory = memoised(Channel(matrix=np.eye(5)))
+    np.testing.assert_allclose(attack_memoised(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [0.5, 0.5])
+
+
+# The page
+
+
+def test_the_page_runs():
+    """With a few users, and fewer reports."""
+    page = (Path(__file__).parent.parent / "docs" / "memory.md").read_text()
+    _, *blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    printed = []
+    names = {"print": printed.append}
+    small = {
+        "users, seed = 300, 1": "users, seed = 3, 1",
+        "(7, 30, 90)": "(7, 12)",
+        "users, n = 200, 30": "users, n = 3, 8",
+    }
+    for block in blocks:
+        for old, new in small.items():
+            block = block.replace(old, new)
+        exec(compile(block, "memory.md", "exec"), names)
+    assert len(printed) == 2 * 4 + 4 * 3
+
+
+def test_two_objects_share_an_answer_as_often_as_the_page_says():
+    xi = 1 / (1 + np.exp(0.5))
+    vectors = np.array(list(product((0, 1), repeat=4)))
+    unary = np.where(vectors[:, None, :] == np.eye(4), 1 - xi, xi).prod(axis=2).T
+    np.testing.assert_allclose((unary @ unary.T)[0, 1], (2 * xi * (1 - xi)) ** 2 * ((1 - xi) ** 2 + xi**2) ** 2)
+    p, q = np.array([np.e, 1]) / (np.e + 3)
+    response = np.full((4, 4), q) + (p - q) * np.eye(4)
+    np.testing.assert_allclose((response @ response.T)[0, 1], 2 * p * q + 2 * q**2)
