@@ -3,32 +3,22 @@
 import re
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from memory_cases import CROWD, ORACLE, STRONG, TINY, pool_integral, traces_of
 from scipy import stats
-from scipy.special import logsumexp
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack
 from poolscope.behaviour import Behaviour, Beta
 from poolscope.calibration import calibration_error, calibration_limit
 from poolscope.errors import InputError
-from poolscope.mechanisms import Channel, RapporMemory, cms, cms_no_hash, grr, identity, memoised, oue, rappor
-from poolscope.memory_attack import (
-    attack_memoised,
-    attack_rappor,
-    distinct,
-    gathered,
-    group_by_agreement,
-    log_likelihood,
-    mean_behaviour,
-    same_group,
-)
+from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
+from poolscope.memory_attack import attack_memoised, distinct, log_likelihood
 from poolscope.memory_scores import (
     _grid_scores,
     exact_scores,
@@ -42,20 +32,7 @@ from poolscope.randomness import user_keys
 from poolscope.traces import draw_traces, draw_users
 from poolscope.universe import Universe
 
-TINY = Universe.sized(5, {"a": 2, "b": 2})
-ORACLE = Adversary(name="oracle", universe=TINY, popularity=np.array([0.1, 0.3, 0.2, 0.15, 0.25]))
-CROWD = Universe.sized(60, {"a": 8, "b": 8, "c": 12})
-POPULARITY = zipf(CROWD, 1.0)
-STRONG = Adversary(name="strong", universe=CROWD, popularity=POPULARITY)
-
-
 # What is sent
-
-
-def traces_of(count, n, seed=SEED):
-    keys = user_keys(seed, np.arange(count))
-    users = draw_users(CROWD, Behaviour(), keys)
-    return keys, users, draw_traces(CROWD, POPULARITY, users, n)
 
 
 @pytest.mark.parametrize("mechanism", [oue(universe=60, epsilon=1.0), cms(universe=60, epsilon=1.0, m=32, hashes=100)])
@@ -128,22 +105,6 @@ def enumerated(matrix, reports, adversary):
                 if len(set(kept.values())) == len(kept):
                     scores["apart"][i] += answers * weights[i]
     return scores
-
-
-@cache
-def pool_integral(neutral, own, n, k):
-    """Mean of (1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest over uniform gamma and delta."""
-    rest = n - neutral - own
-    gamma = _beta(n - neutral, neutral, Fraction(0))
-    delta = _beta(own, rest, Fraction(1, k)) / (1 - Fraction(1, k))
-    return gamma * delta / (k - 1) ** rest
-
-
-def _beta(a, b, low):
-    """Integral of x^a (1-x)^b over (low, 1], by parts."""
-    if b == 0:
-        return (1 - low ** (a + 1)) / Fraction(a + 1)
-    return (-(low ** (a + 1)) * (1 - low) ** b + b * _beta(a + 1, b - 1, low)) / (a + 1)
 
 
 def posterior(scores):
@@ -353,159 +314,6 @@ def test_users_are_attacked_one_by_one(attacked):
         np.testing.assert_array_equal(alone, attacked[1]["grouped"][user])
 
 
-# RAPPOR: memory and an instantaneous step
-
-TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
-
-
-def noisy_likelihood(bits, members, pattern):
-    """Pr[reports | object] of reports from one permanent answer: a sum over all answers."""
-    f, p, q = (Fraction(x).limit_denominator(100) for x in (0.4, 0.2, 0.9))
-    out = []
-    for filter_ in pattern:
-        total = Fraction(0)
-        for answer in product((0, 1), repeat=3):
-            chance = Fraction(1)
-            for x, b in zip(answer, filter_, strict=True):
-                chance *= 1 - f / 2 if x == b else f / 2
-            for t in members:
-                for x, s in zip(answer, bits[t], strict=True):
-                    one = q if x else p
-                    chance *= one if s else 1 - one
-            total += chance
-        out.append(total)
-    return out
-
-
-BITS = np.array([[1, 0, 0], [1, 0, 1], [0, 1, 0], [1, 0, 0]])
-
-
-def test_likelihood_of_a_group_is_the_sum_over_answers():
-    memory = RapporMemory(rappor=TINY_RAPPOR)
-    pattern = memory.pattern(0)
-    np.testing.assert_array_equal(pattern, np.eye(3, dtype=bool)[[0, 1, 2, 1, 0]])
-    for members in ((0,), (0, 1), (0, 1, 2, 3)):
-        ones, counts = BITS[list(members)].sum(axis=0, keepdims=True), np.array([len(members)])
-        found = np.exp(memory.group_log_likelihood(ones, counts, pattern))[0]
-        expected = [float(x) for x in noisy_likelihood(BITS, members, pattern)]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-    alone = {"cohort": np.array([0]), "bits": np.packbits(BITS[:1].astype(np.uint8), axis=1, bitorder="little")}
-    single = memory.group_log_likelihood(BITS[:1], np.array([1]), pattern)
-    np.testing.assert_allclose(single, TINY_RAPPOR.log_likelihood(alone), rtol=1e-12, err_msg="the marginal channel")
-
-
-def partitions(items):
-    if not items:
-        yield []
-        return
-    first, rest = items[0], items[1:]
-    for size in range(len(rest) + 1):
-        for others in combinations(rest, size):
-            left = [x for x in rest if x not in others]
-            for more in partitions(left):
-                yield [(first, *others), *more]
-
-
-def test_all_groupings_together_are_the_enumeration():
-    """Sum over sequences of objects and over all permanent answers = sum over groupings of the exact scores."""
-    memory, k = RapporMemory(rappor=TINY_RAPPOR), 2
-    pattern = memory.pattern(0)
-    within = [Fraction(x) for x in within_pools(TINY, ORACLE.popularity)]
-    groups = {}
-    truth = [Fraction(0)] * k
-    for sequence in product(range(5), repeat=4):
-        chance = Fraction(1)
-        for z in set(sequence):
-            members = tuple(t for t in range(4) if sequence[t] == z)
-            if members not in groups:
-                groups[members] = noisy_likelihood(BITS, members, pattern)
-            chance *= groups[members][z] * within[z] ** len(members)
-        pools = [int(TINY.pool_of[z]) for z in sequence]
-        for i in range(k):
-            truth[i] += chance * pool_integral(pools.count(-1), pools.count(i), 4, k) / k
-    found = []
-    for partition in partitions(list(range(4))):
-        ones = np.array([BITS[list(members)].sum(axis=0) for members in partition])
-        counts = np.array([len(members) for members in partition])
-        found.append(exact_scores(memory.group_log_likelihood(ones, counts, pattern), counts, ORACLE))
-    np.testing.assert_allclose(np.exp(logsumexp(found, axis=0)), [float(x) for x in truth], rtol=1e-11)
-
-
-def small_rappor(p, q, f=0.25):
-    return RapporMemory(rappor=rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
-
-
-def test_cohorts_and_answers_stay_and_reports_are_new():
-    keys, _, traces = traces_of(200, 12)
-    memory = small_rappor(0.2, 0.8)
-    reports = memory.report(traces, keys)
-    assert np.all(reports["cohort"].reshape(200, 12) == memory.cohorts(keys)[:, None])
-    assert stats.chisquare(np.bincount(memory.cohorts(user_keys(SEED, np.arange(4000))), minlength=8)).pvalue > 1e-4
-    answers, bits = memory.permanent(traces, keys), memory.bits(reports).reshape(200, 12, 64)
-    for user in range(20):
-        for t, s in combinations(range(12), 2):
-            if traces[user, t] == traces[user, s]:
-                np.testing.assert_array_equal(answers[user, t], answers[user, s])
-                assert (bits[user, t] != bits[user, s]).any()
-    for value, chance in ((True, 0.8), (False, 0.2)):
-        sent = bits[answers == value]
-        assert abs(sent.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(sent))
-    filters = np.stack([memory.pattern(int(c))[trace] for c, trace in zip(memory.cohorts(keys), traces, strict=True)])
-    first = np.zeros((200, 12), dtype=bool)
-    for user in range(200):
-        first[user, np.unique(traces[user], return_index=True)[1]] = True
-    for value, chance in ((True, 0.875), (False, 0.125)):
-        kept = answers[first[:, :, None] & (filters == value)]
-        assert abs(kept.mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / len(kept))
-
-
-def test_without_instantaneous_noise_groups_are_identical_reports():
-    """Both attacks are then one and the same, also where zero likelihoods meet."""
-    keys, _, traces = traces_of(8, 20)
-    memory = small_rappor(0.0, 1.0)
-    reports, lengths = memory.report(traces, keys), np.full(8, 20)
-    bits = memory.bits(reports).reshape(8, 20, 64)
-    for user in range(8):
-        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
-        label = group_by_agreement(memory, bits[user], pattern, STRONG)
-        same = (bits[user][:, None] == bits[user]).all(axis=2)
-        np.testing.assert_array_equal(same_group(label), same)
-    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
-    expected = attack_memoised(memoised(memory.rappor), reports, STRONG, lengths=lengths)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_reports_with_little_noise_find_their_groups():
-    keys, _, traces = traces_of(25, 20)
-    memory = small_rappor(0.05, 0.95)
-    reports, lengths = memory.report(traces, keys), np.full(25, 20)
-    bits = memory.bits(reports).reshape(25, 20, 64)
-    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
-    agreed, gaps = [], []
-    for user in range(25):
-        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
-        label = group_by_agreement(memory, bits[user], pattern, STRONG)
-        told = np.unique(traces[user], return_inverse=True)[1]
-        agreed.append((same_group(label) == same_group(told)).mean())
-        ones, counts = gathered(bits[user], told)
-        expected = group_posterior(memory.group_log_likelihood(ones, counts, pattern), counts, STRONG)
-        gaps.append(np.abs(found[user] - expected).max())
-    assert np.mean(agreed) > 0.99
-    assert np.mean(gaps) < 0.05, "hardly anything is lost to somebody who is told the groups"
-
-
-def test_groups_are_gathered():
-    ones, counts = gathered(BITS.astype(np.uint8), np.array([4, 2, -1, 4]))
-    np.testing.assert_array_equal(ones, [[1, 0, 1], [2, 0, 0]])
-    np.testing.assert_array_equal(counts, [1, 2])
-
-
-def test_mean_behaviour_is_a_mean():
-    mean = mean_behaviour(STRONG)
-    assert mean.sum() == pytest.approx(1)
-    np.testing.assert_allclose(np.bincount(CROWD.pool_of + 1, weights=mean), [0.5, 1 / 6, 1 / 6, 1 / 6], rtol=1e-12)
-
-
 # Bad input
 
 
@@ -523,8 +331,6 @@ def test_bad_groups_and_lengths():
         )
     with pytest.raises(InputError, match="a support or a likelihood"):
         log_likelihood(object(), {"report": np.array([1])})
-    with pytest.raises(InputError, match=r"objects must be 0\.\.59"):
-        small_rappor(0.1, 0.9).report(np.array([[60]]), np.array([1], dtype=np.uint64))
 
 
 def test_no_reports_leave_the_prior():

@@ -60,7 +60,9 @@ GLOSSARY = (
     (
         "Interval",
         "Small grey numbers are 95 % intervals: what another group of as many users could have shown. All choices are "
-        "played by the same users, so differences between choices are surer than the intervals suggest.",
+        "played by the same users, so differences between choices are surer than the intervals suggest. An adversary "
+        "who has estimated what is popular has done so once for each choice: another seed gives it another estimate, "
+        "which the intervals do not cover.",
     ),
 )
 """Terms and their meaning."""

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
-from poolscope.behaviour import Density, Floats
+from poolscope.behaviour import Floats
 from poolscope.errors import InputError
 from poolscope.kernels.memory import injective_sums, log_products
 from poolscope.popularity import within_pools
@@ -87,8 +87,7 @@ def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary)
         injective_sums(np.ascontiguousarray(weights[:, part == j]), sums[j])
     neutral, own, rest = _three_sets(len(counts))
     size = _sizes(counts)
-    log_g, log_d = _integrals(adversary, int(counts.sum()))
-    held = log_g[size[neutral]] + log_d[size[own], size[rest]]
+    held = _log_integrals(size[neutral], size[own], size[rest], adversary)
     out = np.empty(k)
     with np.errstate(divide="ignore"):
         for i in range(k):
@@ -179,20 +178,20 @@ def _sizes(counts: Integers) -> Integers:
     return out
 
 
-def _integrals(adversary: Adversary, n: int) -> tuple[Floats, Floats]:
-    """Log of E[gamma^(n-a) (1-gamma)^a], (n + 1,), and of E[delta^a ((1-delta)/(k-1))^b], (n + 1, n + 1)."""
-    return _integral_tables(adversary.belief.interest, adversary.belief.polarization, adversary.k, n)
+def _log_integrals(neutral: Integers, own: Integers, rest: Integers, adversary: Adversary) -> Floats:
+    """Log of E[(1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest], for reports that add up to n each."""
+    k, n = adversary.k, int(neutral[0] + own[0] + rest[0])
+    g, not_g, weight, _ = fixed_rule(adversary.belief.interest, n)
+    u, not_u, weight_u, _ = fixed_rule(adversary.belief.polarization, n)
+    delta, other = 1.0 / k + (1.0 - 1.0 / k) * u, (1.0 - 1.0 / k) * not_u / (k - 1)
+    return _log_moments(n - neutral, neutral, g, not_g, weight) + _log_moments(own, rest, delta, other, weight_u)
 
 
-@lru_cache(maxsize=16)
-def _integral_tables(interest: Density, polarization: Density, k: int, n: int) -> tuple[Floats, Floats]:
-    a = np.arange(n + 1)
-    g, not_g, weight, _ = fixed_rule(interest, n)
-    log_g = logsumexp((n - a)[:, None] * np.log(g) + a[:, None] * np.log(not_g) + np.log(weight), axis=1)
-    u, not_u, weight, _ = fixed_rule(polarization, n)
-    own, other = np.log(1.0 / k + (1.0 - 1.0 / k) * u), np.log((1.0 - 1.0 / k) * not_u / (k - 1))
-    log_d = np.stack([logsumexp(x * own + a[:, None] * other + np.log(weight), axis=1) for x in a])
-    return log_g, log_d
+def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats) -> Floats:
+    """Log of the mean of x^a y^b; many exponents are the same."""
+    pairs, which = np.unique(np.stack([a, b], axis=1), axis=0, return_inverse=True)
+    logs = pairs @ np.log(np.stack([x, y]))
+    return logsumexp(logs + np.log(weight), axis=1)[which.ravel()]
 
 
 # On a grid
