@@ -255,7 +255,7 @@ def test_the_grid_of_the_occupancy_is_fine_enough():
 def test_huge_counts_do_not_underflow():
     likelihood = np.log(random_channel(4, 4).astype(np.float64)[:, :3].T)
     counts = np.array([3000, 2500, 40])
-    for scores in (occupancy_scores, product_scores):
+    for scores in (exact_scores, occupancy_scores, product_scores):
         assert np.all(np.isfinite(normalised(scores(likelihood, counts, ORACLE), ORACLE)))
 
 
