@@ -37,6 +37,10 @@ class HashFamily(Protocol):
         """(len(functions), universe) the bucket of every object under each of these functions."""
         ...
 
+    def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
+        """(len(functions),) the bucket of one object under each: functions and objects side by side."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialFamily:
@@ -81,6 +85,13 @@ class PolynomialFamily:
         kernels.polynomial_buckets(coefficients, point.astype(np.uint32), square, self.m, out)
         return out
 
+    def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
+        a, b, c = self.coefficients(functions).T.astype(np.uint64)
+        x, p = objects.astype(np.uint64), np.uint64(PRIME)
+        # below 2^63: no product overflows
+        value = (a * (x * x % p) + b * x + c) % p
+        return (value * np.uint64(self.m) >> np.uint64(31)).astype(np.uint32)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableFamily:
@@ -114,6 +125,9 @@ class TableFamily:
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         return np.ascontiguousarray(self.table[functions], dtype=np.uint32)
 
+    def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
+        return self.table[functions, objects].astype(np.uint32)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bijection:
@@ -131,6 +145,9 @@ class Bijection:
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         return np.tile(np.arange(self.universe, dtype=np.uint32), (len(functions), 1))
+
+    def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
+        return objects.astype(np.uint32)
 
 
 def family(

@@ -22,8 +22,8 @@ from poolscope.scenario import Scenario
 from poolscope.tables import check_output, open_table, writing
 from poolscope.universe import Universe
 
-#: Reports that a thread makes at once; with fewer, a hash function is computed for hardly more than one of them.
-ROWS = 1 << 19
+#: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
+ROWS, PIECE = 1 << 19, 1 << 15
 
 #: Bytes that a report takes while it is made, as a multiple of what it takes afterwards; as text it takes more.
 MAKING = {False: 4, True: 32}
@@ -70,11 +70,14 @@ def obfuscate_traces(
     with writing(target, compression="uncompressed") as written:
 
         def part(some: _Part) -> int:
-            keys = children(children(user_keys(seed, some.users), Stream.REPORTS), some.places)
-            made = mechanism.report(some.objects, keys)
-            frame = report_frame(some.names, made, columns, universe, text=written.text)
-            written.write(some.number, frame)
-            return len(frame)
+            frames = []
+            for start in range(0, len(some.users), PIECE):
+                piece = slice(start, start + PIECE)
+                keys = children(children(user_keys(seed, some.users[piece]), Stream.REPORTS), some.places[piece])
+                made = mechanism.report(some.objects[piece], keys)
+                frames.append(report_frame(some.names[piece], made, columns, universe, text=written.text))
+            written.write(some.number, pl.concat(frames))
+            return len(some.users)
 
         rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
         reports = 0

@@ -130,12 +130,10 @@ def play(starts, order, buckets, objects, keys, m, threshold, columns, weights, 
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(starts, order, buckets, objects, keys, m, threshold, undecided, out):
-    """The reports that `play` does not keep: out (reports, words)."""
-    for f in range(buckets.shape[0]):
-        for i in range(starts[f], starts[f + 1]):
-            r = order[i]
-            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, undecided, out[r])
+def obfuscate(bucket, keys, m, threshold, undecided, out):
+    """The reports that `play` does not keep, of objects in these buckets: out (reports, words)."""
+    for r in range(keys.shape[0]):
+        _obfuscate(keys[r], bucket[r], m, threshold, undecided, out[r])
 
 
 @njit(nogil=True, cache=True)

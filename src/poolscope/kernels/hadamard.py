@@ -36,15 +36,13 @@ def transform(table):
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(starts, order, buckets, objects, keys, m, flip, coordinate, bit):
-    """Reports (coordinate, bit) of the chunk's functions: the transformed entry, flipped with probability `flip`."""
-    for f in range(buckets.shape[0]):
-        for i in range(starts[f], starts[f + 1]):
-            r = order[i]
-            l = np.int64(uniform(keys[r], 1) * m)
-            b = hadamard_entry(l, np.int64(buckets[f, objects[r]]))
-            coordinate[r] = l
-            bit[r] = -b if uniform(keys[r], 2) < flip else b
+def obfuscate(bucket, keys, m, flip, coordinate, bit):
+    """Reports (coordinate, bit) of objects in these buckets: the transformed entry, flipped with probability `flip`."""
+    for r in range(keys.shape[0]):
+        l = np.int64(uniform(keys[r], 1) * m)
+        b = hadamard_entry(l, np.int64(bucket[r]))
+        coordinate[r] = l
+        bit[r] = -b if uniform(keys[r], 2) < flip else b
 
 
 @njit(nogil=True, cache=True)

@@ -83,10 +83,10 @@ class CMS(Pure):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         function = choose_functions(self.family, keys)
-        words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
+        words = np.empty((len(objects), words_of(self.m)), dtype=np.uint64)
         undecided = np.empty(words_of(self.m), dtype=np.uint64)
-        for buckets, starts, order in by_function(self.family, function):
-            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, threshold(self.flip), undecided, words)
+        bucket = self.family.bucket_of(function, np.asarray(objects))
+        kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), undecided, words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
     def mass(self, reports: Reports, views: Views) -> Floats:

@@ -93,8 +93,8 @@ class HCMS(Pure):
         function = choose_functions(self.family, keys)
         coordinate = np.empty(len(objects), dtype=np.int32)
         bit = np.empty(len(objects), dtype=np.int8)
-        for buckets, starts, order in by_function(self.family, function):
-            kernels.obfuscate(starts, order, buckets, objects, keys, self.m, self.flip, coordinate, bit)
+        bucket = self.family.bucket_of(function, np.asarray(objects))
+        kernels.obfuscate(bucket, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
     def mass(self, reports: Reports, views: Views) -> Floats:
