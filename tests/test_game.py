@@ -40,7 +40,9 @@ GAME = Game(
 
 
 class Backwards:
-    """An engine that plays the last block first."""
+    """An engine that does the last part first."""
+
+    threads = 3
 
     def map(self, function, items):
         return map(function, list(items)[::-1])

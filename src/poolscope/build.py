@@ -10,11 +10,11 @@ import numpy as np
 from poolscope.adversary import Adversary
 from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
 from poolscope.curator import estimate_objects, simulate_estimate
+from poolscope.engines import Map
 from poolscope.errors import InputError, located
 from poolscope.game import Game
 from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import Pure, make
-from poolscope.mechanisms.base import Map
 from poolscope.popularity import uniform
 from poolscope.randomness import Stream, children, seed_key
 from poolscope.recorded.population import Recorded, population

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poolscope.engines import Map
 from poolscope.errors import InputError
-from poolscope.mechanisms.base import Floats, Map, Objects, Pure, Reports, report_count
+from poolscope.mechanisms.base import Floats, Objects, Pure, Reports, report_count
 from poolscope.popularity import project_to_simplex
 from poolscope.randomness import children
 

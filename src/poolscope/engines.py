@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+#: Anything that maps a function over items, in any order: the built-in, or an engine's.
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 def available_cores() -> int:

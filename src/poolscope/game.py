@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from poolscope.adversary import Adversary, posterior_block, views
 from poolscope.behaviour import UNIFORM, Behaviour, Floats
-from poolscope.engines import Local
+from poolscope.engines import Local, Map
 from poolscope.errors import InputError
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
 from poolscope.outcomes import REACHED, Attacked, table
+from poolscope.parallel import played
 from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
@@ -30,8 +31,11 @@ NON_PRIVATE = "non-private"
 #: Bytes of support masses that a block holds; bounds the memory, changes no bit.
 BLOCK_BYTES = 320 << 20
 
-#: Users whose posteriors after every report are held at once.
+#: Users whose posteriors after every report are held at once, by each thread.
 CHUNK = 256
+
+#: Parts of a block's reports for each thread: some take longer than others.
+PARTS = 4
 
 Tick = Callable[[float], None]
 
@@ -110,8 +114,7 @@ def play(
     if users < 1:
         raise InputError("users must be at least 1", value=users)
     engine = engine or Local()
-    frames = engine.map(lambda block: play_block(game, block, seed, tick), blocks(game, users))
-    return in_order(pl.concat(frames))
+    return in_order(pl.concat(play_block(game, block, seed, tick, engine) for block in blocks(users, game.block_users)))
 
 
 def in_order(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -119,16 +122,21 @@ def in_order(outcomes: pl.DataFrame) -> pl.DataFrame:
     return outcomes.sort("adversary", "n", "user", maintain_order=True)
 
 
-def blocks(game: Game, users: int, threads: int = 2) -> Iterator[range]:
-    """Users in blocks; few users are spread over the threads."""
-    size = min(game.block_users, -(-users // threads))
+def blocks(users: int, size: int) -> Iterator[range]:
+    """Users in blocks of that size."""
     for start in range(0, users, size):
         yield range(start, min(start + size, users))
 
 
-def play_block(game: Game, users: range, seed: int, tick: Tick | None = None) -> pl.DataFrame:
-    """Outcomes of some users: truth, traces, reports, likelihoods, posteriors, guesses."""
-    tick = tick or (lambda _: None)
+def play_block(
+    game: Game, users: range, seed: int, tick: Tick | None = None, engine: Local | None = None
+) -> pl.DataFrame:
+    """Outcomes of some users: truth, traces, reports, likelihoods, posteriors, guesses.
+
+    The engine's threads share each of these steps, so that what a hash function's reports have in common is tabulated
+    once for all users of the block.
+    """
+    engine = engine or Local(threads=1)
     keys = user_keys(seed, np.arange(users.start, users.stop))
     if game.recorded:
         some = game.recorded[users]
@@ -137,24 +145,26 @@ def play_block(game: Game, users: range, seed: int, tick: Tick | None = None) ->
     else:
         drawn = draw_users(game.universe, game.behaviour, keys)
         ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
-        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma)
+        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, run=engine.map)
 
         def truth(universe: Universe) -> Preferences:
             return preferences(game, universe, drawn)
 
-    attacked = _attack_traces(game, keys, np.ascontiguousarray(traces), truth, tick)
+    attacked = _attack_traces(game, keys, np.ascontiguousarray(traces), truth, tick or (lambda _: None), engine)
     return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 
 
-def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Truth, tick: Tick) -> list[Attacked]:
+def _attack_traces(
+    game: Game, keys: Keys, traces: NDArray[np.int64], truth: Truth, tick: Tick, engine: Local
+) -> list[Attacked]:
     """Obfuscate the traces once and let every adversary attack the same reports."""
     users, n = traces.shape
     lengths = np.full(users, n, dtype=np.int64)
     attacked = []
     if game.adversaries:
         view, columns = views(game.adversaries)
-        reports = report_keys(keys, 0, n)
-        mass = game.mechanism.play(traces.ravel(), reports.ravel(), view)
+        reports = report_keys(keys, 0, n).ravel()
+        mass = played(game.mechanism, traces.ravel(), reports, view, engine.map, PARTS * engine.threads)
         mass = mass.reshape(users, n, view.width)
         tick(users / 2)
         for adversary, part in zip(game.adversaries, columns, strict=True):
@@ -163,7 +173,9 @@ def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Tru
             def posteriors(rows: slice, adversary: Adversary = adversary, part: NDArray = part) -> Floats:
                 return posterior_block(game.mechanism, adversary, mass[rows, :, part], lengths[rows])
 
-            attacked.append(_decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share))
+            attacked.append(
+                _decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share, engine.map)
+            )
     if game.non_private:
         first = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
 
@@ -171,7 +183,7 @@ def _attack_traces(game: Game, keys: Keys, traces: NDArray[np.int64], truth: Tru
             return non_private_posterior(game.universe, traces[rows], lengths[rows])
 
         share = 0.0 if game.adversaries else 1.0
-        attacked.append(_decide(game, NON_PRIVATE, first, keys, truth, lengths, shown, tick, share))
+        attacked.append(_decide(game, NON_PRIVATE, first, keys, truth, lengths, shown, tick, share, engine.map))
     return attacked
 
 
@@ -200,6 +212,7 @@ def _decide(
     posteriors: Callable[[slice], Floats],
     tick: Tick,
     share: float,
+    run: Map,
 ) -> Attacked:
     """Guesses of one adversary, a chunk of users at a time."""
     count, observations = len(keys), np.asarray(game.observations, dtype=np.int64)
@@ -210,7 +223,8 @@ def _decide(
     reached = np.empty((count, len(thresholds)), dtype=np.int32)
     ties = children(keys, Stream.GUESS)
     prior = adversary.belief.pool_prior(adversary.k)
-    for start in range(0, count, CHUNK):
+
+    def chunk(start: int) -> None:
         rows = slice(start, min(start + CHUNK, count))
         posterior = posteriors(rows)
         # reports that the adversary's model excludes leave it with its prior
@@ -228,6 +242,9 @@ def _decide(
             reached[rows],
         )
         tick(share * (rows.stop - rows.start))
+
+    for _ in run(chunk, range(0, count, CHUNK)):
+        pass
     return Attacked(
         adversary=name,
         pool_names=adversary.universe.pool_names,

@@ -21,14 +21,11 @@ PRIME = (1 << 31) - 1
 Buckets = NDArray[np.uint32]
 
 
-class HashFamily(Protocol):
-    """Functions 0..size-1 from objects 0..universe-1 to buckets 0..m-1."""
+class Tabulated(Protocol):
+    """Functions 0..size-1 of objects 0..universe-1."""
 
     @property
     def size(self) -> int: ...
-
-    @property
-    def m(self) -> int: ...
 
     @property
     def universe(self) -> int: ...
@@ -36,6 +33,13 @@ class HashFamily(Protocol):
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         """(len(functions), universe) the bucket of every object under each of these functions."""
         ...
+
+
+class HashFamily(Tabulated, Protocol):
+    """Functions to buckets 0..m-1."""
+
+    @property
+    def m(self) -> int: ...
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
         """(len(functions),) the bucket of one object under each: functions and objects side by side."""

@@ -9,10 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.curator import Estimate, unbiased
-from poolscope.engines import Local
-from poolscope.mechanisms.base import Floats, Pure, Reports, Views, report_count
+from poolscope.engines import Local, Map
+from poolscope.mechanisms.base import Floats, Mechanism, Pure, Reports, Views, report_count
+from poolscope.randomness import Keys
 
 Integers = NDArray[np.int64]
+
+
+def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int) -> Floats:
+    """`mechanism.play` of all objects, in so many parts."""
+    out = np.empty((len(keys), view.width))
+
+    def part(rows: Integers) -> None:
+        out[rows] = mechanism.play(objects[rows], keys[rows], view)
+
+    for _ in run(part, shares(mechanism.shared_by(keys), len(keys), parts)):
+        pass
+    return out
 
 
 def masses(mechanism: Pure, reports: Reports, view: Views, engine: Local) -> Floats:
@@ -22,7 +35,7 @@ def masses(mechanism: Pure, reports: Reports, view: Views, engine: Local) -> Flo
     def part(rows: Integers) -> None:
         out[rows] = mechanism.mass(_some(reports, rows), view)
 
-    for _ in engine.map(part, shares(reports, engine.threads)):
+    for _ in engine.map(part, shares(reports.get("hash"), len(out), engine.threads)):
         pass
     return out
 
@@ -37,7 +50,7 @@ class Supports:
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
-        rows = shares(reports, self._engine.threads)
+        rows = shares(reports.get("hash"), report_count(reports), self._engine.threads)
         for counts in self._engine.map(lambda own: self._mechanism.support_counts(_some(reports, own)), rows):
             self._counts += counts
         self.reports += report_count(reports)
@@ -47,15 +60,17 @@ class Supports:
         return unbiased(self._mechanism, self._counts, self.reports)
 
 
-def shares(reports: Reports, threads: int) -> Iterator[Integers]:
-    """Rows for each thread.
+def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
+    """The rows of each part.
 
-    What is tabulated for a hash function serves all of its reports, so a function's reports stay together.
+    What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together.
     """
-    function = reports["hash"] if "hash" in reports else np.arange(report_count(reports))
-    edges = np.linspace(0, int(function.max(initial=0)) + 1, threads + 1)
+    if shared_by is None:
+        yield from (rows for rows in np.array_split(np.arange(count), parts) if len(rows))
+        return
+    edges = np.linspace(0, int(shared_by.max(initial=0)) + 1, parts + 1)
     for low, high in pairwise(edges):
-        rows = np.flatnonzero((function >= low) & (function < high))
+        rows = np.flatnonzero((shared_by >= low) & (shared_by < high))
         if len(rows):
             yield rows
 

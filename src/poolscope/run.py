@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import polars as pl
@@ -22,7 +21,7 @@ from poolscope.build import build_game
 from poolscope.engines import Local
 from poolscope.errors import InputError, located, reading
 from poolscope.files import checksum, replacing, write_text
-from poolscope.game import NON_PRIVATE, Game, Tick, play_block
+from poolscope.game import NON_PRIVATE, Game, Tick, blocks, play_block
 from poolscope.scenario import Scenario
 from poolscope.summary import summarise
 
@@ -83,7 +82,7 @@ def audit(
         seed=seed,
         users=count,
         version=__version__,
-        block=min(game.block_users, max(16, -(-count // engine.threads))),
+        block=min(game.block_users, count),
         parts={},
     )
     if kept:
@@ -160,12 +159,12 @@ def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
 
 def fitting_users(game: Game, seed: int, engine: Local) -> int:
     """Users that take about ten seconds, from a pilot; two significant digits."""
-    play_block(game, range(16), seed)
+    play_block(game, range(16), seed, engine=engine)
     pilot = min(2048, game.block_users)
     started = time.perf_counter()
-    play_block(game, range(pilot), seed)
+    play_block(game, range(pilot), seed, engine=engine)
     pace = (time.perf_counter() - started) / pilot
-    count = max(100, SECONDS * engine.threads / pace)
+    count = max(100, SECONDS / pace)
     unit = 10 ** (len(str(int(count))) - 2)
     return int(count // unit * unit)
 
@@ -175,27 +174,18 @@ def play_parts(game: Game, manifest: Manifest, out: Path, engine: Local, tick: T
     folder = out / "outcomes"
     fresh = not out.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    lock = Lock()
-
-    def part(index: int) -> None:
-        start = index * manifest.block
-        users = range(start, min(start + manifest.block, manifest.users))
-        name = f"part-{index:06d}.parquet"
-        if name in manifest.parts:
-            tick(len(users))
-            return
-        outcomes = play_block(game, users, manifest.seed, tick)
-        with replacing(folder / name) as beside:
-            outcomes.write_parquet(beside, compression="zstd", statistics=False)
-        digest = checksum(folder / name)
-        with lock:
-            manifest.parts[name] = digest
-            manifest.write(out)
-
     try:
         manifest.write(out)
-        for _ in engine.map(part, range(-(-manifest.users // manifest.block))):
-            pass
+        for index, users in enumerate(blocks(manifest.users, manifest.block)):
+            name = f"part-{index:06d}.parquet"
+            if name in manifest.parts:
+                tick(len(users))
+                continue
+            outcomes = play_block(game, users, manifest.seed, tick, engine)
+            with replacing(folder / name) as beside:
+                outcomes.write_parquet(beside, compression="zstd", statistics=False)
+            manifest.parts[name] = checksum(folder / name)
+            manifest.write(out)
     except OSError as error:
         if fresh and not manifest.parts:
             remove(out)

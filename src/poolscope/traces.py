@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.behaviour import Behaviour, Floats
+from poolscope.engines import Map
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
 from poolscope.popularity import within_pools
@@ -16,6 +17,9 @@ from poolscope.randomness import Keys, Stream, children
 from poolscope.universe import Universe
 
 Objects = NDArray[np.int64]
+
+#: Users whose traces are drawn in one go.
+AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +49,27 @@ def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
     return Users(keys=keys, gamma=gamma, delta=delta, iota=np.minimum(iota, k - 1).astype(np.int64))
 
 
-def draw_traces(universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0) -> Objects:
+def draw_traces(
+    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, run: Map = map
+) -> Objects:
     """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
     order, starts = _parts(universe)
-    keys = children(users.keys, Stream.TRACE)
-    out = np.empty((len(keys), length), dtype=np.int64)
-    who = (users.gamma, users.delta, users.iota, universe.k, order, starts)
-    if sigma > 0:
-        tastes = children(users.keys, Stream.TASTE)
-        scratch = np.empty(universe.size), np.empty(universe.size)
-        kernels.draw_own_traces(keys, tastes, *who, popularity, sigma, *scratch, out)
-        return out
+    keys, tastes = children(users.keys, Stream.TRACE), children(users.keys, Stream.TASTE)
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
-    kernels.draw_traces(keys, *who, cumulative, out)
+    out = np.empty((len(keys), length), dtype=np.int64)
+
+    def part(start: int) -> None:
+        some = slice(start, start + AT_ONCE)
+        who = users.gamma[some], users.delta[some], users.iota[some], universe.k, order, starts
+        if sigma > 0:
+            scratch = np.empty(universe.size), np.empty(universe.size)
+            kernels.draw_own_traces(keys[some], tastes[some], *who, popularity, sigma, *scratch, out[some])
+        else:
+            kernels.draw_traces(keys[some], *who, cumulative, out[some])
+
+    for _ in run(part, range(0, len(keys), AT_ONCE)):
+        pass
     return out
 
 

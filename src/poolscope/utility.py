@@ -9,8 +9,9 @@ import numpy as np
 from scipy import stats
 
 from poolscope.curator import simulate_estimate
+from poolscope.engines import Map
 from poolscope.errors import InputError
-from poolscope.mechanisms.base import Floats, Map
+from poolscope.mechanisms.base import Floats
 from poolscope.randomness import children
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.

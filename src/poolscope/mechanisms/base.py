@@ -7,13 +7,14 @@ audit follow from here for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.engines import Map
 from poolscope.errors import InputError
 from poolscope.randomness import Keys, children, fresh_keys
 from poolscope.traces import draw_objects
@@ -21,9 +22,6 @@ from poolscope.traces import draw_objects
 Floats = NDArray[np.float64]
 Objects = NDArray[np.int64]
 Reports = Mapping[str, NDArray]
-
-#: Anything that maps a function over items: the built-in, a thread pool's, a cluster's.
-Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: Cells of the support matrix that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24
@@ -98,6 +96,10 @@ class Mechanism(Protocol):
         """mass(report(objects, keys), views), without keeping the reports."""
         ...
 
+    def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
+        """Number of the table that the report of each key is looked up in; None where each report stands alone."""
+        ...
+
 
 class LocalMechanism:
     """What every mechanism of ours shares: making reports, and the curator's count of the objects that they support.
@@ -155,6 +157,9 @@ class LocalMechanism:
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
         return self.mass(self.report(objects, keys), views)
+
+    def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
+        return None
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         """(universe,) how many reports support each object."""

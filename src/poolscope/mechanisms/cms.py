@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.engines import Map
 from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.base import (
     Floats,
-    Map,
     Objects,
     Pure,
     ReportColumn,
@@ -88,6 +88,9 @@ class CMS(Pure):
         bucket = self.family.bucket_of(function, np.asarray(objects))
         kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), undecided, words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
+
+    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
+        return choose_functions(self.family, keys)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)

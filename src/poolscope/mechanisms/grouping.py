@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.errors import InputError
-from poolscope.hashing import Buckets, HashFamily
+from poolscope.hashing import Buckets, Tabulated
 from poolscope.kernels import cms as kernels
 from poolscope.randomness import Keys
 
@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 BUCKETS_AT_ONCE = 1 << 20
 
 
-def choose_functions(family: HashFamily, keys: Keys) -> Indices:
+def choose_functions(family: Tabulated, keys: Keys) -> Indices:
     """The hash function of each report, uniform, from the first word of its key."""
     out = np.empty(len(keys), dtype=np.int64)
     kernels.choose_functions(keys, family.size, out)
@@ -32,7 +32,7 @@ def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
         raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
 
 
-def by_function(family: HashFamily, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Indices, Indices]]:
+def by_function(family: Tabulated, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Indices, Indices]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the

@@ -97,6 +97,9 @@ class HCMS(Pure):
         kernels.obfuscate(bucket, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
+    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
+        return choose_functions(self.family, keys)
+
     def mass(self, reports: Reports, views: Views) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))

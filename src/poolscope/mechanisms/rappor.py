@@ -187,6 +187,9 @@ class Rappor(Likelihood):
         total = np.bitwise_count(reports["bits"]).sum(axis=1, dtype=np.int64)
         return self._logs()[total[:, None], (self.filters.hashes + 1) * held + found]
 
+    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
+        return choose_functions(self.filters, keys)
+
     def mass(self, reports: Reports, views: Views) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
         logs, table = self._logs(), views.matrix()

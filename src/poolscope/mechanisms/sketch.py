@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.engines import Map
 from poolscope.hashing import HashFamily
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.binomial import lay_guide, tabulate
-from poolscope.mechanisms.base import Map
 from poolscope.randomness import children
 
 #: Buckets held at once by one chunk: functions times objects.

@@ -14,9 +14,9 @@ import polars as pl
 from poolscope import metrics
 from poolscope.build import build_game, build_mechanism
 from poolscope.curator import simulate_estimate
+from poolscope.engines import Map
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
-from poolscope.mechanisms.base import Map
 from poolscope.popularity import entropy as pool_entropy
 from poolscope.popularity import jensen_shannon, zipf
 from poolscope.randomness import Stream, children, seed_key, user_keys
