@@ -14,7 +14,8 @@ import numpy as np
 import reference
 from mpmath import inf, mp, mpf
 
-from poolscope.mechanisms import make
+from poolscope.mechanisms import adapt, make
+from poolscope.mechanisms.base import ReportColumn
 
 TINY, LARGE = 4, 130
 HASH_TABLE = np.array([[0, 1, 2, 1], [2, 2, 0, 1]])
@@ -28,6 +29,7 @@ class Kind:
     """What the suite has to know of a mechanism.
 
     tiny, large : parameters but for epsilon, for universes of TINY and LARGE objects.
+    maker : what makes it from the size of the universe and the parameters, where it has no name in MECHANISMS.
     every : all reports of the tiny mechanism, as columns.
     probability : Pr[report | z] by the oracle, from a report's columns, z and epsilon.
     noisy : whether it takes an epsilon.
@@ -41,6 +43,7 @@ class Kind:
     probability: Callable[..., Any]
     tiny: Mapping[str, Any] = field(default_factory=dict)
     large: Mapping[str, Any] = field(default_factory=dict)
+    maker: Callable[..., Any] | None = None
     noisy: bool = True
     limit: bool = True
     tight: bool = True
@@ -227,6 +230,23 @@ def rappor_probability(report, z, epsilon):
     return vector_probability(unpacked(report, TINY), ones, 1 - flip, flip) / 2
 
 
+class Plain:
+    """A channel as somebody might write it who knows nothing of poolscope but the two methods."""
+
+    def __init__(self, matrix):
+        self.matrix = np.array(matrix)
+        self.epsilon = np.inf if (self.matrix == 0).any() else np.ptp(np.log(self.matrix), axis=0).max()
+        self.report_columns = {"report": ReportColumn("integer", self.matrix.shape[1])}
+
+    def obfuscate(self, objects, rng):
+        draws = rng.random((len(objects), 1))
+        return (self.matrix.cumsum(axis=1)[objects, :-1] <= draws).sum(axis=1)
+
+    def log_likelihood(self, reports):
+        with np.errstate(divide="ignore"):
+            return np.log(self.matrix[:, reports]).T
+
+
 BAD_FAMILIES = (
     ({"m": 1}, "m must be at least 2"),
     ({"hashes": 0}, "hashes must be at least 1"),
@@ -341,18 +361,32 @@ KINDS = {
             ({"reports": 9}, "at least the 10"),
         ),
     ),
+    "adapted": Kind(
+        every=lambda: {"report": np.arange(4)},
+        probability=channel_probability,
+        tiny={"matrix": TWENTIETHS / 20},
+        large={"matrix": LARGE_MATRIX},
+        maker=lambda universe, *, matrix: adapt(Plain(matrix), universe),
+        noisy=False,
+        limit=False,
+        counted=False,
+    ),
 }
 EPSILONS = (0.1, 1.0, 4.0)
 
 
 def tiny(name, epsilon=1.0):
-    parameters = {"epsilon": epsilon} if KINDS[name].noisy else {}
-    return make(name, TINY, {**KINDS[name].tiny, **parameters})
+    return made(name, TINY, KINDS[name].tiny, epsilon)
 
 
 def large(name, epsilon=2.0, **changed):
-    parameters = {"epsilon": epsilon} if KINDS[name].noisy else {}
-    return make(name, LARGE, {**KINDS[name].large, **parameters, **changed})
+    return made(name, LARGE, {**KINDS[name].large, **changed}, epsilon)
+
+
+def made(name, universe, parameters, epsilon):
+    kind = KINDS[name]
+    noise = {"epsilon": epsilon} if kind.noisy else {}
+    return kind.maker(universe, **parameters) if kind.maker else make(name, universe, {**parameters, **noise})
 
 
 def rows(reports):

@@ -1,22 +1,18 @@
-"""What the literature says of each mechanism: estimates, variances, parameters; and the attack on each of them."""
+"""What the literature says of each mechanism: estimates, variances, parameters."""
 
-from math import exp, expm1, log
+from math import exp, log
 
 import numpy as np
 import pytest
-import reference
-from laws import KINDS, LARGE, TINY, large, law, multiply_shift, rows, tiny
+from laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 from synthetic import SEED
 
-from poolscope import metrics
-from poolscope.adversary import Adversary, attack, views, weak
-from poolscope.calibration import calibration_error, calibration_limit
+from poolscope.adversary import Adversary, views, weak
 from poolscope.curator import estimate, simulate_estimate
 from poolscope.errors import InputError
-from poolscope.game import Game, play
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms import THE, Likelihood, LocalMechanism, Pure, make
+from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
 from poolscope.mechanisms.the import best_threshold, log_variance
 from poolscope.popularity import zipf
 from poolscope.randomness import children
@@ -274,64 +270,3 @@ def test_large_universes(name):
     np.testing.assert_allclose(mass, Pure.mass(mechanism, reports, view), atol=1e-12)
     expected = LocalMechanism.support_counts(mechanism, reports)
     np.testing.assert_array_equal(mechanism.support_counts(reports), expected)
-
-
-# The attack
-
-SCENARIOS = {
-    "a neutral object": (Universe.sized(TINY, {"a": 1, "b": 2}), np.full(TINY, 0.25), [0, 0, 3, 1, 2, 0, 3]),
-    "no neutral object": (Universe.sized(TINY, {"a": 2, "b": 2}), np.array([0.5, 0.1, 0.15, 0.25]), [1, 0, 3, 1, 1]),
-}
-
-
-@pytest.mark.parametrize("name", list(KINDS))
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_posterior_is_that_of_the_law(name, scenario, epsilon):
-    """The oracle's likelihood of every report and object, and its exact integral."""
-    universe, popularity, trace = SCENARIOS[scenario]
-    mechanism = tiny(name, epsilon)
-    reports = mechanism.obfuscate(np.array(trace), np.random.default_rng(SEED))
-    adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
-    found = attack(mechanism, reports, adversary)
-    likelihood = [[KINDS[name].probability(report, z, epsilon) for z in range(TINY)] for report in rows(reports)]
-    for n in (1, len(trace)):
-        expected = reference.posterior(likelihood[:n], popularity, universe.pool_of, universe.k)
-        np.testing.assert_allclose(found[n], expected, rtol=1e-10)
-
-
-CROWD = Universe.sized(LARGE, {"a": 15, "b": 3, "c": 30})
-POPULARITY = zipf(CROWD, 1.0)
-ORACLE = Adversary(name="oracle", universe=CROWD, popularity=POPULARITY)
-
-
-def excess(mechanism, seed):
-    """Expected calibration error of the attack on a crowd, over the limit for one that is calibrated."""
-    game = Game(
-        universe=CROWD,
-        popularity=POPULARITY,
-        mechanism=mechanism,
-        adversaries=[ORACLE],
-        observations=[20],
-        non_private=False,
-    )
-    outcomes = metrics.select(play(game, 4000, seed), "oracle", 20)
-    return calibration_error(outcomes, seed).value / calibration_limit(outcomes, seed)
-
-
-@pytest.mark.parametrize("name", list(KINDS))
-def test_attack_is_calibrated(name):
-    """One crowd in twenty is beyond the limit by chance, so a second one may decide."""
-    mechanism = large(name, 4.0)
-    assert excess(mechanism, 0) <= 1 or excess(mechanism, 1) <= 1
-
-
-def test_the_with_its_stated_epsilon_is_not_calibrated():
-    """The control: a set of positions tells less than the noisy vector it is made of."""
-
-    class Stated(THE):
-        floor, slope = exp(-4.0), -expm1(-4.0)
-
-    wrong = Stated(epsilon=4.0, size=LARGE, threshold=best_threshold(4.0))
-    assert excess(wrong, 0) > 1.2
-    assert excess(wrong, 1) > 1.2

@@ -62,6 +62,11 @@ class Adapted(Likelihood):
         return float(getattr(self.mechanism, "epsilon", math.nan))
 
     @property
+    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The columns that its first report had."""
+        return tuple(self.template)
+
+    @property
     def report_columns(self) -> Mapping[str, ReportColumn]:
         columns = getattr(self.mechanism, "report_columns", None)
         if columns is None:
