@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import reference
 from mpmath import inf, mp, mpf
+from plain import Plain
 
 from poolscope.mechanisms import adapt, make
-from poolscope.mechanisms.base import ReportColumn
 
 TINY, LARGE = 4, 130
 HASH_TABLE = np.array([[0, 1, 2, 1], [2, 2, 0, 1]])
@@ -228,23 +228,6 @@ def rappor_probability(report, z, epsilon):
     flip = 1 / (1 + mp.exp(mpf(epsilon) / 4))
     ones = {int(BLOOM_TABLE[2 * int(report["cohort"]) + i, z]) for i in range(2)}
     return vector_probability(unpacked(report, TINY), ones, 1 - flip, flip) / 2
-
-
-class Plain:
-    """A channel as somebody might write it who knows nothing of poolscope but the two methods."""
-
-    def __init__(self, matrix):
-        self.matrix = np.array(matrix)
-        self.epsilon = np.inf if (self.matrix == 0).any() else np.ptp(np.log(self.matrix), axis=0).max()
-        self.report_columns = {"report": ReportColumn("integer", self.matrix.shape[1])}
-
-    def obfuscate(self, objects, rng):
-        draws = rng.random((len(objects), 1))
-        return (self.matrix.cumsum(axis=1)[objects, :-1] <= draws).sum(axis=1)
-
-    def log_likelihood(self, reports):
-        with np.errstate(divide="ignore"):
-            return np.log(self.matrix[:, reports]).T
 
 
 BAD_FAMILIES = (
