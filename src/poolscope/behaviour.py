@@ -88,8 +88,7 @@ class FunctionDensity:
     _measure: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        x, w = np.polynomial.legendre.leggauss(self.resolution)
-        x, w = (1.0 + x) / 2.0, w / 2.0
+        x, w = _fine_grid(self.resolution)
         values = np.asarray(self.function(x), dtype=np.float64)
         if values.shape != x.shape:
             raise InputError("a density must return one value for each point", value=values.shape)
@@ -115,6 +114,13 @@ class FunctionDensity:
         cumulative = np.concatenate([[0.0], np.cumsum(mass)])
         edges = np.concatenate([[0.0], (x[1:] + x[:-1]) / 2.0, [1.0]])
         return np.interp(probability, cumulative, edges)
+
+
+@lru_cache(maxsize=4)
+def _fine_grid(points: int) -> tuple[Floats, Floats]:
+    """Points and weights of a Gauss-Legendre rule on (0, 1): from a tridiagonal matrix, as there are many."""
+    x, w = special.roots_legendre(points)
+    return (1.0 + x) / 2.0, w / 2.0
 
 
 #: A step below this share of the mean step makes the choice of few nodes unsafe.
