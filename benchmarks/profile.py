@@ -53,10 +53,10 @@ def square_chain(x, steps):
 
 
 @njit
-def all_masses(buckets, columns, weights, room):
+def all_masses(buckets, runs, weights, room):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        cms_kernels.bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
+        cms_kernels.bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
 
 
 @njit
@@ -108,7 +108,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", cms_kernels.group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
-    seen = view.columns, view.weights, room
+    seen = view.runs, view.weights, room
     met, chunks = 0, by_function(mechanism.family, functions)
     while True:
         chunk = watch("group and hash", next, chunks, None)
@@ -122,7 +122,8 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
         out = np.zeros((len(mine), view.width))
         noise = mechanism.m, flip_threshold(mechanism), room.undecided, words
         watch("masses", all_masses, buckets, *seen)
-        watch("noise", cms_kernels.obfuscate, *own, buckets, traces[mine], keys[mine], *noise)
+        own_buckets = mechanism.family.bucket_of(functions[mine], traces[mine])
+        watch("noise", cms_kernels.obfuscate, own_buckets, keys[mine], *noise)
         watch("masses and sums", cms_kernels.support_mass, *own, buckets, words, *seen, out)
     return met
 

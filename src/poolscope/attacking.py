@@ -26,7 +26,7 @@ from poolscope.engines import Local
 from poolscope.errors import InputError, located
 from poolscope.game import Tick
 from poolscope.gathering import Bucket, Gathering
-from poolscope.mechanisms.base import Pure
+from poolscope.mechanisms.base import LocalMechanism
 from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Scorer, Tally
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
@@ -168,7 +168,7 @@ def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
 
 
 def _first_look(
-    source: Source, scenario: Scenario, mechanism: Pure, universe: Universe, memory: int, engine: Local
+    source: Source, scenario: Scenario, mechanism: LocalMechanism, universe: Universe, memory: int, engine: Local
 ) -> _Look:
     """Count each user's reports, and what the reports support where an adversary wants to know."""
     arrivals, places = Arrivals(), Places()
@@ -188,7 +188,7 @@ def _first_look(
 
 def _adversaries(
     scenario: Scenario,
-    mechanism: Pure,
+    mechanism: LocalMechanism,
     universe: Universe,
     other: Universe | None,
     estimate: Estimate | None,

@@ -14,7 +14,7 @@ from poolscope.engines import Map
 from poolscope.errors import InputError, located
 from poolscope.game import Game
 from poolscope.mechanism_files import FILES
-from poolscope.mechanisms import Pure, make
+from poolscope.mechanisms import LocalMechanism, make
 from poolscope.popularity import uniform
 from poolscope.randomness import Stream, children, seed_key
 from poolscope.recorded.population import Recorded, population
@@ -74,7 +74,7 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
     return population(prepared, traces.users, universe)
 
 
-def build_mechanism(scenario: Scenario, universe: Universe) -> Pure:
+def build_mechanism(scenario: Scenario, universe: Universe) -> LocalMechanism:
     """The mechanism of ``[mechanism]``; parameters that name files are read, never unpickled."""
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
     for name in (name for name in FILES if name in parameters):
@@ -89,7 +89,7 @@ def build_adversary(
     index: int,
     universe: Universe,
     popularity: Floats | None,
-    mechanism: Pure,
+    mechanism: LocalMechanism,
     seed: int,
     run: Map,
     recorded: Recorded | None = None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from poolscope.engines import Map
 from poolscope.errors import InputError
-from poolscope.mechanisms.base import Floats, Objects, Pure, Reports, report_count
+from poolscope.mechanisms.base import Floats, LocalMechanism, Objects, Reports, report_count
 from poolscope.popularity import project_to_simplex
 from poolscope.randomness import children
 
@@ -33,17 +33,17 @@ class Estimate:
         return project_to_simplex(self.counts / self.reports)
 
 
-def estimate(mechanism: Pure, reports: Reports) -> Estimate:
+def estimate(mechanism: LocalMechanism, reports: Reports) -> Estimate:
     """Frequency estimate from reports."""
     return unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
 
 
-def simulate_estimate(mechanism: Pure, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Estimate:
+def simulate_estimate(mechanism: LocalMechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Estimate:
     """The estimate from so many reports on objects drawn from the popularity."""
     return unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
 
 
-def estimate_objects(mechanism: Pure, objects: Objects, key: np.uint64, run: Map = map) -> Estimate:
+def estimate_objects(mechanism: LocalMechanism, objects: Objects, key: np.uint64, run: Map = map) -> Estimate:
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
 
     def part(start: int) -> np.ndarray:
@@ -55,7 +55,7 @@ def estimate_objects(mechanism: Pure, objects: Objects, key: np.uint64, run: Map
     return unbiased(mechanism, counts, len(objects))
 
 
-def unbiased(mechanism: Pure, support: np.ndarray, count: int) -> Estimate:
+def unbiased(mechanism: LocalMechanism, support: np.ndarray, count: int) -> Estimate:
     r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}

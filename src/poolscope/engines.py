@@ -1,18 +1,65 @@
-"""Where blocks of users run."""
+"""Where blocks of users run: what an engine is, and the threads of this process.
+
+An engine does two things. `map` shares the steps inside a block among the threads of this process. `tasks` runs whole
+blocks, wherever the engine has room for them, and hands back what little each of them says when it is done.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from poolscope.errors import InputError, did_you_mean
 
 Item = TypeVar("Item")
+Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 #: Anything that maps a function over items, in any order: the built-in, or an engine's.
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+#: Is told users as they are played.
+Tick = Callable[[float], None]
+
+#: The names that `chosen` knows.
+ENGINES = ("local", "dask")
+
+
+class Engine(Protocol):
+    """Where blocks run; outcomes do not depend on it."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of this process that `map` uses."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at once."""
+        ...
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results as they finish, in no order, from this process."""
+        ...
+
+    def tasks(
+        self,
+        function: Callable[[Shared, Item, Local, Tick], Result],
+        shared: Shared,
+        items: Iterable[Item],
+        tick: Tick | None = None,
+    ) -> Iterator[Result]:
+        """``function(shared, item, engine, tick)`` of every item, results as they finish, in no order.
+
+        The function and what it takes and returns must be able to travel between processes: it is a function of a
+        module, what it finds it writes to files, and what it returns is small. `engine` is the one that it may use
+        itself. Items are taken only when there is room for them.
+        """
+        ...
 
 
 def available_cores() -> int:
@@ -22,11 +69,28 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
+    """The engine of a command's options; a scheduler's address alone means Dask."""
+    name = name or ("local" if scheduler is None else "dask")
+    if name not in ENGINES:
+        raise InputError("must be a known engine", value=name, place="engine", remedy=did_you_mean(name, ENGINES))
+    if name == "local":
+        if scheduler is not None:
+            raise InputError("a scheduler is for the engine dask", value=scheduler, place="scheduler")
+        return nullcontext(Local())
+    from poolscope.engine_dask import Dask
+
+    return Dask(scheduler=scheduler)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Local:
     """Threads of this process; the kernels release the interpreter's lock."""
 
     threads: int = field(default_factory=available_cores)
+
+    #: Blocks run one after another: the threads share each of them.
+    workers = 1
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results as they finish, in no order; at most one item a thread is under way."""
@@ -49,3 +113,14 @@ class Local:
             finally:
                 for future in pending:
                     future.cancel()
+
+    def tasks(
+        self,
+        function: Callable[[Shared, Item, Local, Tick], Result],
+        shared: Shared,
+        items: Iterable[Item],
+        tick: Tick | None = None,
+    ) -> Iterator[Result]:
+        """One after another, so that what a block has in common is worked out once for all threads."""
+        for item in items:
+            yield function(shared, item, self, tick or (lambda _: None))

@@ -4,28 +4,58 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+#: How the name of a file that is not finished ends; it begins with a dot.
+UNFINISHED = ".part"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside the target to write to; on success it is flushed and takes the target's place."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A path beside the target to write to; on success it is flushed and takes the target's place.
+
+    The name beside is drawn, not the process's number: two machines may write the same file.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}{UNFINISHED}")
     try:
         yield beside
         with beside.open("rb+") as stream:
             os.fsync(stream.fileno())
         beside.replace(path)
+        flush_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make a new name in the folder outlive a power cut, where the system can."""
+    with suppress(OSError):
+        entry = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(entry)
+        finally:
+            os.close(entry)
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace the file's text at once."""
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Replace the file's content at once."""
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+def sweep(folder: Path) -> None:
+    """Take away what a killed process left unfinished in the folder."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 def checksum(path: Path) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poolscope.adversary import Adversary, posterior_block, views
 from poolscope.behaviour import UNIFORM, Behaviour, Floats
-from poolscope.engines import Local, Map
+from poolscope.engines import Engine, Local, Map, Tick
 from poolscope.errors import InputError
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
@@ -36,8 +36,6 @@ CHUNK = 256
 
 #: Parts of a block's reports for each thread: some take longer than others.
 PARTS = 4
-
-Tick = Callable[[float], None]
 
 #: Preferred pool, relevant interest and polarization of each user, with respect to an adversary's pools.
 Preferences = tuple[NDArray[np.int64], Floats, Floats]
@@ -107,14 +105,22 @@ def play(
     users: int,
     seed: int,
     *,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     tick: Tick | None = None,
 ) -> pl.DataFrame:
-    """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number."""
+    """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
+
+    The table is held in memory; `run.audit` plays any number of users into files.
+    """
     if users < 1:
         raise InputError("users must be at least 1", value=users)
     engine = engine or Local()
-    return in_order(pl.concat(play_block(game, block, seed, tick, engine) for block in blocks(users, game.block_users)))
+    return in_order(pl.concat(engine.tasks(_play_some, (game, seed), blocks(users, game.block_users), tick)))
+
+
+def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:
+    game, seed = shared
+    return play_block(game, users, seed, tick, engine)
 
 
 def in_order(outcomes: pl.DataFrame) -> pl.DataFrame:

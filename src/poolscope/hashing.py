@@ -7,6 +7,7 @@ that 65,536 functions on 250,000 objects need no table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -81,12 +82,15 @@ class PolynomialFamily:
         child_keys(parents, (3 * functions[:, None] + np.arange(3)).ravel(), keys)
         return (keys % np.uint64(PRIME)).astype(np.uint32).reshape(-1, 3)
 
+    @cached_property
+    def powers(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """x and x^2 modulo p of every object."""
+        x = np.arange(self.universe, dtype=np.uint64)
+        return x.astype(np.uint32), (x * x % np.uint64(PRIME)).astype(np.uint32)
+
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        point = np.arange(self.universe, dtype=np.uint64)
-        square = (point * point % np.uint64(PRIME)).astype(np.uint32)
         out = np.empty((len(functions), self.universe), dtype=np.uint32)
-        coefficients = self.coefficients(functions)
-        kernels.polynomial_buckets(coefficients, point.astype(np.uint32), square, self.m, out)
+        kernels.polynomial_buckets(self.coefficients(functions), *self.powers, self.m, out)
         return out
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:

@@ -53,11 +53,18 @@ def for_each_attack(outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.
     )
 
 
+def by_user(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows in order of their users; as they are where they are in order, as millions of them may be."""
+    return rows if rows["user"].is_sorted() else rows.sort("user")
+
+
 def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
     """Whether each row's guess is the preferred pool, shape (users,)."""
-    # As strings: two categorical columns need not share their categories.
-    hits = rows.select(pl.col("guess").cast(pl.String) == pl.col("pool").cast(pl.String))
-    return hits.to_series().to_numpy()
+    guess, pool = rows["guess"], rows["pool"]
+    if guess.dtype != pool.dtype or not isinstance(guess.dtype, pl.Enum):
+        # As strings: two categorical columns need not share their categories.
+        guess, pool = guess.cast(pl.String), pool.cast(pl.String)
+    return (guess == pool).to_numpy()
 
 
 def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -73,7 +80,7 @@ def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np
     """
     if rows.is_empty():
         raise InputError("must have at least one user", place="outcomes")
-    rows = rows.sort("user")
+    rows = by_user(rows)
     confidence = rows["confidence"].to_numpy()
     # A stream apart from the game's own, which starts from the same seed.
     stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)

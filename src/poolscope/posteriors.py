@@ -18,7 +18,7 @@ from poolscope.engines import Local
 from poolscope.game import CHUNK, Tick
 from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.base import Floats, Pure, Views
+from poolscope.mechanisms.base import Floats, LocalMechanism, Views
 from poolscope.randomness import Stream, children, user_keys
 
 Integers = NDArray[np.int64]
@@ -56,7 +56,7 @@ class Scorer:
     seed : breaks ties between pools, from the user's number, as the game does.
     """
 
-    mechanism: Pure
+    mechanism: LocalMechanism
     adversaries: Sequence[Adversary]
     observations: Sequence[int] | None
     threshold: float | None = None

@@ -1,6 +1,6 @@
 """Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
 
-One row a report: ``user`` and the mechanism's own columns (`Pure.report_columns`). Parquet holds bits as bytes; CSV,
+One row a report: ``user`` and the mechanism's own columns (`LocalMechanism.report_columns`). Parquet holds bits as bytes; CSV,
 where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is checked here.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.mechanisms.base import Pure, ReportColumn, Reports
+from poolscope.mechanisms.base import LocalMechanism, ReportColumn, Reports
 from poolscope.report_columns import KINDS
 from poolscope.tables import Batch, Source, check_output, open_table, writing
 from poolscope.universe import Universe
@@ -36,7 +36,7 @@ MOST_ROWS = 1 << 20
 READING = 3
 
 
-def read_reports(path: str | PathLike[str], mechanism: Pure, universe: Universe) -> tuple[pl.Series, Reports]:
+def read_reports(path: str | PathLike[str], mechanism: LocalMechanism, universe: Universe) -> tuple[pl.Series, Reports]:
     """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
     found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
     users = pl.concat([users for users, _ in found])
@@ -44,7 +44,7 @@ def read_reports(path: str | PathLike[str], mechanism: Pure, universe: Universe)
 
 
 def write_reports(
-    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: Pure, universe: Universe
+    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: LocalMechanism, universe: Universe
 ) -> None:
     """Write reports as Parquet or CSV, by the file's ending; a file that is there already is refused."""
     out = Path(path)

@@ -1,8 +1,7 @@
 """A run and its folder: blocks of outcomes as they are finished, then summary and report.
 
-``manifest.json`` says what is played (scenario, seed, users, version, users to a block) and, for every finished block,
-the checksum of its file. A block counts once its file is flushed and renamed and the manifest names it, so a run
-that was stopped at any moment goes on where it was.
+A block counts once its file is flushed and renamed and the manifest names it, so a run that was stopped at any moment
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +16,20 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.build import build_game
-from poolscope.engines import Local
-from poolscope.errors import InputError, located, reading
-from poolscope.files import checksum, replacing, write_text
-from poolscope.game import NON_PRIVATE, Game, Tick, blocks, play_block
+from poolscope.engines import Engine, Local, Tick
+from poolscope.errors import InputError, PoolscopeError, located
+from poolscope.files import sweep, write_text
+from poolscope.game import NON_PRIVATE, Game, play_block
+from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
+from poolscope.outcome_files import OutcomeFiles
+from poolscope.parts import Playing, all_blocks, block_size, play_parts
 from poolscope.scenario import Scenario
-from poolscope.summary import summarise
-
-#: What must be the same for a run to go on, and how a message calls it.
-SAME = {"scenario": "the scenario", "seed": "the seed", "users": "the number of users"}
+from poolscope.summary import COLUMNS, record_of
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
 SECONDS = 10.0
 
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """What a folder's run is, and which of its blocks are done."""
-
-    scenario: str
-    seed: int
-    users: int
-    version: str
-    block: int
-    parts: dict[str, str]
-
-    def write(self, folder: Path) -> None:
-        write_text(folder / "manifest.json", json.dumps(self.__dict__, indent=1) + "\n")
+KEPT, GO_ON = "what is finished is kept", "go on with --resume"
 
 
 def audit(
@@ -53,7 +38,7 @@ def audit(
     *,
     users: int | None = None,
     seed: int = 0,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     resume: bool = False,
     begin: Callable[[int], None] | None = None,
     tick: Tick | None = None,
@@ -63,6 +48,7 @@ def audit(
     Parameters
     ----------
     users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
+    engine : where the blocks are played; the threads of this process where absent.
     begin : told the number of users before the first block, tick : told users as they are played.
     """
     engine = engine or Local()
@@ -82,15 +68,15 @@ def audit(
         seed=seed,
         users=count,
         version=__version__,
-        block=min(game.block_users, count),
-        parts={},
+        block=kept.block if kept else block_size(game, count, engine),
+        inputs=input_files(scenario),
     )
     if kept:
         manifest = continued(kept, manifest, out)
     if begin:
         begin(count)
-    play_parts(game, manifest, out, engine, tick or (lambda _: None))
-    summary = summary_of(scenario, game, manifest, read_outcomes(out))
+    play_missing(game, manifest, out, engine, tick or (lambda _: None))
+    summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
     summary["seconds"] = round(time.perf_counter() - started, 3)
     write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     return summary
@@ -117,82 +103,52 @@ def refuse(out: Path, resume: bool) -> None:
     raise InputError(f"the output folder {what}", file=out, remedy=remedy)
 
 
-def read_manifest(out: Path) -> Manifest | None:
-    """The manifest of a folder, if it has one."""
-    path = out / "manifest.json"
-    if not path.exists():
-        return None
-    with reading(path):
-        try:
-            return Manifest(**json.loads(path.read_text("utf-8")))
-        except (TypeError, ValueError):
-            raise InputError("must be the manifest of a run", remedy="choose another folder") from None
-
-
-def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
-    """The kept run, if it is the one asked for; its blocks are verified."""
-    for name, words in SAME.items():
-        if getattr(kept, name) != getattr(new, name):
-            raise InputError(
-                f"{words} differs from that of the run to resume",
-                file=out,
-                value=getattr(new, name),
-                remedy="choose another folder with --out",
-            )
-    if kept.version.split(".")[:2] != new.version.split(".")[:2]:
-        raise InputError(
-            f"the run to resume was made by version {kept.version}",
-            file=out,
-            value=new.version,
-            remedy="choose another folder with --out",
-        )
-    for name, digest in kept.parts.items():
-        path = out / "outcomes" / name
-        if not path.exists() or checksum(path) != digest:
-            raise InputError(
-                "a finished block is missing or has been changed",
-                file=path,
-                remedy=f"delete {name} from manifest.json to play it again",
-            )
-    return kept
-
-
-def fitting_users(game: Game, seed: int, engine: Local) -> int:
+def fitting_users(game: Game, seed: int, engine: Engine) -> int:
     """Users that take about ten seconds, from a pilot; two significant digits."""
-    play_block(game, range(16), seed, engine=engine)
+    own = Local(threads=engine.threads)
+    play_block(game, range(16), seed, engine=own)
     pilot = min(2048, game.block_users)
     started = time.perf_counter()
-    play_block(game, range(pilot), seed, engine=engine)
+    play_block(game, range(pilot), seed, engine=own)
     pace = (time.perf_counter() - started) / pilot
     count = max(100, SECONDS / pace)
     unit = 10 ** (len(str(int(count))) - 2)
     return int(count // unit * unit)
 
 
-def play_parts(game: Game, manifest: Manifest, out: Path, engine: Local, tick: Tick) -> None:
+def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
     """Play the blocks that are not there yet; each is on disk before it counts."""
-    folder = out / "outcomes"
+    folder = out.absolute() / "outcomes"
     fresh = not out.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    done = [block for block in all_blocks(manifest.users, manifest.block) if block.name in manifest.parts]
+    tick(sum(len(block.users) for block in done))
+    todo = (block for block in all_blocks(manifest.users, manifest.block) if block.name not in manifest.parts)
     try:
-        manifest.write(out)
-        for index, users in enumerate(blocks(manifest.users, manifest.block)):
-            name = f"part-{index:06d}.parquet"
-            if name in manifest.parts:
-                tick(len(users))
-                continue
-            outcomes = play_block(game, users, manifest.seed, tick, engine)
-            with replacing(folder / name) as beside:
-                outcomes.write_parquet(beside, compression="zstd", statistics=False)
-            manifest.parts[name] = checksum(folder / name)
-            manifest.write(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear(out, manifest)
+        with Keeper(manifest, out) as keeper:
+            if len(manifest.parts) < manifest.blocks:
+                for part in play_parts(Playing(game=game, seed=manifest.seed, folder=folder), todo, engine, tick):
+                    keeper.add(part)
     except OSError as error:
+        rule = f"cannot write: {error.strerror or error}"
         if fresh and not manifest.parts:
             remove(out)
-            remedy = "choose another with --out"
-        else:
-            remedy = "what is finished is kept: make room and go on with --resume"
-        raise InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy) from error
+            raise InputError(rule, file=out, remedy="choose another with --out") from error
+        raise InputError(rule, file=out, remedy=f"{KEPT}: make room and {GO_ON}") from error
+    except InputError:
+        raise
+    except PoolscopeError as error:
+        raise PoolscopeError(f"{out}: {error}; {KEPT}: {GO_ON}") from error
+
+
+def clear(out: Path, manifest: Manifest) -> None:
+    """Take away what does not count: files that were not finished, and blocks that the manifest does not name."""
+    for folder in (out, out / "outcomes"):
+        sweep(folder)
+    for path in (out / "outcomes").glob("part-*.parquet"):
+        if path.name not in manifest.parts:
+            path.unlink()
 
 
 def remove(out: Path) -> None:
@@ -208,14 +164,18 @@ def read_outcomes(out: Path) -> pl.DataFrame:
     return frame.sort("adversary", "n", "user", maintain_order=True)
 
 
-def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: pl.DataFrame) -> dict[str, Any]:
-    """The content of ``summary.json``."""
+def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> dict[str, Any]:
+    """The content of ``summary.json``; the outcomes of one attack are held at a time."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = summarise(outcomes, game.pool_counts, manifest.seed, threshold)
+        results = [
+            record_of(outcomes.of((name, n), COLUMNS), name, n, k, manifest.seed, threshold)
+            for name, k in game.pool_counts.items()
+            for n in game.observations
+        ]
     return {
         "scenario": {
             "name": scenario.name,

@@ -15,6 +15,7 @@ from poolscope.leakage import leakage_of, security_of
 from poolscope.metrics import (
     EXPOSURE_THRESHOLDS,
     auc_of,
+    by_user,
     null_rate,
     precision_at,
     precision_of,
@@ -37,6 +38,9 @@ ESTIMATES = (
     *EXPOSURE_THRESHOLDS.values(),
 )
 """Fields of a record that come with an interval, in fields _low and _high."""
+
+COLUMNS = ("user", "pool", "guess", "confidence", *EXPOSURE_THRESHOLDS.values())
+"""Columns of the outcome table that a record is made of."""
 
 _HEADLINE_N = 90
 _NEAR = (60, 120)
@@ -68,22 +72,25 @@ def summarise(
         ``ESTIMATES``, and bayes_security and min_entropy_leakage with their intervals. What was reached
         is counted up to that n.
     """
-    parts = outcomes.partition_by("adversary", "n", maintain_order=True)
-    return [_summary_of(rows, k, seed, threshold) for rows in parts]
+    records = []
+    for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
+        adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
+        records.append(record_of(rows, adversary, n, k if isinstance(k, int) else k[adversary], seed, threshold))
+    return records
 
 
-def _summary_of(rows: pl.DataFrame, k: int | Mapping[str, int], seed: int, threshold: float | None) -> dict[str, Any]:
+def record_of(
+    rows: pl.DataFrame, adversary: str, n: int, k: int, seed: int, threshold: float | None = None
+) -> dict[str, Any]:
+    """All metrics of one adversary at one n, from the `COLUMNS` of its rows."""
     # Sums in one order: the rows of the table may come in any, the last digit may not.
-    rows = rows.sort("user")
-    n = int(rows["n"][0])
-    adversary = str(rows["adversary"][0])
-    pools = k if isinstance(k, int) else k[adversary]
+    rows = by_user(rows)
     correct, _ = ranked(rows, seed)
     record: dict[str, Any] = {
         "adversary": adversary,
         "n": n,
         "users": rows.height,
-        "baseline": 1 / pools,
+        "baseline": 1 / k,
         "majority": int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height,
         **_fields("auc", auc_of(correct)),
         **_fields("precision", precision_of(correct, 1.0)),

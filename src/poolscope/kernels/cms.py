@@ -85,24 +85,27 @@ def set_positions(words, positions):
 
 
 @njit(nogil=True, cache=True)
-def bucket_masses(buckets, columns, weights, neutral, table):
-    """table[b, c]: weight of the objects of column c in bucket b; buckets and columns unsigned.
+def bucket_masses(buckets, runs, weights, neutral, table):
+    """table[b, c]: weight of the objects of column c in bucket b; buckets unsigned, runs as `Views` has them.
 
     The first columns are the views' neutral pools. They hold most objects of a large universe and are summed apart, in
     `neutral` (views, m), which the first cache holds where it does not hold the table.
     """
-    views = columns.shape[0]
     table[:] = 0.0
     neutral[:] = 0.0
-    for view in range(views):
-        here, column, weight = neutral[view], columns[view], weights[view]
-        for z in range(buckets.shape[0]):
-            if column[z] == view:
-                here[buckets[z]] += weight[z]
-            else:
-                table[buckets[z], column[z]] += weight[z]
+    for r in range(runs.shape[0]):
+        view, begin, end, column = runs[r, 0], runs[r, 1], runs[r, 2], runs[r, 3]
+        some, weight = buckets[begin:end], weights[view, begin:end]
+        if column == view:
+            here = neutral[view]
+            for z in range(some.shape[0]):
+                here[some[z]] += weight[z]
+        else:
+            for z in range(some.shape[0]):
+                table[some[z], column] += weight[z]
+    for view in range(neutral.shape[0]):
         for b in range(table.shape[0]):
-            table[b, view] = here[b]
+            table[b, view] = neutral[view, b]
 
 
 @njit(inline="always")
@@ -115,14 +118,14 @@ def _support_mass(words, room, out):
 
 
 @njit(nogil=True, cache=True)
-def play(starts, order, buckets, objects, keys, m, threshold, columns, weights, room, out):
+def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z];
     out (reports, width).
     """
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, room.undecided, room.words)
@@ -137,10 +140,10 @@ def obfuscate(bucket, keys, m, threshold, undecided, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, words, columns, weights, room, out):
+def support_mass(starts, order, buckets, words, runs, weights, room, out):
     """As `play`, for reports that are given."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], columns, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             _support_mass(words[r], room, out[r])

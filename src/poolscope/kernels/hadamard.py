@@ -46,13 +46,13 @@ def obfuscate(bucket, keys, m, flip, coordinate, bit):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, coordinate, bit, columns, weights, neutral, table, out):
+def support_mass(starts, order, buckets, coordinate, bit, runs, weights, neutral, table, out):
     """Mass of the support: (sum of weights + bit * transformed masses at the coordinate) / 2, for each column."""
     width = out.shape[1]
     for f in range(buckets.shape[0]):
         if starts[f] == starts[f + 1]:
             continue
-        bucket_masses(buckets[f], columns, weights, neutral, table)
+        bucket_masses(buckets[f], runs, weights, neutral, table)
         transform(table)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]

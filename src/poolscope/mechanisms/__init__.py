@@ -92,8 +92,8 @@ MECHANISMS: dict[str, Callable[..., LocalMechanism]] = {
 }
 
 
-def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Any:
-    """The `LocalMechanism` of this name; unknown names and parameters are errors that name the known ones."""
+def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> LocalMechanism:
+    """The mechanism of this name; unknown names and parameters are errors that name the known ones."""
     if kind not in MECHANISMS:
         raise InputError(
             "must be a known mechanism",

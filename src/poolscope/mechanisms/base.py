@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
@@ -56,6 +58,16 @@ class Views:
     columns: NDArray[np.uint32]
     weights: Floats
     width: int
+
+    @cached_property
+    def runs(self) -> NDArray[np.int64]:
+        """(runs, 4) view, begin, end and column of neighbouring objects that count to the same column of a view."""
+        found = []
+        for view, columns in enumerate(self.columns):
+            edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
+            for begin, end in pairwise(edges):
+                found.append((view, begin, end, columns[begin]))
+        return np.array(found, dtype=np.int64)
 
     def matrix(self) -> Floats:
         """(universe, width) the same as a dense matrix."""

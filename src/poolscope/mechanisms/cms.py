@@ -95,7 +95,7 @@ class CMS(Pure):
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.zeros((len(words), views.width))
-        seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
         for buckets, starts, order in by_function(self.family, reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
@@ -103,7 +103,7 @@ class CMS(Pure):
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
         check_objects(objects, self.universe)
         out = np.zeros((len(objects), views.width))
-        seen = views.columns, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
             kernels.play(starts, order, buckets, *made, *seen, out)

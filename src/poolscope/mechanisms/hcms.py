@@ -112,7 +112,7 @@ class HCMS(Pure):
                 buckets,
                 reports["coordinate"],
                 reports["bit"],
-                views.columns,
+                views.runs,
                 views.weights,
                 neutral,
                 table,
