@@ -38,7 +38,9 @@ def estimate(mechanism: LocalMechanism, reports: Reports) -> Estimate:
     return unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
 
 
-def simulate_estimate(mechanism: LocalMechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Estimate:
+def simulate_estimate(
+    mechanism: LocalMechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map
+) -> Estimate:
     """The estimate from so many reports on objects drawn from the popularity."""
     return unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
 

@@ -1,7 +1,8 @@
 """Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
 
-One row a report: ``user`` and the mechanism's own columns (`LocalMechanism.report_columns`). Parquet holds bits as bytes; CSV,
-where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is checked here.
+One row a report: ``user`` and the columns of the mechanism (`LocalMechanism.report_columns`). Parquet has bits as
+bytes; CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is
+checked here.
 """
 
 from __future__ import annotations
