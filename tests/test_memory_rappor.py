@@ -11,10 +11,9 @@ from scipy.special import logsumexp
 from synthetic import SEED
 
 from poolscope.errors import InputError
-from poolscope.mechanisms import RapporMemory, memoised, rappor
+from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
 from poolscope.memory_attack import (
     attack_memoised,
-    attack_rappor,
     gathered,
     group_by_agreement,
     mean_behaviour,
@@ -101,7 +100,7 @@ def test_all_groupings_together_are_the_enumeration():
 
 
 def small_rappor(p, q, f=0.25):
-    return RapporMemory(rappor=rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
+    return memoised(rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
 
 
 def test_cohorts_and_answers_stay_and_reports_are_new():
@@ -110,7 +109,8 @@ def test_cohorts_and_answers_stay_and_reports_are_new():
     reports = memory.report(traces, keys)
     assert np.all(reports["cohort"].reshape(200, 12) == memory.cohorts(keys)[:, None])
     assert stats.chisquare(np.bincount(memory.cohorts(user_keys(SEED, np.arange(4000))), minlength=8)).pvalue > 1e-4
-    answers, bits = memory.permanent(traces, keys), memory.bits(reports).reshape(200, 12, 64)
+    answers, bits = memory.permanent(traces.ravel(), np.repeat(keys, 12)), memory.bits(reports)
+    answers, bits = answers.reshape(200, 12, 64), bits.reshape(200, 12, 64)
     for user in range(20):
         for t, s in combinations(range(12), 2):
             if traces[user, t] == traces[user, s]:
@@ -139,8 +139,8 @@ def test_without_instantaneous_noise_groups_are_identical_reports():
         label = group_by_agreement(memory, bits[user], pattern, STRONG)
         same = (bits[user][:, None] == bits[user]).all(axis=2)
         np.testing.assert_array_equal(same_group(label), same)
-    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
-    expected = attack_memoised(memoised(memory.rappor), reports, STRONG, lengths=lengths)
+    found = attack_memoised(memory, reports, STRONG, lengths=lengths)
+    expected = attack_memoised(Memoised(mechanism=memory.rappor), reports, STRONG, lengths=lengths)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -149,7 +149,7 @@ def test_reports_with_little_noise_find_their_groups():
     memory = small_rappor(0.05, 0.95)
     reports, lengths = memory.report(traces, keys), np.full(25, 20)
     bits = memory.bits(reports).reshape(25, 20, 64)
-    found = attack_rappor(memory, reports, STRONG, lengths=lengths)
+    found = attack_memoised(memory, reports, STRONG, lengths=lengths)
     agreed, gaps = [], []
     for user in range(25):
         pattern = memory.pattern(int(memory.cohorts(keys)[user]))

@@ -33,7 +33,6 @@ _HOME = {
     "hcms": "mechanisms",
     "memoised": "mechanisms",
     "attack_memoised": "memory_attack",
-    "attack_rappor": "memory_attack",
     "learnt": "posterior",
     "pool_posterior": "posterior",
     "audit": "run",
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from poolscope.errors import InputError, PoolscopeError
     from poolscope.game import Game, play
     from poolscope.mechanisms import CMS, HCMS, MECHANISMS, Identity, adapt, cms, cms_no_hash, hcms, memoised
-    from poolscope.memory_attack import attack_memoised, attack_rappor
+    from poolscope.memory_attack import attack_memoised
     from poolscope.posterior import learnt, pool_posterior
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load

@@ -28,6 +28,7 @@ class Adversary:
     popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
     belief : priors of relevant interest, polarization and preferred pool.
     phrase : who that is, in plain words.
+    knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Adversary:
     popularity: Floats
     belief: Behaviour = field(default_factory=Behaviour)
     phrase: str = ""
+    knows_memory: bool = True
 
     def __post_init__(self) -> None:
         popularity = np.asarray(self.popularity, dtype=np.float64)

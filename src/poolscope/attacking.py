@@ -81,6 +81,7 @@ def attack_reports(
     threshold = _threshold(threshold, scenario)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
+    _check_memory(scenario)
     engine = engine or Local()
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
@@ -120,6 +121,15 @@ def attack_reports(
         "results": tally.results(),
         "head": head.rows,
     }
+
+
+def _check_memory(scenario: Scenario) -> None:
+    """Files are attacked report by report: grouping those of one answer needs all of a user's at once."""
+    for index, entry in enumerate(scenario.adversaries):
+        if scenario.mechanism.memory and entry.knows_memory:
+            place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, attack_memoised group them"
+            rule = "must be false: attack takes every report of a file by itself"
+            raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
 
 
 def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:

@@ -32,6 +32,8 @@ PHRASES = {
     "given": "an adversary with a popularity of its own",
 }
 
+NAIVE = ", and takes every report by itself"
+
 
 def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
     """The game of a scenario. The curator's estimates are drawn from the run's seed."""
@@ -58,6 +60,7 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
+        memory=scenario.mechanism.memory,
     )
 
 
@@ -132,7 +135,8 @@ def adversary_of(
         universe=universe,
         popularity=believed,
         belief=build_behaviour(entry.prior, universe, believed, fitted),
-        phrase=PHRASES[entry.popularity],
+        phrase=PHRASES[entry.popularity] + ("" if entry.knows_memory else NAIVE),
+        knows_memory=entry.knows_memory,
     )
 
 

@@ -16,6 +16,8 @@ from poolscope.engines import Engine, Local, Map, Tick
 from poolscope.errors import InputError
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
+from poolscope.mechanisms.memory import memoised
+from poolscope.memory_game import kept_answers
 from poolscope.outcomes import REACHED, Attacked, table
 from poolscope.parallel import played
 from poolscope.popularity import uniform, within_pools
@@ -31,8 +33,14 @@ NON_PRIVATE = "non-private"
 #: Bytes of support masses that a block holds; bounds the memory, changes no bit.
 BLOCK_BYTES = 320 << 20
 
+#: Users of a block at most; more would save nothing.
+MOST_USERS = 16384
+
 #: Users whose posteriors after every report are held at once, by each thread.
 CHUNK = 256
+
+#: The same where devices have memory, and users of a block: there a user takes a tenth of a second and more.
+MEMORY_CHUNK, MEMORY_USERS = 8, 512
 
 #: Parts of a block's reports for each thread: some take longer than others.
 PARTS = 4
@@ -40,6 +48,9 @@ PARTS = 4
 #: Preferred pool, relevant interest and polarization of each user, with respect to an adversary's pools.
 Preferences = tuple[NDArray[np.int64], Floats, Floats]
 Truth = Callable[[Universe], Preferences]
+
+#: Some users of a block -> their posteriors after every report, (users, n + 1, k).
+Posteriors = Callable[[slice], Floats]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,6 +62,7 @@ class Game:
     universe, popularity, behaviour : the truth that synthetic users draw from.
     recorded : users who are there already, with what they picked; then nothing is drawn.
     mechanism : what the devices do to an object.
+    memory : whether they keep one answer for each object (`memoised`), or draw every report anew.
     adversaries : who attacks; all see the same reports.
     observations : increasing report counts at which outcomes are kept.
     sigma : perturbation of each user's own popularity.
@@ -66,6 +78,7 @@ class Game:
     sigma: float = 0.0
     non_private: bool = True
     recorded: Recorded | None = None
+    memory: bool = False
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
@@ -97,7 +110,8 @@ class Game:
     def block_users(self) -> int:
         """Users to a block."""
         width = sum(a.k + 1 for a in self.adversaries) + 4
-        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, 16384))
+        most = MEMORY_USERS if self.memory else MOST_USERS
+        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, most))
 
 
 def play(
@@ -168,17 +182,11 @@ def _attack_traces(
     lengths = np.full(users, n, dtype=np.int64)
     attacked = []
     if game.adversaries:
-        view, columns = views(game.adversaries)
-        reports = report_keys(keys, 0, n).ravel()
-        mass = played(game.mechanism, traces.ravel(), reports, view, engine.map, PARTS * engine.threads)
-        mass = mass.reshape(users, n, view.width)
-        tick(users / 2)
-        for adversary, part in zip(game.adversaries, columns, strict=True):
-            share = 0.5 / len(game.adversaries)
-
-            def posteriors(rows: slice, adversary: Adversary = adversary, part: NDArray = part) -> Floats:
-                return posterior_block(game.mechanism, adversary, mass[rows, :, part], lengths[rows])
-
+        found = (_kept_answers if game.memory else _fresh_answers)(game, traces, keys, engine)
+        left = 1.0 if game.memory else 0.5
+        tick((1.0 - left) * users)
+        for adversary, posteriors in zip(game.adversaries, found, strict=True):
+            share = left / len(game.adversaries)
             attacked.append(
                 _decide(game, adversary.name, adversary, keys, truth, lengths, posteriors, tick, share, engine.map)
             )
@@ -191,6 +199,26 @@ def _attack_traces(
         share = 0.0 if game.adversaries else 1.0
         attacked.append(_decide(game, NON_PRIVATE, first, keys, truth, lengths, shown, tick, share, engine.map))
     return attacked
+
+
+def _fresh_answers(game: Game, traces: NDArray[np.int64], keys: Keys, engine: Local) -> list[Posteriors]:
+    """What each adversary makes of reports that are drawn anew: the support masses of all of them, once."""
+    users, n = traces.shape
+    view, columns = views(game.adversaries)
+    reports = report_keys(keys, 0, n).ravel()
+    mass = played(game.mechanism, traces.ravel(), reports, view, engine.map, PARTS * engine.threads)
+    mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
+
+    def of(adversary: Adversary, part: NDArray[np.int64]) -> Posteriors:
+        return lambda rows: posterior_block(game.mechanism, adversary, mass[rows, :, part], lengths[rows])
+
+    return [of(adversary, part) for adversary, part in zip(game.adversaries, columns, strict=True)]
+
+
+def _kept_answers(game: Game, traces: NDArray[np.int64], keys: Keys, engine: Local) -> list[Posteriors]:
+    """The same of devices that keep their answers."""
+    memory = memoised(game.mechanism)
+    return [kept_answers(memory, traces, keys, adversary, game.observations) for adversary in game.adversaries]
 
 
 def non_private_posterior(universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
@@ -215,7 +243,7 @@ def _decide(
     keys: Keys,
     preferred: Truth,
     lengths: NDArray[np.int64],
-    posteriors: Callable[[slice], Floats],
+    posteriors: Posteriors,
     tick: Tick,
     share: float,
     run: Map,
@@ -229,9 +257,10 @@ def _decide(
     reached = np.empty((count, len(thresholds)), dtype=np.int32)
     ties = children(keys, Stream.GUESS)
     prior = adversary.belief.pool_prior(adversary.k)
+    size = MEMORY_CHUNK if game.memory else CHUNK
 
     def chunk(start: int) -> None:
-        rows = slice(start, min(start + CHUNK, count))
+        rows = slice(start, min(start + size, count))
         posterior = posteriors(rows)
         # reports that the adversary's model excludes leave it with its prior
         posterior = np.where(np.isnan(posterior), prior, posterior)
@@ -249,7 +278,7 @@ def _decide(
         )
         tick(share * (rows.stop - rows.start))
 
-    for _ in run(chunk, range(0, count, CHUNK)):
+    for _ in run(chunk, range(0, count, size)):
         pass
     return Attacked(
         adversary=name,

@@ -7,6 +7,7 @@ instantaneous step they only agree more often than others: they are grouped by l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from poolscope.behaviour import Floats
 from poolscope.errors import InputError
 from poolscope.mechanisms.base import LocalMechanism, Reports, report_count
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.memory import Memoised, RapporMemory
+from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory
 from poolscope.memory_scores import group_posterior
 from poolscope.popularity import within_pools
 
@@ -28,40 +29,51 @@ SWEEPS = 8
 
 
 def attack_memoised(
-    memory: Memoised, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
+    memory: Memory, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
 ) -> Floats:
     """Posterior after all reports, (k,) of one user, or (users, k) of several whose reports follow each other.
 
-    Exact for users with up to `EXACT_GROUPS` different reports, as long as no two objects of a user have the same
-    answer; by occupancy for others (`memory_scores`).
+    Given the groups (`groups`) it is exact for users with up to `EXACT_GROUPS` of them, and by occupancy for others
+    (`memory_scores`). ``attack(memory.alone, ...)`` is the adversary who takes every report by itself, and for whom the
+    same answer counts again each time.
 
     Parameters
     ----------
     lengths : (users,) reports of each user; one user where absent.
     """
-    out = [
-        group_posterior(log_likelihood(memory.mechanism, part), counts, adversary)
-        for part, counts in (distinct(some) for some in _users(reports, lengths))
-    ]
+    out = [group_posterior(*groups(memory, some, adversary), adversary) for some in _users(reports, lengths)]
     return out[0] if lengths is None else np.array(out).reshape(-1, adversary.k)
 
 
-def attack_rappor(
-    memory: RapporMemory, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
-) -> Floats:
-    """Posterior after all reports of users with RAPPOR's memory, grouped by agreement first; as `attack_memoised`.
+@singledispatch
+def groups(memory: Memory, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+    """The reports of one user by the answer that they come from.
 
-    Given the groups it is as exact as `attack_memoised`. The groups are the best that were found, not all there can be:
-    where reports are noisy, the posterior is too sure of them. ``attack(memory.rappor, ...)`` is the adversary who
-    takes every report on its own, and for whom the same answer counts again each time.
+    Returns
+    -------
+    (groups, universe) log-likelihood of each group, up to a constant of it, and (groups,) its number of reports.
     """
-    out = []
-    for some in _users(reports, lengths):
-        pattern, bits = memory.pattern(int(some["cohort"][0])), memory.bits(some)
-        label = group_by_agreement(memory, bits, pattern, adversary)
-        ones, counts = gathered(bits, label)
-        out.append(group_posterior(memory.group_log_likelihood(ones, counts, pattern), counts, adversary))
-    return out[0] if lengths is None else np.array(out).reshape(-1, adversary.k)
+    raise InputError("must be a mechanism with memory", value=type(memory).__name__, remedy="memoised(mechanism)")
+
+
+@groups.register
+def _(memory: Memoised, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+    """Identical reports: right, as long as no two objects of a user have the same answer."""
+    different, counts = distinct(reports)
+    return log_likelihood(memory.mechanism, different), counts
+
+
+@groups.register
+def _(memory: RapporMemory, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+    """By agreement: the best groups that were found, not all there can be; where reports are noisy, too sure of them.
+
+    The likelihood of a group is exact.
+    """
+    if not report_count(reports):
+        return np.empty((0, memory.rappor.universe)), np.zeros(0, dtype=np.int64)
+    pattern, bits = memory.pattern(int(reports["cohort"][0])), memory.bits(reports)
+    ones, counts = gathered(bits, group_by_agreement(memory, bits, pattern, adversary))
+    return memory.group_log_likelihood(ones, counts, pattern), counts
 
 
 def distinct(reports: Reports) -> tuple[Reports, Integers]:

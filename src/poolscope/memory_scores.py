@@ -181,8 +181,8 @@ def _sizes(counts: Integers) -> Integers:
 def _log_integrals(neutral: Integers, own: Integers, rest: Integers, adversary: Adversary) -> Floats:
     """Log of E[(1-gamma)^neutral (gamma delta)^own (gamma (1-delta)/(k-1))^rest], for reports that add up to n each."""
     k, n = adversary.k, int(neutral[0] + own[0] + rest[0])
-    g, not_g, weight, _ = fixed_rule(adversary.belief.interest, n)
-    u, not_u, weight_u, _ = fixed_rule(adversary.belief.polarization, n)
+    g, not_g, weight = fixed_rule(adversary.belief.interest, n)[:3]
+    u, not_u, weight_u = fixed_rule(adversary.belief.polarization, n)[:3]
     delta, other = 1.0 / k + (1.0 - 1.0 / k) * u, (1.0 - 1.0 / k) * not_u / (k - 1)
     return _log_moments(n - neutral, neutral, g, not_g, weight) + _log_moments(own, rest, delta, other, weight_u)
 

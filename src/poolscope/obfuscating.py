@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +16,9 @@ from poolscope.arrivals import Arrivals, Places
 from poolscope.build import build_mechanism
 from poolscope.engines import Local
 from poolscope.game import Tick
-from poolscope.mechanisms.base import ReportColumn
-from poolscope.randomness import Stream, children, user_keys
+from poolscope.mechanisms.base import LocalMechanism, Objects, ReportColumn, Reports
+from poolscope.mechanisms.memory import memoised
+from poolscope.randomness import Keys, Stream, children, user_keys
 from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario import Scenario
 from poolscope.tables import check_output, open_table, writing
@@ -66,6 +68,7 @@ def obfuscate_traces(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
+    send = memoised(mechanism).sent if scenario.mechanism.memory else partial(_afresh, mechanism)
     engine, arrivals = engine or Local(), Arrivals()
     with writing(target, compression="uncompressed") as written:
 
@@ -73,8 +76,7 @@ def obfuscate_traces(
             frames = []
             for start in range(0, len(some.users), PIECE):
                 piece = slice(start, start + PIECE)
-                keys = children(children(user_keys(seed, some.users[piece]), Stream.REPORTS), some.places[piece])
-                made = mechanism.report(some.objects[piece], keys)
+                made = send(some.objects[piece], user_keys(seed, some.users[piece]), some.places[piece])
                 frames.append(report_frame(some.names[piece], made, columns, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
@@ -86,6 +88,11 @@ def obfuscate_traces(
             if tick:
                 tick(count)
     return {"users": len(arrivals), "reports": reports}
+
+
+def _afresh(mechanism: LocalMechanism, objects: Objects, users: Keys, places: Objects) -> Reports:
+    """As `Memory.sent`, without memory: every report has a key of its own."""
+    return mechanism.report(objects, children(children(users, Stream.REPORTS), places))
 
 
 def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:

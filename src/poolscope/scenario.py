@@ -76,6 +76,9 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
+            if "knows_memory" in adversary.model_fields_set and not self.mechanism.memory:
+                key = f"adversary[{i}].knows_memory"
+                raise rejection("goes only with memory = true in [mechanism]", key=key, value=adversary.knows_memory)
             if numbered and adversary.popularity == "given" and adversary.file is None:
                 key = f"adversary[{i}].popularity"
                 raise rejection("must have a file to be 'given'", key=key, remedy=remedy)

@@ -179,12 +179,16 @@ class PopularityTable(Table):
 
 
 class MechanismTable(Table):
-    """``[mechanism]``: a kind and its parameters, which the mechanism itself checks."""
+    """``[mechanism]``: a kind and its parameters, which the mechanism itself checks.
+
+    With ``memory`` devices keep one answer for each object, whatever the kind: it is no parameter of a mechanism.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     kind: Name
     epsilon: Annotated[float, Field(gt=0)] | None = None
+    memory: bool = False
 
     @model_validator(mode="after")
     def _plain_parameters(self) -> Self:
@@ -195,8 +199,8 @@ class MechanismTable(Table):
 
     @property
     def parameters(self) -> dict[str, int | float | str]:
-        """Every key but ``kind``; ``epsilon`` only where the file has it."""
-        return self.model_dump(exclude={"kind"}, exclude_none=True)
+        """Every key but ``kind`` and ``memory``; ``epsilon`` only where the file has it."""
+        return self.model_dump(exclude={"kind", "memory"}, exclude_none=True)
 
 
 class DensityTable(Table):
@@ -285,6 +289,7 @@ class AdversaryTable(Table):
     file: RelativePath | None = None
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None
+    knows_memory: bool = True
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:

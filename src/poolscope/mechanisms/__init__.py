@@ -17,7 +17,7 @@ from poolscope.mechanisms.hr import HadamardResponse, hr
 from poolscope.mechanisms.identity import Identity, identity
 from poolscope.mechanisms.lh import LocalHashing, blh, olh
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.memory import Memoised, RapporMemory, memoised
+from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory, memoised
 from poolscope.mechanisms.oue import OUE, oue
 from poolscope.mechanisms.rappor import Rappor, rappor
 from poolscope.mechanisms.spotme import SpotMe, spotme
@@ -43,6 +43,7 @@ __all__ = [
     "LocalMechanism",
     "Mechanism",
     "Memoised",
+    "Memory",
     "Pure",
     "Rappor",
     "RapporMemory",

@@ -20,16 +20,36 @@ from poolscope.randomness import Keys, Stream, children
 ANSWERS, COHORT = -1, -2
 
 
-def answer_keys(traces: Objects, users: Keys) -> Keys:
-    """(users, n) the key of each permanent answer: the same for the same user and object, whenever it is sent."""
-    return children(children(children(users, Stream.REPORTS), ANSWERS)[:, None], traces)
+def answer_keys(objects: Objects, users: Keys) -> Keys:
+    """The key of each permanent answer: the same for the same user and object, whenever it is sent."""
+    return children(children(children(users, Stream.REPORTS), ANSWERS), objects)
+
+
+class Memory:
+    """Devices with memory: a report depends on the user and the object, not on the object alone."""
+
+    @property
+    def alone(self) -> Mechanism:
+        """The mechanism that a single report comes from."""
+        raise AttributeError("a memory states the law of a single report")
+
+    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+        """One report for each object, from the key of its user and its place in the user's trace: all (reports,)."""
+        raise AttributeError("a memory states what it sends")
+
+    def report(self, traces: Objects, users: Keys) -> Reports:
+        """Reports of traces (users, n), user after user, from the users' keys."""
+        traces = np.asarray(traces, dtype=np.int64)
+        n = traces.shape[1]
+        return self.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Memoised:
+class Memoised(Memory):
     """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
 
-    The permanent step of RAPPOR and Microsoft's dBitFlipPM do this. The reports are those of the mechanism itself.
+    Microsoft's dBitFlipPM does this, and RAPPOR without its instantaneous step. The reports are those of the mechanism
+    itself.
 
     References
     ----------
@@ -38,21 +58,23 @@ class Memoised:
 
     mechanism: Mechanism
 
-    def report(self, traces: Objects, users: Keys) -> Reports:
-        """Reports of traces (users, n), user after user, from the users' keys."""
-        traces = np.asarray(traces, dtype=np.int64)
-        distinct, first, which = np.unique(answer_keys(traces, users), return_index=True, return_inverse=True)
-        made = self.mechanism.report(traces.ravel()[first], distinct)
-        return {name: column[which.ravel()] for name, column in made.items()}
+    @property
+    def alone(self) -> Mechanism:
+        return self.mechanism
+
+    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+        distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
+        made = self.mechanism.report(objects[first], distinct)
+        return {name: column[which] for name, column in made.items()}
 
 
-def memoised(mechanism: Mechanism) -> Memoised:
-    """The mechanism with memory."""
-    return Memoised(mechanism=mechanism)
+def memoised(mechanism: Mechanism) -> Memory:
+    """The mechanism with memory: of RAPPOR the permanent step is kept, of others the whole report."""
+    return RapporMemory(rappor=mechanism) if isinstance(mechanism, Rappor) else Memoised(mechanism=mechanism)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RapporMemory:
+class RapporMemory(Memory):
     r"""RAPPOR as its authors run it: the user's cohort and the permanent answers stay, the instantaneous step is new.
 
     The permanent answer b' to an object is drawn once from its Bloom filter b, a bit being one with probability 1 - f/2
@@ -65,6 +87,10 @@ class RapporMemory:
     """
 
     rappor: Rappor
+
+    @property
+    def alone(self) -> Rappor:
+        return self.rappor
 
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""
@@ -80,25 +106,21 @@ class RapporMemory:
             out[np.arange(len(out)), row] = True
         return out[:, :-1]
 
-    def permanent(self, traces: Objects, users: Keys) -> NDArray[np.bool_]:
-        """(users, n, m) the permanent answers behind the reports."""
-        traces = np.asarray(traces, dtype=np.int64)
-        check_objects(traces.ravel(), self.rappor.universe)
-        half, keys = self.rappor.f / 2.0, answer_keys(traces, users)
-        out = np.empty((*traces.shape, self.rappor.m), dtype=bool)
-        for user, cohort in enumerate(self.cohorts(users)):
-            bits = self.pattern(int(cohort))[traces[user]]
-            out[user] = _coins(keys[user], self.rappor.m) < np.where(bits, 1.0 - half, half)
-        return out
+    def permanent(self, objects: Objects, users: Keys) -> NDArray[np.bool_]:
+        """(reports, m) the permanent answers to objects (reports,), each of the user of that key."""
+        check_objects(objects, self.rappor.universe)
+        half, cohorts = self.rappor.f / 2.0, self.cohorts(users)
+        ones = np.empty((len(objects), self.rappor.m), dtype=bool)
+        for cohort in np.unique(cohorts):
+            mine = cohorts == cohort
+            ones[mine] = self.pattern(int(cohort))[objects[mine]]
+        return _coins(answer_keys(objects, users), self.rappor.m) < np.where(ones, 1.0 - half, half)
 
-    def report(self, traces: Objects, users: Keys) -> Reports:
-        """Reports of traces (users, n), user after user, from the users' keys."""
-        answers = self.permanent(traces, users)
-        n, m = answers.shape[1:]
-        keys = children(children(users, Stream.REPORTS)[:, None], np.arange(n)).ravel()
-        bits = _coins(keys, m) < np.where(answers.reshape(-1, m), self.rappor.q, self.rappor.p)
-        cohort = np.repeat(self.cohorts(users), n).astype(np.int32)
-        return {"cohort": cohort, "bits": np.packbits(bits, axis=1, bitorder="little")}
+    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+        answers = self.permanent(objects, users)
+        fresh = _coins(children(children(users, Stream.REPORTS), places), self.rappor.m)
+        bits = fresh < np.where(answers, self.rappor.q, self.rappor.p)
+        return {"cohort": self.cohorts(users).astype(np.int32), "bits": np.packbits(bits, axis=1, bitorder="little")}
 
     def bits(self, reports: Reports) -> NDArray[np.uint8]:
         """(reports, m) zeros and ones."""
