@@ -39,10 +39,8 @@ GAME = Game(
 # Same seed, same bits
 
 
-class Backwards:
+class Backwards(Local):
     """An engine that does the last part first."""
-
-    threads = 3
 
     def map(self, function, items):
         return map(function, list(items)[::-1])
@@ -53,7 +51,7 @@ def outcomes():
     return play(GAME, 500, SEED, engine=Local(threads=1))
 
 
-@pytest.mark.parametrize("engine", [Local(threads=1), Local(threads=2), Backwards()], ids=str)
+@pytest.mark.parametrize("engine", [Local(threads=1), Local(threads=2), Backwards(threads=3)], ids=str)
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):
     monkeypatch.setattr("poolscope.game.BLOCK_BYTES", block_bytes)

@@ -18,6 +18,7 @@ _HOME = {
     "Estimate": "curator",
     "estimate": "curator",
     "simulate_estimate": "curator",
+    "Dask": "engine_dask",
     "Local": "engines",
     "InputError": "errors",
     "PoolscopeError": "errors",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from poolscope.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.build import build_game
     from poolscope.curator import Estimate, estimate, simulate_estimate
+    from poolscope.engine_dask import Dask
     from poolscope.engines import Local
     from poolscope.errors import InputError, PoolscopeError
     from poolscope.game import Game, play

@@ -22,7 +22,7 @@ from poolscope.adversary import Adversary
 from poolscope.arrivals import Arrivals, Integers, Places
 from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.curator import Estimate
-from poolscope.engines import Local
+from poolscope.engines import Engine, Local
 from poolscope.errors import InputError, located
 from poolscope.game import Tick
 from poolscope.gathering import Bucket, Gathering
@@ -55,7 +55,7 @@ def attack_reports(
     out: str | PathLike[str] | None = None,
     seed: int = 0,
     memory: int = MEMORY_BYTES,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     begin: Callable[[int], None] | None = None,
     tick: Tick | None = None,
 ) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
 
 
 def _first_look(
-    source: Source, scenario: Scenario, mechanism: LocalMechanism, universe: Universe, memory: int, engine: Local
+    source: Source, scenario: Scenario, mechanism: LocalMechanism, universe: Universe, memory: int, engine: Engine
 ) -> _Look:
     """Count each user's reports, and what the reports support where an adversary wants to know."""
     arrivals, places = Arrivals(), Places()
@@ -203,7 +203,7 @@ def _adversaries(
     other: Universe | None,
     estimate: Estimate | None,
     seed: int,
-    engine: Local,
+    engine: Engine,
 ) -> Iterator[Adversary]:
     """The scenario's adversaries, with other pools if there are some."""
     popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
@@ -221,7 +221,7 @@ def _adversaries(
 
 
 def _buckets(
-    source: Source, look: _Look, scorer: Scorer, universe: Universe, memory: int, engine: Local, folder: Path
+    source: Source, look: _Look, scorer: Scorer, universe: Universe, memory: int, engine: Engine, folder: Path
 ) -> Iterator[Bucket]:
     """Users with the masses of all their reports, up to the largest observation count."""
     columns = scorer.mechanism.report_columns

@@ -16,6 +16,14 @@ app = typer.Typer(
 )
 
 
+Engine = Annotated[
+    str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
+]
+
+
 def _version(show: bool) -> None:
     if show:
         from poolscope import __version__
@@ -38,20 +46,24 @@ def audit(
     scenario: Annotated[str, typer.Argument(help="A built-in name or a TOML file.")],
     users: Annotated[int | None, typer.Option(help="How many users play.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
+    engine: Engine = None,
+    scheduler: Scheduler = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
     """Play the pool inference game and report what the reports reveal."""
-    from poolscope.console import print_audit, progress
+    from poolscope.console import going_on, print_audit, progress, stoppable
+    from poolscope.engine_choice import chosen
     from poolscope.report import write_report
     from poolscope.run import audit, default_folder
     from poolscope.scenario import load
 
     loaded = load(scenario)
     folder = out or default_folder(loaded, resume)
-    with progress("Playing") as (begin, tick):
-        summary = audit(loaded, folder, users=users, seed=seed, resume=resume, begin=begin, tick=tick)
-    print_audit(summary, write_report(folder))
+    with stoppable(going_on(folder if out is None else None, resume)):
+        with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
+            summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, begin=begin, tick=tick)
+        print_audit(summary, write_report(folder))
 
 
 @app.command()
@@ -86,14 +98,20 @@ def reproduce(
         "poolscope-reproduction"
     ),
     traces: Annotated[Path | None, typer.Option(help="Recorded emojis, for the experiments on real users.")] = None,
+    engine: Engine = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
-    from poolscope.console import print_reproduction, progress
+    from poolscope.console import going_on, print_reproduction, progress, stoppable
+    from poolscope.engine_choice import chosen
     from poolscope.paper.runner import reproduce
 
-    with progress("Reproducing") as (begin, tick):
-        done = reproduce(names or [], out, users=users, seed=seed, traces=traces, begin=begin, tick=tick)
-    print_reproduction(done, out)
+    with stoppable(going_on()):
+        with chosen(engine, scheduler) as own, progress("Reproducing") as (begin, tick):
+            done = reproduce(
+                names or [], out, users=users, seed=seed, traces=traces, engine=own, begin=begin, tick=tick
+            )
+        print_reproduction(done, out)
 
 
 @app.command()
@@ -103,16 +121,21 @@ def attack(
     out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
     threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
+    engine: Engine = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
     from poolscope.attacking import attack_reports
-    from poolscope.console import progress
+    from poolscope.console import progress, stoppable
     from poolscope.console_reports import print_attack
+    from poolscope.engine_choice import chosen
     from poolscope.scenario import load
 
-    with progress("Attacking") as (begin, tick):
+    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
         loaded = load(scenario)
-        summary = attack_reports(reports, loaded, pools=pools, threshold=threshold, out=out, begin=begin, tick=tick)
+        summary = attack_reports(
+            reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick
+        )
     print_attack(summary, out)
 
 
@@ -124,11 +147,12 @@ def obfuscate(
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
 ) -> None:
     """Make the reports that the users' devices would send."""
+    from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_obfuscated
     from poolscope.obfuscating import obfuscate_traces
     from poolscope.scenario import load
 
-    with counting("Made") as tick:
+    with stoppable(), counting("Made") as tick:
         summary = obfuscate_traces(traces, load(scenario), out, seed, tick=tick)
     print_obfuscated(summary, out)
 
@@ -140,11 +164,12 @@ def estimate(
     out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
+    from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_estimate
     from poolscope.estimating import estimate_reports
     from poolscope.scenario import load
 
-    with counting("Read") as tick:
+    with stoppable(), counting("Read") as tick:
         summary = estimate_reports(reports, load(scenario), out, tick=tick)
     print_estimate(summary, out)
 
@@ -175,20 +200,33 @@ def compare(
     reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
+    engine: Engine = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.compare import compare, numbers, words
     from poolscope.compare_page import default_folder, refuse, write_comparison
-    from poolscope.console import progress
+    from poolscope.console import progress, stoppable
     from poolscope.console_compare import print_comparison
+    from poolscope.engine_choice import chosen
     from poolscope.scenario import load
 
     loaded = load(scenario)
     folder = out or default_folder(loaded)
     refuse(folder)
-    with progress("Comparing") as (begin, tick):
-        choices = words(mechanism), numbers(epsilon)
-        done = compare(loaded, *choices, users=users, seed=seed, reports=reports, begin=begin, tick=tick)
+    choices = words(mechanism), numbers(epsilon)
+    with stoppable(), chosen(engine, scheduler) as own, progress("Comparing") as (begin, tick):
+        done = compare(
+            loaded,
+            *choices,
+            users=users,
+            seed=seed,
+            reports=reports,
+            engine=own,
+            scratch=folder.absolute().parent,
+            begin=begin,
+            tick=tick,
+        )
     print_comparison(done, write_comparison(done, folder))
 
 
@@ -218,15 +256,22 @@ def report(
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.errors import InputError, PoolscopeError
+    from poolscope.errors import InputError, PoolscopeError, Stopped, one_line
 
     try:
         app(standalone_mode=True)
     except InputError as error:
         print(f"poolscope: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except PoolscopeError as error:
+    except Stopped as error:
         print(f"poolscope: {error}", file=sys.stderr)
+        raise SystemExit(130) from None
+    except PoolscopeError as error:
+        print(f"poolscope: {one_line(str(error))}", file=sys.stderr)
         raise SystemExit(1) from None
     except BrokenPipeError:
+        raise SystemExit(1) from None
+    except OSError as error:
+        # the disk is full, or a folder may not be written
+        print(f"poolscope: {one_line(str(error))}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,16 @@ import polars as pl
 from poolscope import __version__
 from poolscope.adversary import Adversary
 from poolscope.build import build_game, build_mechanism
-from poolscope.engines import Local
+from poolscope.engines import Engine, Local, Tick
 from poolscope.errors import InputError, did_you_mean, located
-from poolscope.game import NON_PRIVATE, Game, Tick, play
+from poolscope.game import NON_PRIVATE, Game
 from poolscope.intervals import Estimate
 from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
 from poolscope.mechanisms import MECHANISMS
 from poolscope.mechanisms.base import Floats
-from poolscope.metrics import auc_of, precision_of, ranked, reached
+from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+from poolscope.outcome_files import OutcomeFiles
+from poolscope.parts import Playing, all_blocks, block_size, play_parts
 from poolscope.randomness import Stream, children, seed_key
 from poolscope.scenario import Scenario, changed
 from poolscope.summary import prior_guess
@@ -33,6 +37,9 @@ DEFAULT_REPORTS = 100_000
 
 EXPOSED = 0.9
 """Confidence from which a user counts as exposed."""
+
+OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *EXPOSURE_THRESHOLDS.values())
+"""Columns of the outcome table that a record is made of."""
 
 Record = dict[str, Any]
 
@@ -92,7 +99,8 @@ def compare(
     users: int | None = None,
     seed: int = 0,
     reports: int = DEFAULT_REPORTS,
-    engine: Local | None = None,
+    engine: Engine | None = None,
+    scratch: Path | None = None,
     begin: Callable[[int], None] | None = None,
     tick: Tick | None = None,
 ) -> Comparison:
@@ -105,6 +113,7 @@ def compare(
     users : how many; where absent the scenario's count, up to a thousand.
     seed : the users, what they pick and what they draw are the same for every choice.
     reports : how many reports the frequency estimate is made of.
+    scratch : a folder for outcomes while they are needed, which workers on other machines must see.
     begin : told the number of users of all choices together, tick : told users as they are played.
     """
     engine = engine or Local()
@@ -126,7 +135,7 @@ def compare(
         count = _count(game, users, scenario)
         if begin and position == 0:
             begin(count * len(choices))
-        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, tick)
+        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, tick)
     private = [record for record in results if record["adversary"] != NON_PRIVATE]
     return Comparison(
         scenario=scenario,
@@ -142,18 +151,36 @@ def compare(
 
 
 def _play(
-    game: Game, kind: str, users: int, seed: int, reports: int, engine: Local, tick: Tick | None
+    game: Game,
+    kind: str,
+    users: int,
+    seed: int,
+    reports: int,
+    engine: Engine,
+    scratch: Path | None,
+    tick: Tick | None,
 ) -> Iterator[Record]:
     """The records of one choice: one for each adversary, the non-private one without what belongs to a mechanism."""
-    outcomes = play(game, users, seed, engine=engine, tick=tick).filter(pl.col("n") == game.horizon)
     epsilon = float(game.mechanism.epsilon)
     served = _served(game, reports, seed, engine)
-    for name, k in game.pool_counts.items():
-        record = attacked(outcomes.filter(pl.col("adversary").cast(pl.String) == name), k, game, seed)
+    for name, k, outcomes in _outcomes(game, users, seed, engine, scratch, tick):
+        record = attacked(outcomes, k, game, seed)
         if name != NON_PRIVATE:
             bound = game.horizon * epsilon
             record = {"mechanism": kind, "epsilon": epsilon, **record, "composition_bound": bound, **served}
         yield record
+
+
+def _outcomes(
+    game: Game, users: int, seed: int, engine: Engine, scratch: Path | None, tick: Tick | None
+) -> Iterator[tuple[str, int, pl.DataFrame]]:
+    """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
+    with TemporaryDirectory(prefix=".poolscope.", dir=scratch) as folder:
+        playing = Playing(game=game, seed=seed, folder=Path(folder).absolute())
+        todo = all_blocks(users, block_size(game, users, engine))
+        parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
+        for name, k in game.pool_counts.items():
+            yield name, k, OutcomeFiles(tuple(parts)).of((name, game.horizon), OUTCOMES)
 
 
 def words(text: str) -> list[str]:
@@ -213,7 +240,7 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
     return users or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
-def _served(game: Game, reports: int, seed: int, engine: Local) -> Record:
+def _served(game: Game, reports: int, seed: int, engine: Engine) -> Record:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
     key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), 1 << 32))
     found = measure_utility(game.mechanism, _truth(game), reports, key, engine.map)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from poolscope.errors import Stopped
 from poolscope.scenario import builtin_names, load
 from poolscope.summary import in_plain_words, is_skewed
 
@@ -57,6 +60,22 @@ def progress(title: str) -> Iterator[Progressing]:
             bar.reset(task, total=total, description=f"{title} {total:,} users")
 
         yield begin, lambda amount: bar.advance(task, amount)
+
+
+@contextmanager
+def stoppable(how: str = "nothing was written") -> Iterator[None]:
+    """Ctrl-C ends what is inside with one line that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped; {how}") from None
+
+
+def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
+    """The command that goes on with this one: the same, into the same folder, with --resume where there is such."""
+    more = [] if folder is None else ["--out", str(folder)]
+    more += ["--resume"] if resume is False else []
+    return f"what is finished is kept, go on with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
 
 
 def print_audit(summary: Mapping[str, Any], report: Path) -> None:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
-
-from poolscope.errors import InputError, did_you_mean
 
 Item = TypeVar("Item")
 Shared = TypeVar("Shared")
@@ -24,9 +21,6 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: Is told users as they are played.
 Tick = Callable[[float], None]
-
-#: The names that `chosen` knows.
-ENGINES = ("local", "dask")
 
 
 class Engine(Protocol):
@@ -67,20 +61,6 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
-    """The engine of a command's options; a scheduler's address alone means Dask."""
-    name = name or ("local" if scheduler is None else "dask")
-    if name not in ENGINES:
-        raise InputError("must be a known engine", value=name, place="engine", remedy=did_you_mean(name, ENGINES))
-    if name == "local":
-        if scheduler is not None:
-            raise InputError("a scheduler is for the engine dask", value=scheduler, place="scheduler")
-        return nullcontext(Local())
-    from poolscope.engine_dask import Dask
-
-    return Dask(scheduler=scheduler)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,10 @@ class InputError(PoolscopeError):
         return error
 
 
+class Stopped(PoolscopeError):
+    """The user stopped a command: exit code 130, one line that says how to go on."""
+
+
 @contextmanager
 def located(*, file: str | PathLike[str] | None = None, place: str | None = None) -> Iterator[None]:
     """Add file and place to every :class:`InputError` raised inside."""

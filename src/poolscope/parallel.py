@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.curator import Estimate, unbiased
-from poolscope.engines import Local, Map
+from poolscope.engines import Engine, Map
 from poolscope.mechanisms.base import Floats, LocalMechanism, Mechanism, Reports, Views, report_count
 from poolscope.randomness import Keys
 
@@ -28,7 +28,7 @@ def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run
     return out
 
 
-def masses(mechanism: LocalMechanism, reports: Reports, view: Views, engine: Local) -> Floats:
+def masses(mechanism: LocalMechanism, reports: Reports, view: Views, engine: Engine) -> Floats:
     """The popularity mass of each report's support, (reports, width)."""
     out = np.empty((report_count(reports), view.width))
 
@@ -43,7 +43,7 @@ def masses(mechanism: LocalMechanism, reports: Reports, view: Views, engine: Loc
 class Supports:
     """How many reports support each object, block after block."""
 
-    def __init__(self, mechanism: LocalMechanism, engine: Local) -> None:
+    def __init__(self, mechanism: LocalMechanism, engine: Engine) -> None:
         self._mechanism, self._engine = mechanism, engine
         self._counts = np.zeros(mechanism.universe, dtype=np.int64)
         self.reports = 0

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.adversary import Adversary, posterior_block, views
-from poolscope.engines import Local
+from poolscope.engines import Engine
 from poolscope.game import CHUNK, Tick
 from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
@@ -74,7 +74,7 @@ class Scorer:
         """The pools of all adversaries, which mostly are the same."""
         return list(dict.fromkeys(name for a in self.adversaries for name in a.universe.pool_names))
 
-    def score(self, bucket: Bucket, engine: Local, tick: Tick) -> Scored:
+    def score(self, bucket: Bucket, engine: Engine, tick: Tick) -> Scored:
         """Posteriors and guesses of a bucket's users."""
         lengths = bucket.lengths
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)

@@ -7,6 +7,7 @@ goes on where it was.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -127,19 +128,24 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
         folder.mkdir(parents=True, exist_ok=True)
         clear(out, manifest)
         with Keeper(manifest, out) as keeper:
-            if len(manifest.parts) < manifest.blocks:
+            if len(done) < manifest.blocks:
                 for part in play_parts(Playing(game=game, seed=manifest.seed, folder=folder), todo, engine, tick):
                     keeper.add(part)
-    except OSError as error:
-        rule = f"cannot write: {error.strerror or error}"
-        if fresh and not manifest.parts:
+    except (OSError, PoolscopeError) as error:
+        nothing = fresh and not manifest.parts
+        if nothing:
             remove(out)
-            raise InputError(rule, file=out, remedy="choose another with --out") from error
-        raise InputError(rule, file=out, remedy=f"{KEPT}: make room and {GO_ON}") from error
-    except InputError:
-        raise
-    except PoolscopeError as error:
-        raise PoolscopeError(f"{out}: {error}; {KEPT}: {GO_ON}") from error
+        raise stopped(error, out, nothing) from error
+
+
+def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
+    """What ended a run, and what to do; `nothing` was finished, or what was is kept."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, OSError):
+        remedy = "choose another with --out" if nothing else f"{KEPT}: make room and {GO_ON}"
+        return InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy)
+    return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {KEPT}: {GO_ON}"))
 
 
 def clear(out: Path, manifest: Manifest) -> None:
@@ -153,9 +159,7 @@ def clear(out: Path, manifest: Manifest) -> None:
 
 def remove(out: Path) -> None:
     """Take away a folder in which no block was finished."""
-    for path in sorted(out.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
-    out.rmdir()
+    shutil.rmtree(out, ignore_errors=True)
 
 
 def read_outcomes(out: Path) -> pl.DataFrame:

@@ -11,14 +11,15 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from poolscope.engines import Local
+from poolscope.engines import Engine, Local
 from poolscope.errors import InputError
 from poolscope.files import write_text
 from poolscope.intervals import Estimate
+from poolscope.manifest import read_manifest
 from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
-from poolscope.run import audit, read_manifest
+from poolscope.run import audit
 from poolscope.scenario import Scenario, builtin_text, changed, load, parse
 
 #: Users that a simulation of the curator counts for in the progress.
@@ -62,7 +63,7 @@ def reproduce(
     users: int | None = None,
     seed: int = 0,
     traces: Path | None = None,
-    engine: Local | None = None,
+    engine: Engine | None = None,
     begin: Callable[[int], None] | None = None,
     tick: Callable[[float], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -132,7 +133,7 @@ def _play(
     out: Path,
     users: int | None,
     seed: int,
-    engine: Local,
+    engine: Engine,
     tick: Callable[[float], None],
 ) -> tuple[Played, float]:
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
@@ -167,7 +168,7 @@ def _value(
     played: dict[str, Played],
     out: Path,
     seed: int,
-    engine: Local,
+    engine: Engine,
     tick: Callable[[float], None],
 ) -> Estimate:
     if cell.value in OF_UTILITY:
@@ -176,7 +177,7 @@ def _value(
     return value_of(cell.value, cell.arguments, played[play] if play else None)
 
 
-def _utility(cell: Cell, out: Path, seed: int, engine: Local, tick: Callable[[float], None]) -> dict[str, Estimate]:
+def _utility(cell: Cell, out: Path, seed: int, engine: Engine, tick: Callable[[float], None]) -> dict[str, Estimate]:
     """One simulation of the curator, kept in a file for the other error and for later."""
     arguments = cell.arguments
     path = out / "utility" / f"{arguments['scenario']}-{arguments['epsilon']}-{arguments['reports']:g}.json"

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from poolscope import figures
 from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
-from poolscope.metrics import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
-from poolscope.report.run import Run
+from poolscope.errors import InputError
+from poolscope.metrics import behaviour_map, exposure, precision_curve
+from poolscope.report.run import COLUMNS, Run
 from poolscope.summary import NON_PRIVATE
 
 CURVE_POINTS = 200
@@ -31,18 +32,50 @@ class Drawing:
     narrow: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """What the figures show: tables of an attack each (adversary, n, ...) one below the other."""
+
+    curves: pl.DataFrame
+    exposure: pl.DataFrame
+    maps: pl.DataFrame
+    calibration: pl.DataFrame
+
+
+def tables(run: Run) -> Tables:
+    """One look at the outcomes, one attack at a time: all of them together may not fit into memory."""
+    k, seed, horizon = len(run.summary.pools), run.summary.seed, run.summary.horizon
+    found: dict[str, list[pl.DataFrame]] = {"curves": [], "exposure": [], "maps": [], "calibration": []}
+    attacks = run.outcomes.attacks()
+    private = any(adversary != NON_PRIVATE for adversary, _ in attacks)
+    exposed: set[str] = set()
+    for adversary, n in attacks:
+        rows = run.outcomes.of((adversary, n), COLUMNS)
+        label = [pl.lit(adversary).alias("adversary"), pl.lit(n).alias("n"), pl.all()]
+        found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
+        found["calibration"].append(calibration(rows).select(label))
+        if adversary != NON_PRIVATE or not private:
+            found["maps"].append(behaviour_map(rows, k).select(label))
+        if adversary not in exposed:
+            # when a threshold was reached is on every row of a user, so one n is enough
+            exposed.add(adversary)
+            found["exposure"].append(exposure(rows, horizon).with_columns(label[0]))
+    if not attacks:
+        raise InputError("must have at least one row", file=run.outcomes.files[0].parent)
+    return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
+
+
 def draw(run: Run) -> Iterator[Drawing]:
     """All figures of a report, in the order in which they are read."""
-    k = len(run.summary.pools)
-    yield _precision(run, k)
-    yield _exposure(run)
-    yield from _maps(run, k)
-    yield _calibration(run)
+    k, found = len(run.summary.pools), tables(run)
+    yield _precision(found.curves, k)
+    yield _exposure(found.exposure)
+    for number, rows in enumerate(found.maps.partition_by("adversary", maintain_order=True), start=1):
+        yield _map(rows, number, k)
+    yield _calibration(found.calibration)
 
 
-def _precision(run: Run, k: int) -> Drawing:
-    seed = run.summary.seed
-    curves = for_each_attack(run.outcomes, lambda rows: precision_curve(rows, seed, CURVE_POINTS))
+def _precision(curves: pl.DataFrame, k: int) -> Drawing:
     return _drawing(
         "precision",
         "How often is the guess right?",
@@ -54,8 +87,7 @@ def _precision(run: Run, k: int) -> Drawing:
     )
 
 
-def _exposure(run: Run) -> Drawing:
-    table = exposure_by_adversary(run.outcomes, run.summary.horizon)
+def _exposure(table: pl.DataFrame) -> Drawing:
     return _drawing(
         "exposure",
         "How many reports does it take?",
@@ -65,16 +97,8 @@ def _exposure(run: Run) -> Drawing:
     )
 
 
-def _maps(run: Run, k: int) -> Iterator[Drawing]:
-    private = run.outcomes.filter(pl.col("adversary") != NON_PRIVATE)
-    shown = run.outcomes if private.is_empty() else private
-    for number, rows in enumerate(shown.partition_by("adversary", maintain_order=True), start=1):
-        yield _map(rows, number, k)
-
-
-def _map(rows: pl.DataFrame, number: int, k: int) -> Drawing:
-    adversary = rows["adversary"][0]
-    table = for_each_attack(rows, lambda part: behaviour_map(part, k))
+def _map(table: pl.DataFrame, number: int, k: int) -> Drawing:
+    adversary = table["adversary"][0]
     return _drawing(
         f"behaviour-{number}-{_slug(adversary)}".rstrip("-"),
         f"Who is most at risk? The {adversary} adversary",
@@ -86,8 +110,7 @@ def _map(rows: pl.DataFrame, number: int, k: int) -> Drawing:
     )
 
 
-def _calibration(run: Run) -> Drawing:
-    table = for_each_attack(run.outcomes, calibration)
+def _calibration(table: pl.DataFrame) -> Drawing:
     return _drawing(
         "calibration",
         "Does the adversary know when it is right?",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from pydantic import BaseModel, Field, ValidationError
 
 from poolscope.errors import InputError, located, one_line, reading
 from poolscope.metrics import EXPOSURE_THRESHOLDS
+from poolscope.outcome_files import OutcomeFiles
 from poolscope.summary import ESTIMATES
 
 COLUMNS = (
@@ -67,7 +67,7 @@ class Run:
     """What a report is made of."""
 
     summary: Summary
-    outcomes: pl.DataFrame
+    outcomes: OutcomeFiles
 
 
 def read_run(folder: Path) -> Run:
@@ -75,7 +75,7 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
     summary = _read_summary(folder / "summary.json")
-    return Run(summary=summary, outcomes=_read_outcomes(folder / "outcomes"))
+    return Run(summary=summary, outcomes=_open_outcomes(folder / "outcomes"))
 
 
 def _read_summary(path: Path) -> Summary:
@@ -86,6 +86,8 @@ def _read_summary(path: Path) -> Summary:
             summary = Summary.model_validate(json.loads(path.read_text("utf-8")))
         except json.JSONDecodeError as error:
             raise InputError(f"must be JSON: {error.msg}", place=f"line {error.lineno}") from None
+        except RecursionError:
+            raise InputError("must not be nested that deeply") from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
@@ -105,26 +107,9 @@ def _check_record(record: dict[str, Any]) -> None:
             raise InputError("must be a number", value=value, place=name)
 
 
-def _read_outcomes(folder: Path) -> pl.DataFrame:
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
+def _open_outcomes(folder: Path) -> OutcomeFiles:
+    outcomes = OutcomeFiles.within(folder)
+    if not outcomes.files:
         raise InputError("must have outcomes/*.parquet", file=folder.parent, remedy=_REMEDY)
-    parts = []
-    for file in files:
-        with reading(file):
-            try:
-                part = pl.read_parquet(file)
-            except pl.exceptions.PolarsError as error:
-                raise InputError(f"must be Parquet: {one_line(str(error))[:80]}") from None
-            for name in COLUMNS:
-                if name not in part.columns:
-                    raise InputError(f"must have a column {name!r}", value=part.columns)
-            parts.append(part.select(pl.col("adversary").cast(pl.String), *_others()))
-    outcomes = pl.concat(parts)
-    if outcomes.is_empty():
-        raise InputError("must have at least one row", file=folder)
+    outcomes.check(COLUMNS)
     return outcomes
-
-
-def _others() -> list[str]:
-    return [name for name in COLUMNS if name != "adversary"]

@@ -1,0 +1,226 @@
+"""Blocks as tasks of Dask: processes of this machine, or the workers of a scheduler that runs already.
+
+What all blocks need (the game with its popularity and hash tables) is sent to every worker once. At most
+`IN_FLIGHT` blocks a worker are under way, so that neither the scheduler nor the client ever holds all of them. A block
+whose worker dies is played again by another one: it writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from poolscope import __version__
+from poolscope.engines import Item, Local, Result, Shared, Tick, available_cores
+from poolscope.errors import InputError, PoolscopeError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+#: Blocks that are under way for each thread of a worker: one is played, the next is there already.
+IN_FLIGHT = 2
+
+#: Seconds to wait for a scheduler to answer, and for its first worker.
+ANSWER, FIRST_WORKER = 5.0, 30.0
+
+#: How often what all blocks need is sent again after every worker that had it died.
+RESENT = 3
+
+INSTALL = "pip install 'poolscope[dask]'"
+
+
+class Dask:
+    """An engine on dask.distributed.
+
+    Parameters
+    ----------
+    scheduler : address of a running scheduler, ``tcp://host:8786``; without one, processes of this machine are started
+        when they are first needed. Workers elsewhere must see the output folder under the same path.
+    workers : processes of this machine; as many as it has cores where absent.
+    client : a ``distributed.Client`` that is there already, and stays.
+
+    Use it in a ``with`` statement: at its end the processes that it started are stopped.
+    """
+
+    def __init__(
+        self, *, scheduler: str | None = None, workers: int | None = None, client: Client | None = None
+    ) -> None:
+        require_distributed()
+        if workers is not None and workers < 1:
+            raise InputError("workers must be at least 1", value=workers)
+        self._scheduler, self._count, self._given = scheduler, workers, client
+        self._client: Client | None = None
+        self._cluster: Any = None
+        self._sent: tuple[Any, Future] | None = None
+        self._local = Local()
+
+    def __enter__(self) -> Dask:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def threads(self) -> int:
+        return self._local.threads
+
+    @property
+    def workers(self) -> int:
+        """Threads of all workers together."""
+        return max(1, sum(self.client.nthreads().values()))
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """In this process: what is mapped need not be able to travel."""
+        return self._local.map(function, items)
+
+    def tasks(
+        self,
+        function: Callable[[Shared, Item, Local, Tick], Result],
+        shared: Shared,
+        items: Iterable[Item],
+        tick: Tick | None = None,
+    ) -> Iterator[Result]:
+        """Results as workers finish, in no order."""
+        waiting = iter(items)
+        pending: dict[Future, Item] = {}
+        resent = 0
+        try:
+            while True:
+                room = IN_FLIGHT * self.workers - len(pending)
+                for item in islice(waiting, max(0, room)):
+                    pending[self._submit(function, shared, item)] = item
+                if not pending:
+                    return
+                for future in self._finished(pending):
+                    item = pending.pop(future)
+                    if future.status == "cancelled":
+                        # its worker is gone with all copies of what it needs
+                        resent += 1
+                        if resent > RESENT * IN_FLIGHT * self.workers:
+                            raise PoolscopeError("all workers died, several times over: have they memory enough?")
+                        self._sent = None
+                        pending[self._submit(function, shared, item)] = item
+                        continue
+                    result, amount = _result(future)
+                    if tick:
+                        tick(amount)
+                    yield result
+        finally:
+            if pending and self._client is not None and self._client.status == "running":
+                self._client.cancel(list(pending))
+
+    @property
+    def client(self) -> Client:
+        """Connected at first use."""
+        if self._client is None:
+            self._client = self._given or self._connect()
+            _check_workers(self._client)
+        return self._client
+
+    def close(self) -> None:
+        """Stop what was started."""
+        self._sent = None
+        client, self._client = self._client, None
+        if client is not None and self._given is None:
+            client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _connect(self) -> Client:
+        import dask
+        from distributed import Client, LocalCluster
+
+        if self._scheduler is not None:
+            try:
+                return Client(self._scheduler, timeout=ANSWER, set_as_default=False)
+            except (OSError, ValueError) as error:
+                remedy = "start it with: dask scheduler"
+                raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
+        with dask.config.set({"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1}):
+            self._cluster = LocalCluster(
+                n_workers=self._count or available_cores(),
+                threads_per_worker=1,
+                processes=True,
+                # blocks bound their memory themselves, and nothing is worth spilling
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            )
+        return Client(self._cluster, set_as_default=False)
+
+    def _submit(self, function: Callable[..., Result], shared: Any, item: Any) -> Future:
+        # under keys of their own: two runs of one block are two tasks
+        return self.client.submit(_on_worker, function, self._shared(shared), item, pure=False)
+
+    def _shared(self, shared: Any) -> Future:
+        """What every block needs, sent to every worker; once for all blocks that need the same object."""
+        if self._sent is None or self._sent[0] is not shared:
+            self._sent = shared, self.client.scatter(shared, broadcast=True, hash=False)
+        return self._sent[1]
+
+    def _finished(self, pending: Iterable[Future]) -> list[Future]:
+        """Wait for some to be done, or to be lost."""
+        from distributed import wait
+
+        client = self.client
+        try:
+            with client.as_current():
+                wait(list(pending), return_when="FIRST_COMPLETED")
+        except CancelledError:
+            if client.status != "running":
+                raise PoolscopeError("the connection to the scheduler is lost") from None
+        return [future for future in pending if future.done()]
+
+
+def require_distributed() -> None:
+    """Say what to install where Dask is not."""
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise InputError("the engine dask is not installed", remedy=INSTALL) from error
+
+
+def _on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
+    """A task: its result, and how far it brought the progress.
+
+    One thread, as a worker runs as many tasks at once as it has threads.
+    """
+    amounts: list[float] = []
+    result = function(shared, item, Local(threads=1), amounts.append)
+    return result, sum(amounts)
+
+
+def _result(future: Future) -> tuple[Any, float]:
+    from distributed.scheduler import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker as error:
+        rule = f"a block ended {error.allowed_failures + 1} workers one after another: have they memory enough?"
+        raise PoolscopeError(rule) from error
+
+
+def _check_workers(client: Client) -> None:
+    """There are workers, and all of them have this version: another could draw other bits."""
+    address = client.scheduler.address if client.scheduler else ""
+    try:
+        client.wait_for_workers(1, timeout=FIRST_WORKER)
+    except TimeoutError as error:
+        remedy = f"start some with: dask worker {address}"
+        raise InputError("the scheduler has no workers", value=address, remedy=remedy) from error
+    try:
+        versions = set(client.run(_version).values())
+    except Exception as error:
+        remedy = f"install poolscope {__version__} where the workers run"
+        raise InputError(f"the workers cannot import poolscope: {error}", value=address, remedy=remedy) from error
+    if versions != {__version__}:
+        remedy = f"install {__version__} where the workers run"
+        raise InputError("the workers must have this version", value=sorted(versions - {__version__}), remedy=remedy)
+
+
+def _version() -> str:
+    return __version__
