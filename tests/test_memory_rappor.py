@@ -10,6 +10,8 @@ from scipy import stats
 from scipy.special import logsumexp
 from synthetic import SEED
 
+from poolscope.adversary import attack
+from poolscope.behaviour import Behaviour
 from poolscope.errors import InputError
 from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
 from poolscope.memory_attack import (
@@ -19,9 +21,10 @@ from poolscope.memory_attack import (
     mean_behaviour,
     same_group,
 )
-from poolscope.memory_scores import exact_scores, group_posterior
+from poolscope.memory_scores import exact_scores, group_posterior, normalised
 from poolscope.popularity import within_pools
 from poolscope.randomness import user_keys
+from poolscope.traces import draw_traces, draw_users
 
 TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
 
@@ -54,11 +57,11 @@ def test_likelihood_of_a_group_is_the_sum_over_answers():
     np.testing.assert_array_equal(pattern, np.eye(3, dtype=bool)[[0, 1, 2, 1, 0]])
     for members in ((0,), (0, 1), (0, 1, 2, 3)):
         ones, counts = BITS[list(members)].sum(axis=0, keepdims=True), np.array([len(members)])
-        found = np.exp(memory.group_log_likelihood(ones, counts, pattern))[0]
+        found = np.exp(memory.group_log_likelihood(ones, counts, 0))[0]
         expected = [float(x) for x in noisy_likelihood(BITS, members, pattern)]
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     alone = {"cohort": np.array([0]), "bits": np.packbits(BITS[:1].astype(np.uint8), axis=1, bitorder="little")}
-    single = memory.group_log_likelihood(BITS[:1], np.array([1]), pattern)
+    single = memory.group_log_likelihood(BITS[:1], np.array([1]), 0)
     np.testing.assert_allclose(single, TINY_RAPPOR.log_likelihood(alone), rtol=1e-12, err_msg="the marginal channel")
 
 
@@ -95,8 +98,37 @@ def test_all_groupings_together_are_the_enumeration():
     for partition in partitions(list(range(4))):
         ones = np.array([BITS[list(members)].sum(axis=0) for members in partition])
         counts = np.array([len(members) for members in partition])
-        found.append(exact_scores(memory.group_log_likelihood(ones, counts, pattern), counts, ORACLE))
+        found.append(exact_scores(memory.group_log_likelihood(ones, counts, 0), counts, ORACLE))
     np.testing.assert_allclose(np.exp(logsumexp(found, axis=0)), [float(x) for x in truth], rtol=1e-11)
+
+
+def distances(p, n, users=40):
+    """Mean total variation from the posterior of all groupings: of the best one, and of each report by itself."""
+    own_bit = {"m": 16, "hashes": 1, "cohorts": 1, "hash_table": np.arange(5)[None]}
+    memory = memoised(rappor(universe=5, f=0.4, p=p, q=1 - p, **own_bit))
+    keys, lengths = user_keys(SEED, np.arange(users)), np.full(users, n)
+    traces = draw_traces(TINY, ORACLE.popularity, draw_users(TINY, Behaviour(), keys), n)
+    reports = memory.report(traces, keys)
+    exact = []
+    for bits in memory.bits(reports).astype(np.int64).reshape(users, n, 16):
+        scores = []
+        for partition in partitions(list(range(n))):
+            ones = np.array([bits[list(members)].sum(axis=0) for members in partition])
+            counts = np.array([len(members) for members in partition])
+            scores.append(exact_scores(memory.group_log_likelihood(ones, counts, 0), counts, ORACLE))
+        exact.append(normalised(logsumexp(scores, axis=0), ORACLE))
+    grouped = attack_memoised(memory, reports, ORACLE, lengths=lengths)
+    each = attack(memory.alone, reports, ORACLE, lengths=lengths)[:, -1]
+    return [np.abs(posterior - exact).sum(axis=1).mean() / 2 for posterior in (grouped, each)]
+
+
+def test_both_adversaries_against_the_enumeration():
+    """Of one report both are exact; of more, grouping is the better one where copies agree, and the worse where not."""
+    assert max(distances(0.1, 1)) < 1e-12
+    grouped, each = distances(0.02, 4)
+    assert grouped < 0.02 < 0.05 < each
+    grouped, each = distances(0.3, 4)
+    assert each < 0.02 < 0.03 < grouped
 
 
 def small_rappor(p, q, f=0.25):
@@ -135,8 +167,8 @@ def test_without_instantaneous_noise_groups_are_identical_reports():
     reports, lengths = memory.report(traces, keys), np.full(8, 20)
     bits = memory.bits(reports).reshape(8, 20, 64)
     for user in range(8):
-        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
-        label = group_by_agreement(memory, bits[user], pattern, STRONG)
+        cohort = int(memory.cohorts(keys)[user])
+        label = group_by_agreement(memory, bits[user], cohort, STRONG)
         same = (bits[user][:, None] == bits[user]).all(axis=2)
         np.testing.assert_array_equal(same_group(label), same)
     found = attack_memoised(memory, reports, STRONG, lengths=lengths)
@@ -152,12 +184,12 @@ def test_reports_with_little_noise_find_their_groups():
     found = attack_memoised(memory, reports, STRONG, lengths=lengths)
     agreed, gaps = [], []
     for user in range(25):
-        pattern = memory.pattern(int(memory.cohorts(keys)[user]))
-        label = group_by_agreement(memory, bits[user], pattern, STRONG)
+        cohort = int(memory.cohorts(keys)[user])
+        label = group_by_agreement(memory, bits[user], cohort, STRONG)
         told = np.unique(traces[user], return_inverse=True)[1]
         agreed.append((same_group(label) == same_group(told)).mean())
         ones, counts = gathered(bits[user], told)
-        expected = group_posterior(memory.group_log_likelihood(ones, counts, pattern), counts, STRONG)
+        expected = group_posterior(memory.group_log_likelihood(ones, counts, cohort), counts, STRONG)
         gaps.append(np.abs(found[user] - expected).max())
     assert np.mean(agreed) > 0.99
     assert np.mean(gaps) < 0.05, "hardly anything is lost to somebody who is told the groups"

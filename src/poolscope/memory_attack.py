@@ -6,8 +6,9 @@ instantaneous step they only agree more often than others: they are grouped by l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,9 +72,9 @@ def _(memory: RapporMemory, reports: Reports, adversary: Adversary) -> tuple[Flo
     """
     if not report_count(reports):
         return np.empty((0, memory.rappor.universe)), np.zeros(0, dtype=np.int64)
-    pattern, bits = memory.pattern(int(reports["cohort"][0])), memory.bits(reports)
-    ones, counts = gathered(bits, group_by_agreement(memory, bits, pattern, adversary))
-    return memory.group_log_likelihood(ones, counts, pattern), counts
+    cohort, bits = int(reports["cohort"][0]), memory.bits(reports)
+    ones, counts = gathered(bits, group_by_agreement(memory, bits, cohort, adversary))
+    return memory.group_log_likelihood(ones, counts, cohort), counts
 
 
 def distinct(reports: Reports) -> tuple[Reports, Integers]:
@@ -97,9 +98,7 @@ def log_likelihood(mechanism: object, reports: Reports) -> Floats:
         return np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
 
 
-def group_by_agreement(
-    memory: RapporMemory, bits: NDArray[np.uint8], pattern: NDArray[np.bool_], adversary: Adversary
-) -> Integers:
+def group_by_agreement(memory: RapporMemory, bits: NDArray[np.uint8], cohort: int, adversary: Adversary) -> Integers:
     """The group of each report of one user, (n,): a partition that no change of a single report makes more likely.
 
     The likelihood of a partition is the occupancy's (`memory_scores`) at the mean behaviour. Reports choose their group
@@ -110,27 +109,48 @@ def group_by_agreement(
         log_mean = np.log(mean)
 
     def evidence(ones: Integers, counts: Integers) -> Floats:
-        fits = memory.group_log_likelihood(ones, counts, pattern)
+        fits = memory.group_log_likelihood(ones, counts, cohort)
         return logsumexp(fits + counts[:, None] * log_mean - n * mean, axis=1)
 
     label = np.full(n, -1, dtype=np.int64)
+    held = _Groups(np.empty((0, bits.shape[1]), dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
     for _ in range(SWEEPS):
         before = same_group(label)
         for t, own in enumerate(bits.astype(np.int64)):
-            label[t] = -1
-            label = _renumbered(label)
-            ones, counts = gathered(bits, label)
-            with_it = evidence(np.vstack([ones + own, own]), np.append(counts + 1, 1))
-            label[t] = int(np.argmax(with_it - np.append(evidence(ones, counts), 0.0)))
+            if label[t] >= 0:
+                held, label = _without(held, label, t, own, evidence)
+            with_it = evidence(np.vstack([held.ones + own, own]), np.append(held.counts + 1, 1))
+            g = label[t] = int(np.argmax(with_it - np.append(held.evidence, 0.0)))
+            if g == len(held.counts):
+                held = _Groups(np.vstack([held.ones, own]), np.append(held.counts, 1), np.append(held.evidence, 0.0))
+            else:
+                held.ones[g] += own
+                held.counts[g] += 1
+            held.evidence[g] = with_it[g]
         if np.array_equal(before, same_group(label)):
             break
     return label
 
 
-def _renumbered(label: Integers) -> Integers:
-    """The same groups, numbered from 0 without gaps."""
-    there = label >= 0
-    return np.where(there, np.searchsorted(np.unique(label[there]), label), -1)
+class _Groups(NamedTuple):
+    """Groups of reports: ones at each bit (groups, m), reports (groups,), and the log evidence of each (groups,)."""
+
+    ones: Integers
+    counts: Integers
+    evidence: Floats
+
+
+def _without(
+    held: _Groups, label: Integers, t: int, own: Integers, evidence: Callable[[Integers, Integers], Floats]
+) -> tuple[_Groups, Integers]:
+    """The groups without report t; one that was alone takes its group along."""
+    g = label[t]
+    if held.counts[g] == 1:
+        return _Groups(*(np.delete(part, g, axis=0) for part in held)), np.where(label > g, label - 1, label)
+    held.ones[g] -= own
+    held.counts[g] -= 1
+    held.evidence[g] = evidence(held.ones[g : g + 1], held.counts[g : g + 1])[0]
+    return held, label
 
 
 def gathered(bits: NDArray[np.uint8], label: Integers) -> tuple[Integers, Integers]:

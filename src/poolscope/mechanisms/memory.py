@@ -98,11 +98,14 @@ class RapporMemory(Memory):
         uniforms(children(children(users, Stream.REPORTS), COHORT), 0, draws)
         return (draws * self.rappor.filters.size).astype(np.int64)
 
+    def positions(self, cohort: int) -> NDArray[np.uint32]:
+        """(hashes, universe) the bits of every object in a cohort, each once: m where a function repeats another."""
+        return self.rappor.filters.buckets(np.array([cohort]))[0]
+
     def pattern(self, cohort: int) -> NDArray[np.bool_]:
         """(universe, m) the Bloom filter of every object in a cohort."""
-        positions = self.rappor.filters.buckets(np.array([cohort]))[0]
         out = np.zeros((self.rappor.universe, self.rappor.m + 1), dtype=bool)
-        for row in positions:
+        for row in self.positions(cohort):
             out[np.arange(len(out)), row] = True
         return out[:, :-1]
 
@@ -126,16 +129,14 @@ class RapporMemory(Memory):
         """(reports, m) zeros and ones."""
         return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.rappor.m)
 
-    def group_log_likelihood(
-        self, ones: NDArray[np.integer], counts: NDArray[np.integer], pattern: NDArray[np.bool_]
-    ) -> Floats:
+    def group_log_likelihood(self, ones: NDArray[np.integer], counts: NDArray[np.integer], cohort: int) -> Floats:
         """(groups, universe) log-likelihood of groups of reports, each of one permanent answer.
 
         Parameters
         ----------
         ones : (groups, m) how many of the group's reports have the bit set.
         counts : (groups,) how many reports the group has.
-        pattern : (universe, m) of the user's cohort.
+        cohort : the user's.
         """
         zeros, half = counts[:, None] - ones, self.rappor.f / 2.0
         with np.errstate(divide="ignore"):
@@ -144,16 +145,29 @@ class RapporMemory(Memory):
             kept, lost = np.log1p(-half), np.log(half)
         unset = np.logaddexp(lost + of_one, kept + of_zero)
         set_ = np.logaddexp(kept + of_one, lost + of_zero)
-        return _sum_by_bit(unset, set_, pattern)
+        return _sum_by_bit(unset, set_, self.positions(cohort))
 
 
-def _sum_by_bit(unset: Floats, set_: Floats, pattern: NDArray[np.bool_]) -> Floats:
-    """Sum over bits of one or the other, as the pattern says; impossible bits, which are -inf, are counted apart."""
-    finite = [np.where(np.isneginf(x), 0.0, x) for x in (unset, set_)]
-    total = finite[0].sum(axis=1, keepdims=True) + (finite[1] - finite[0]) @ pattern.T.astype(np.float64)
-    barred = [np.isneginf(x).astype(np.float64) for x in (unset, set_)]
-    impossible = barred[0].sum(axis=1, keepdims=True) + (barred[1] - barred[0]) @ pattern.T.astype(np.float64)
+def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:
+    """(groups, universe) sum over bits of `set_` at the object's positions and of `unset` elsewhere, both (groups, m).
+
+    Impossible bits, which are -inf, are counted apart.
+    """
+    barred = [np.isneginf(x) for x in (unset, set_)]
+    if not any(x.any() for x in barred):
+        return _exchanged(unset, set_, positions)
+    total = _exchanged(*(np.where(bar, 0.0, x) for bar, x in zip(barred, (unset, set_), strict=True)), positions)
+    impossible = _exchanged(*(bar.astype(np.float64) for bar in barred), positions)
     return np.where(impossible > 0.5, -np.inf, total)
+
+
+def _exchanged(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:
+    """The sum of all of `unset`, and at each position the difference."""
+    more = np.pad(set_ - unset, ((0, 0), (0, 1)))
+    out = unset.sum(axis=1, keepdims=True) + more[:, positions[0]]
+    for row in positions[1:]:
+        out += more[:, row]
+    return out
 
 
 def _coins(keys: Keys, count: int) -> Floats:
