@@ -6,7 +6,7 @@ from scipy import special, stats
 
 from poolscope.behaviour import Behaviour, Beta, FunctionDensity
 from poolscope.errors import InputError
-from poolscope.quadrature import RUNGS, axis, capacity, fixed_rule, point_axis
+from poolscope.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
 
 DENSITIES = {
     "uniform": Beta(),
@@ -123,18 +123,35 @@ def test_ladders_end_where_the_reports_fit(name, reports):
     sizes = np.diff(ladder.offsets)
     np.testing.assert_array_equal(sizes, RUNGS[: len(sizes)])
     np.testing.assert_array_equal(ladder.degrees, 2 * sizes - 1)
-    enough = (ladder.capacities >= reports) | (ladder.degrees >= reports)
+    enough = (ladder.capacities >= AHEAD * reports) | (ladder.degrees >= AHEAD * reports)
     assert enough[-1]
     assert not enough[:-1].any()
     for i, size in enumerate(sizes):
         rule = ladder.rules[:, ladder.offsets[i] : ladder.offsets[i + 1]]
         np.testing.assert_array_equal(rule[:3], DENSITIES[name].rule(size))
-        np.testing.assert_allclose(np.cos(rule[3]), 1 - 2 * rule[0], atol=1e-14)
+        np.testing.assert_array_equal(rule[3:], bends(rule[0], rule[1]))
+
+
+@pytest.mark.parametrize("size", [8, 13, 256])
+def test_bends_measure_curvature_in_the_angle(size):
+    x, complement, _ = Beta().rule(size)
+    left, right = bends(x, complement)
+    angle = np.arccos(1 - 2 * x)
+    arc = -3.5 * angle**2
+    inner = left[1:-1] * (arc[1:-1] - arc[:-2]) + right[1:-1] * (arc[1:-1] - arc[2:])
+    np.testing.assert_allclose(inner, 7.0, rtol=1e-9)
+    # what is even at both ends is mirrored there, and its curvature counts twice
+    wave = np.cos(angle)
+    assert left[0] == right[-1] == 0
+    assert right[0] * (wave[0] - wave[1]) == pytest.approx(2 * np.sin(angle[1]) / angle[1], rel=0.2)
+    assert left[-1] * (wave[-1] - wave[-2]) == pytest.approx(-right[0] * (wave[0] - wave[1]), rel=1e-9)
 
 
 def test_one_rule_for_all_reports():
     rule = fixed_rule(Beta(), 180, 4)
-    assert rule.shape[1] == 4 * np.diff(axis(Beta(), 180).offsets)[-1]
+    held = rule.shape[1] // 4
+    assert rule.shape[1] == 4 * held
+    assert capacity(held) >= 180 > capacity(RUNGS[RUNGS.index(held) - 1])
     assert rule[2].sum() == pytest.approx(1)
 
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.behaviour import Density, Floats
+from poolscope.kernels.posterior import AHEAD
 
 RUNGS = (
     8,
@@ -64,8 +65,8 @@ def capacity(nodes: int) -> float:
 class Axis(NamedTuple):
     """A ladder of Gauss rules for one density, laid end to end for the kernels.
 
-    offsets (rungs + 1,) and degrees (rungs,) integers; capacities (rungs,); rules (4, sum of sizes): nodes x,
-    complements 1 - x, weights, angles arccos(1 - 2x).
+    offsets (rungs + 1,) and degrees (rungs,) integers; capacities (rungs,); rules (5, sum of sizes): nodes x,
+    complements 1 - x, weights, `bends`.
     """
 
     offsets: NDArray[np.int64]
@@ -76,26 +77,49 @@ class Axis(NamedTuple):
 
 @lru_cache(maxsize=64)
 def axis(density: Density, reports: int) -> Axis:
-    """The rungs that up to `reports` reports can need."""
-    sizes = []
-    for nodes in RUNGS:
-        sizes.append(nodes)
-        if capacity(nodes) - density.sharpness >= reports or 2 * nodes - 1 >= reports:
-            break
+    """The rungs that up to `reports` reports can ask for, climbing AHEAD: more reports begin with the same."""
+    sizes = _rungs(density, AHEAD * reports)
     rules = [density.rule(nodes) for nodes in sizes]
     return _laid_out(rules, [capacity(nodes) - density.sharpness for nodes in sizes])
 
 
 def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
-    """(4, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
-    ladder = axis(density, reports)
-    size = fine * int(ladder.offsets[-1] - ladder.offsets[-2])
-    return _laid_out([density.rule(size)], [np.inf]).rules
+    """(5, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
+    return _laid_out([density.rule(fine * _rungs(density, reports)[-1])], [np.inf]).rules
+
+
+def _rungs(density: Density, reports: float) -> list[int]:
+    """Sizes up to the first that holds any so many reports."""
+    sizes = []
+    for nodes in RUNGS:
+        sizes.append(nodes)
+        if max(capacity(nodes) - density.sharpness, 2 * nodes - 1) >= reports:
+            break
+    return sizes
 
 
 def point_axis() -> Axis:
     """The density concentrated at one, for likelihoods in which the axis cancels."""
     return _laid_out([(np.ones(1), np.zeros(1), np.ones(1))], [np.inf])
+
+
+def bends(x: Floats, complement: Floats) -> Floats:
+    """(2, nodes) coefficients of the curvature in the angle theta = arccos(1 - 2x) at each node.
+
+    The curvature, minus the second difference, is bends[0] (here - left) + bends[1] (here - right). The integrand is
+    even in the angle at both ends of the axis, so the neighbour of an end is its mirror image, from which nothing rises
+    or falls. At an end the curvature counts twice: it doubles when the peak leaves it.
+    """
+    angle = 2.0 * np.arctan2(np.sqrt(x), np.sqrt(complement))
+    before = np.diff(angle, prepend=-angle[0])
+    after = np.diff(angle, append=2.0 * np.pi - angle[-1])
+    if len(angle) == 1:
+        return np.zeros((2, 1))
+    twice = np.ones_like(angle)
+    twice[[0, -1]] = 2.0
+    found = twice * 2.0 / (np.stack([before, after]) * (before + after))
+    found[0, 0] = found[1, -1] = 0.0
+    return found
 
 
 def _laid_out(rules: list[tuple[Floats, Floats, Floats]], capacities: list[float]) -> Axis:
@@ -105,5 +129,5 @@ def _laid_out(rules: list[tuple[Floats, Floats, Floats]], capacities: list[float
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         degrees=np.array([2 * size - 1 for size in sizes], dtype=np.int64),
         capacities=np.array(capacities),
-        rules=np.stack([x, complement, weight, 2.0 * np.arctan2(np.sqrt(x), np.sqrt(complement))]),
+        rules=np.vstack([x, complement, weight, np.hstack([bends(x, complement) for x, complement, _ in rules])]),
     )

@@ -11,13 +11,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# Reports to one pass over the nodes, and to one renormalisation. With likelihoods scaled to a maximum of one, no
-# factor is below (smallest node)^2 / k > 2^-45, so 16 of them stay far from the smallest normal double.
+# Reports to one pass over the nodes, and reports after which products are looked at. With likelihoods scaled to a
+# maximum of one, no factor is below (smallest node)^2 / k > 2^-45, so 16 of them stay far from the smallest normal
+# double.
 LANE = 4
 SPAN = 16
 
-_FRACTION, _BIAS = np.uint64(52), np.uint64(1023)
-_MANTISSA, _UNIT = np.uint64((1 << 52) - 1), np.uint64(1023 << 52)
+# Nodes to a tile: what a span's reports do to a tile stays in the first cache.
+TILE = 128
+
+# Products are renormalised before one of them can fall below this.
+_LEAST = 2.0**-400
+
+FRACTION, _BIAS = np.uint64(52), np.uint64(1023)
+MANTISSA, UNIT = np.uint64((1 << 52) - 1), np.uint64(1023 << 52)
 _ORIGIN = np.uint64(1 << 40)
 
 
@@ -28,11 +35,13 @@ class Scratch(NamedTuple):
     spread: NDArray[np.float64]  # (k + 1, 2)
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools
     grid: NDArray[np.float64]  # (4, nodes): 1 - g, g (1 - u), g u, weight
-    base: NDArray[np.float64]  # (LANE, nodes)
+    base: NDArray[np.float64]  # (SPAN, TILE)
     product: NDArray[np.float64]  # (k, nodes) mantissas
     exponent: NDArray[np.uint64]  # (k, nodes) exponents of two, from _ORIGIN
     weight: NDArray[np.float64]  # (k, nodes) node weight times 2^(exponent - top)
-    sums: NDArray[np.float64]  # (LANE,)
+    sums: NDArray[np.float64]  # (SPAN, k)
+    line: NDArray[np.float64]  # (nodes,) logarithms of the products on some lines of the grid
+    shift: NDArray[np.float64]  # (nodes,) ... and the exponents in them
     tops: NDArray[np.uint64]  # (k,) largest exponent of each pool
     score: NDArray[np.float64]  # (n, k) score after each report, as mantissa
     score_exponent: NDArray[np.uint64]  # (n, k) ... and exponent
@@ -45,11 +54,13 @@ def scratch(n: int, k: int, nodes: int) -> Scratch:
         spread=np.empty((k + 1, 2)),
         scaled=np.empty((n + LANE, k + 2)),
         grid=np.empty((4, nodes)),
-        base=np.empty((LANE, nodes)),
+        base=np.empty((SPAN, TILE)),
         product=np.empty((k, nodes)),
         exponent=np.empty((k, nodes), dtype=np.uint64),
         weight=np.empty((k, nodes)),
-        sums=np.empty(LANE),
+        sums=np.empty((SPAN, k)),
+        line=np.empty(nodes),
+        shift=np.empty(nodes),
         tops=np.empty(k, dtype=np.uint64),
         score=np.empty((n, k)),
         score_exponent=np.empty((n, k), dtype=np.uint64),
@@ -113,60 +124,96 @@ def start(nodes, room):
 
 
 @njit(nogil=True, cache=True)
-def _base(scaled, begin, grid, nodes, base):
-    """What the pools share: the neutral and the mean term of LANE reports at every node."""
-    c0, c1 = grid[0], grid[1]
-    for r in range(LANE):
+def _base(scaled, begin, end, c0, c1, base):
+    """What the pools share: the neutral and the mean term of reports begin..end-1 at the nodes of a tile."""
+    for r in range(end - begin):
         neutral, mean = scaled[begin + r, 0], scaled[begin + r, 1]
-        for q in range(nodes):
+        for q in range(c0.shape[0]):
             base[r, q] = neutral * c0[q] + mean * c1[q]
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _multiply(a0, a1, a2, a3, base0, base1, base2, base3, c2, nodes, product):
-    for q in range(nodes):
-        x, y = product[q], c2[q]
-        product[q] = x * (base0[q] + a0 * y) * (base1[q] + a1 * y) * ((base2[q] + a2 * y) * (base3[q] + a3 * y))
+def _multiply(scaled, begin, end, column, base, c2, product):
+    """Multiply reports begin..end-1, a multiple of LANE, into one pool's products at the nodes of a tile."""
+    for r in range(0, end - begin, LANE):
+        a0, a1 = scaled[begin + r, column], scaled[begin + r + 1, column]
+        a2, a3 = scaled[begin + r + 2, column], scaled[begin + r + 3, column]
+        for q in range(c2.shape[0]):
+            x, y = product[q], c2[q]
+            x *= (base[r, q] + a0 * y) * (base[r + 1, q] + a1 * y)
+            product[q] = x * ((base[r + 2, q] + a2 * y) * (base[r + 3, q] + a3 * y))
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _multiply_and_sum(a0, a1, a2, a3, base0, base1, base2, base3, c2, nodes, product, weight, sums):
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    for q in range(nodes):
-        y, w = c2[q], weight[q]
-        x = product[q] * (base0[q] + a0 * y)
-        s0 += w * x
-        x *= base1[q] + a1 * y
-        s1 += w * x
-        x *= base2[q] + a2 * y
-        s2 += w * x
-        x *= base3[q] + a3 * y
-        s3 += w * x
-        product[q] = x
-    sums[0] = s0
-    sums[1] = s1
-    sums[2] = s2
-    sums[3] = s3
+def _multiply_and_sum(scaled, begin, end, column, base, c2, product, weight, sums):
+    """As `_multiply`; the weighted sums of the products after each report are added to sums[:, column - 2]."""
+    for r in range(0, end - begin, LANE):
+        a0, a1 = scaled[begin + r, column], scaled[begin + r + 1, column]
+        a2, a3 = scaled[begin + r + 2, column], scaled[begin + r + 3, column]
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for q in range(c2.shape[0]):
+            y, w = c2[q], weight[q]
+            x = product[q] * (base[r, q] + a0 * y)
+            s0 += w * x
+            x *= base[r + 1, q] + a1 * y
+            s1 += w * x
+            x *= base[r + 2, q] + a2 * y
+            s2 += w * x
+            x *= base[r + 3, q] + a3 * y
+            s3 += w * x
+            product[q] = x
+        sums[r, column - 2] += s0
+        sums[r + 1, column - 2] += s1
+        sums[r + 2, column - 2] += s2
+        sums[r + 3, column - 2] += s3
 
 
 @njit(nogil=True, cache=True)
 def multiply(begin, end, first, last, nodes, room):
-    """Multiply reports begin..end-1 into the products; scores of those among first..last-1 are written."""
-    scaled, base, grid = room.scaled, room.base, room.grid
-    for at in range(begin, end, LANE):
-        _base(scaled, at, grid, nodes, base)
-        silent = at + LANE <= first
+    """Multiply reports begin..end-1, at most SPAN, into the products; scores of first..last-1 are written.
+
+    Behind the last report of all come LANE that say nothing, so the last pass may go beyond `end`.
+    """
+    scaled, grid = room.scaled, room.grid
+    end = begin + -(-(end - begin) // LANE) * LANE
+    heard = max(begin, begin + (first - begin) // LANE * LANE) if first < end else end
+    room.sums[:] = 0.0
+    for left in range(0, nodes, TILE):
+        right = min(left + TILE, nodes)
+        c2 = grid[2, left:right]
+        _base(scaled, begin, end, grid[0, left:right], grid[1, left:right], room.base)
         for i in range(room.tops.shape[0]):
-            a0, a1, a2, a3 = scaled[at, i + 2], scaled[at + 1, i + 2], scaled[at + 2, i + 2], scaled[at + 3, i + 2]
-            lanes = (a0, a1, a2, a3, base[0], base[1], base[2], base[3], grid[2], nodes, room.product[i])
-            if silent:
-                _multiply(*lanes)
-                continue
-            _multiply_and_sum(*lanes, room.weight[i], room.sums)
-            for r in range(LANE):
-                if first <= at + r < last:
-                    room.score[at + r, i] = room.sums[r]
-                    room.score_exponent[at + r, i] = room.tops[i]
+            product, weight = room.product[i, left:right], room.weight[i, left:right]
+            if begin < heard:
+                _multiply(scaled, begin, heard, i + 2, room.base, c2, product)
+            if heard < end:
+                base = room.base[heard - begin :]
+                _multiply_and_sum(scaled, heard, end, i + 2, base, c2, product, weight, room.sums)
+    for t in range(first, last):
+        for i in range(room.tops.shape[0]):
+            room.score[t, i] = room.sums[t - heard, i]
+            room.score_exponent[t, i] = room.tops[i]
+
+
+@njit(nogil=True, cache=True)
+def make_room(begin, end, smallest, corners, nodes, room):
+    """Renormalise if reports begin..end-1 could make a product too small; returns how small one may be after them.
+
+    A factor is bilinear in (g, u), so on the grid it is smallest at one of its corners.
+    """
+    scaled, grid = room.scaled, room.grid
+    least = 1.0
+    for t in range(begin, end):
+        low = 1.0
+        for q in corners:
+            base = scaled[t, 0] * grid[0, q] + scaled[t, 1] * grid[1, q]
+            for i in range(room.tops.shape[0]):
+                low = min(low, base + scaled[t, i + 2] * grid[2, q])
+        least *= low
+    if smallest * least < _LEAST:
+        renormalise(nodes, room)
+        smallest = 1.0
+    return smallest * least
 
 
 @njit(nogil=True, cache=True)
@@ -179,15 +226,15 @@ def renormalise(nodes, room):
         bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
         top = np.uint64(0)
         for q in range(nodes):
-            e = bits[q] >> _FRACTION
-            bits[q] = (bits[q] & _MANTISSA) | _UNIT
+            e = bits[q] >> FRACTION
+            bits[q] = (bits[q] & MANTISSA) | UNIT
             exponent[q] += e - _BIAS
             top = max(top, exponent[q])
         scale = room.weight[i].view(np.uint64)
         for q in range(nodes):
             # 2^max(exponent - top, -1023) as bits: an exponent field of 0 is exactly zero
             drop = top - exponent[q]
-            scale[q] = (_BIAS - min(drop, _BIAS)) << _FRACTION
+            scale[q] = (_BIAS - min(drop, _BIAS)) << FRACTION
         weight, node_weight = room.weight[i], room.grid[3]
         for q in range(nodes):
             weight[q] *= node_weight[q]

@@ -2,8 +2,20 @@
 
 import numpy as np
 from numba import njit
+from numpy.polynomial import Chebyshev, Polynomial
 
-from poolscope.kernels.nodes import SPAN, lay_grid, multiply, renormalise, scale_reports, start
+from poolscope.kernels.nodes import (
+    FRACTION,
+    MANTISSA,
+    SPAN,
+    UNIT,
+    lay_grid,
+    make_room,
+    multiply,
+    renormalise,
+    scale_reports,
+    start,
+)
 
 # How far below the peak, in nats, the shape of the integrand counts.
 DEPTH = 12.0
@@ -11,51 +23,65 @@ DEPTH = 12.0
 # Lines along each axis, besides the one through the peak, on which the shape is looked at.
 LINES = 3
 
+# A larger grid is laid for so many times the curvature that asks for it: all earlier reports are multiplied again.
+AHEAD = 1.5
+
 _LOG2 = np.log(2.0)
+
+# The logarithm between 1 and 2 as a polynomial.
+_C0, _C1, _C2, _C3, _C4, _C5 = Chebyshev.interpolate(np.log, 5, domain=[1.0, 2.0]).convert(kind=Polynomial).coef
+
+
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
+def _peak(product, weight, rows, size):
+    """The node with the largest mass, of a grid of rows."""
+    best, begin = -1.0, 0
+    for row in range(rows):
+        top = 0.0
+        for j in range(size):
+            top = max(top, product[row * size + j] * weight[row * size + j])
+        if top > best:
+            best, begin = top, row * size
+    at = begin
+    while at + 1 < begin + size and product[at] * weight[at] != best:
+        at += 1
+    return at
 
 
 @njit(inline="always")
-def _log_mantissa(x):
-    """log x for 1 <= x < 2 to 2e-4, by the area tangent: a shape needs no more."""
-    s = (x - 1.0) / (x + 1.0)
-    return 2.0 * s * (1.0 + s * s * (1.0 / 3.0 + s * s / 5.0))
+def _copy_line(bits, exponent, reference, begin, stride, size, at, mantissa, shift):
+    """The products on the line begin, begin + stride, ..., as mantissas and as exponents from `reference`."""
+    for j in range(size):
+        q = begin + j * stride
+        mantissa[at + j] = (bits[q] & MANTISSA) | UNIT
+        shift[at + j] = np.float64(np.int64((bits[q] >> FRACTION) + exponent[q] - reference))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _line_curvature(product, exponent, reference, begin, stride, size, angles):
-    """Largest curvature of the log products on the line begin, begin + stride, ..., where there is mass.
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _logarithms(size, line, shift):
+    """line = log(line) + shift log 2, for 1 <= line < 2, to 1e-5: a shape needs no more."""
+    for j in range(size):
+        x = line[j]
+        line[j] = _C0 + x * (_C1 + x * (_C2 + x * (_C3 + x * (_C4 + x * _C5)))) + _LOG2 * shift[j]
 
-    Minus the second difference in the angle arccos(1 - 2x), in which Gauss nodes are evenly spaced, over the nodes
-    whose product is within e^-DEPTH of 2^reference. The integrand is even in the angle at both ends of the axis, so the
-    neighbour of an end is its mirror image. At an end the curvature counts twice: it doubles when the peak leaves it.
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+def _line_curvature(line, bend_left, bend_right):
+    """Largest curvature of the log products on a line where there is mass: within e^-DEPTH of the peak.
+
+    Minus the second difference in the angle arccos(1 - 2x), in which Gauss nodes are evenly spaced; the axis has its
+    coefficients (`quadrature.bends`).
     """
-    worst = 0.0
-    left, here, right = 0.0, -np.inf, -np.inf
-    for j in range(-1, size):
-        left, here = here, right
-        if j + 1 < size:
-            q = begin + (j + 1) * stride
-            right = _log_mantissa(product[q]) + _LOG2 * (np.float64(exponent[q]) - reference)
-        if j < 0 or here < -DEPTH:
-            continue
-        at_end = j == 0 or j + 1 == size
-        before = angles[j - 1] if j > 0 else -angles[0]
-        after = angles[j + 1] if j + 1 < size else 2.0 * np.pi - angles[j]
-        rise = (right - here) / (after - angles[j]) if j + 1 < size else 0.0
-        fall = (here - left) / (angles[j] - before) if j > 0 else 0.0
-        curvature = 2.0 * (fall - rise) / (after - before)
-        worst = max(worst, 2.0 * curvature if at_end else curvature)
-    return worst
-
-
-@njit(nogil=True, cache=True)
-def _peak(product, weight, nodes):
-    best, at = -1.0, 0
-    for q in range(nodes):
-        mass = product[q] * weight[q]
-        if mass > best:
-            best, at = mass, q
-    return at
+    size = line.shape[0]
+    last = size - 1
+    first_end = bend_right[0] * (line[0] - line[1])
+    last_end = bend_left[last] * (line[last] - line[last - 1])
+    worst = max(first_end if line[0] >= -DEPTH else 0.0, last_end if line[last] >= -DEPTH else 0.0)
+    for j in range(size - 2):
+        here = line[j + 1]
+        curvature = bend_left[j + 1] * (here - line[j]) + bend_right[j + 1] * (here - line[j + 2])
+        worst = max(worst, curvature if here >= -DEPTH else 0.0)
+    return max(worst, 0.0)
 
 
 @njit(nogil=True, cache=True)
@@ -65,19 +91,27 @@ def _curvatures(rule_g, rule_u, room):
     The others matter where the mass lies along an edge or a hyperbola: there the lines through the peak are flat.
     """
     size_g, size_u = rule_g.shape[1], rule_u.shape[1]
+    lines = LINES + 1 if size_g > 1 else 1
     along_g, along_u = 0.0, 0.0
+    mantissa = room.line.view(np.uint64)
     for i in range(room.tops.shape[0]):
-        product, exponent = room.product[i], room.exponent[i]
-        q = _peak(product, room.weight[i], size_g * size_u)
-        reference = np.float64(room.tops[i])
-        for line in range(-1, LINES):
-            row = q // size_u if line < 0 else line * (size_g - 1) // (LINES - 1)
-            column = q % size_u if line < 0 else line * (size_u - 1) // (LINES - 1)
-            if size_g > 1:
-                value = _line_curvature(product, exponent, reference, column, size_u, size_g, rule_g[3])
-                along_g = max(along_g, value)
-            value = _line_curvature(product, exponent, reference, row * size_u, 1, size_u, rule_u[3])
-            along_u = max(along_u, value)
+        bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
+        peak = _peak(room.product[i], room.weight[i], size_g, size_u)
+        reference = (bits[peak] >> FRACTION) + exponent[peak]
+        at = 0
+        for line in range(lines):
+            row = line * (size_g - 1) // (LINES - 1) if line < LINES and lines > 1 else peak // size_u
+            _copy_line(bits, exponent, reference, row * size_u, 1, size_u, at, mantissa, room.shift)
+            at += size_u
+        for line in range(lines if size_g > 1 else 0):
+            column = line * (size_u - 1) // (LINES - 1) if line < LINES else peak % size_u
+            _copy_line(bits, exponent, reference, column, size_u, size_g, at, mantissa, room.shift)
+            at += size_g
+        _logarithms(at, room.line, room.shift)
+        for begin in range(0, lines * size_u, size_u):
+            along_u = max(along_u, _line_curvature(room.line[begin : begin + size_u], rule_u[3], rule_u[4]))
+        for begin in range(lines * size_u, at, size_g):
+            along_g = max(along_g, _line_curvature(room.line[begin : begin + size_g], rule_g[3], rule_g[4]))
     return along_g, along_u
 
 
@@ -114,16 +148,23 @@ def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, spread, rungs)
             most_u = max(most_u, spread[i, 1])
         need_g = min(need_g + grow_g, most_g)
         need_u = min(need_u + grow_u, most_u)
-        g = _climb(g, need_g, t + 1, axis_g)
-        u = _climb(u, need_u, t + 1, axis_u)
+        if not (_holds(g, need_g, t + 1, axis_g) and _holds(u, need_u, t + 1, axis_u)):
+            g = _climb(g, AHEAD * need_g, AHEAD * (t + 1), axis_g)
+            u = _climb(u, AHEAD * need_u, AHEAD * (t + 1), axis_u)
         rungs[t - begin, 0] = g
         rungs[t - begin, 1] = u
 
 
 @njit(inline="always")
+def _holds(rung, need, reports, axis):
+    """Whether a rung holds the curvature, is exact for so many reports, or is the last."""
+    return rung + 1 == axis.capacities.shape[0] or axis.capacities[rung] >= need or axis.degrees[rung] >= reports
+
+
+@njit(inline="always")
 def _climb(rung, need, reports, axis):
-    """The first rung from here on that holds the curvature, or is exact for so many reports."""
-    while rung + 1 < axis.capacities.shape[0] and axis.capacities[rung] < need and axis.degrees[rung] < reports:
+    """The first rung from here on that holds."""
+    while not _holds(rung, need, reports, axis):
         rung += 1
     return rung
 
@@ -138,10 +179,11 @@ def _scores(n, axis_g, axis_u, room):
     rungs[0, 0] = 0
     rungs[0, 1] = 0
     room.spread[:] = 0.0
+    smallest, corners = 1.0, (0, 0, 0, 0)
     for begin in range(0, n, SPAN):
         end = min(begin + SPAN, n)
         _choose_rungs(room.scaled, begin, end, curvatures, axis_g, axis_u, room.spread, rungs)
-        first = begin
+        first, ready = begin, False
         while first < end:
             next_g, next_u = rungs[first - begin, 0], rungs[first - begin, 1]
             last = first + 1
@@ -155,15 +197,19 @@ def _scores(n, axis_g, axis_u, room):
                 nodes = rule_g.shape[1] * rule_u.shape[1]
                 lay_grid(rule_g, rule_u, room.grid)
                 start(nodes, room)
+                smallest, corners = 1.0, (0, rule_u.shape[1] - 1, nodes - rule_u.shape[1], nodes - 1)
                 for replay in range(0, begin, SPAN):
+                    smallest = make_room(replay, replay + SPAN, smallest, corners, nodes, room)
                     multiply(replay, replay + SPAN, n, n, nodes, room)
-                    renormalise(nodes, room)
+                ready = False
+            if not ready:
+                smallest = make_room(begin, end, smallest, corners, nodes, room)
+                ready = True
             multiply(begin, last, first, last, nodes, room)
             first = last
         rungs[0, 0] = g
         rungs[0, 1] = u
         if end < n:
-            renormalise(nodes, room)
             curvatures = _curvatures(rule_g, rule_u, room)
 
 
