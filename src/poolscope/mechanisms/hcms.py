@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.engines import Map
 from poolscope.errors import InputError
 from poolscope.hashing import HashFamily, family
 from poolscope.kernels import hadamard as kernels
+from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
 from poolscope.mechanisms.base import (
     Floats,
     Objects,
@@ -21,8 +23,8 @@ from poolscope.mechanisms.base import (
     check_objects,
     lie,
 )
-from poolscope.mechanisms.grouping import by_function, check_range, choose_functions
-from poolscope.randomness import Keys
+from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
+from poolscope.randomness import Keys, children
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,21 @@ class HCMS(Pure):
                 kernels.transform(total)
                 out += (starts[f + 1] - starts[f] + total[buckets[f], 0]) // 2
         return out
+
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+        """By the closed law: given how many reports a function has, its coordinates' bits are sums of equal coins."""
+        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
+        totals = rng.multinomial(count, np.full(self.family.size, 1.0 / self.family.size)).astype(np.int64)
+        shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+        used, at_once = np.flatnonzero(totals), max(1, BUCKETS_AT_ONCE // self.universe)
+
+        def part(begin: int) -> NDArray[np.int64]:
+            chunk, out = used[begin : begin + at_once], np.zeros(self.universe, dtype=np.int64)
+            room = np.empty((self.m, TOGETHER)), np.empty((self.m, TOGETHER), dtype=np.int64)
+            sketch_rows(self.family.buckets(chunk), totals[chunk], children(key, chunk), self.flip, shares, *room, out)
+            return out
+
+        return sum(run(part, range(0, len(used), at_once)), np.zeros(self.universe, dtype=np.int64))
 
 
 def hcms(

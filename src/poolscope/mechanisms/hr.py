@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.engines import Map
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.base import (
@@ -95,10 +96,23 @@ class HadamardResponse(Pure):
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        """(reports + transform of their histogram) / 2."""
-        histogram = np.bincount(reports["value"], minlength=self.order).astype(np.int64)[:, None]
-        transform(histogram)
-        return (len(reports["value"]) + histogram[1 : self.size + 1, 0]) // 2
+        return self._agreements(np.bincount(reports["value"], minlength=self.order))
+
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+        """By the closed law: of a column y the probability is (1 + (2 p* - 1) sum_z popularity(z) H[z+1, y]) / K."""
+        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
+        table = np.zeros((self.order, 1))
+        table[1 : self.size + 1, 0] = np.asarray(popularity) / np.sum(popularity)
+        transform(table)
+        # rounding must not make a probability negative
+        chance = np.maximum(1.0 + (2.0 * self.p_star - 1.0) * table[:, 0], 0.0)
+        return self._agreements(rng.multinomial(count, chance / chance.sum()))
+
+    def _agreements(self, histogram: NDArray[np.integer]) -> NDArray[np.int64]:
+        """(universe,) reports in whose columns the object's row is one: (reports + transform of the histogram) / 2."""
+        sums = histogram.astype(np.int64)[:, None]
+        transform(sums)
+        return (sums[0, 0] + sums[1 : self.size + 1, 0]) // 2
 
 
 def hr(*, universe: int, epsilon: float) -> HadamardResponse:
