@@ -232,11 +232,12 @@ def rappor_probability(report, z, epsilon):
 
 BAD_FAMILIES = (
     ({"m": 1}, "m must be at least 2"),
+    ({"m": 1 << 32}, "m must be at most 16777216, got 4294967296"),
     ({"hashes": 0}, "hashes must be at least 1"),
     ({"hash_table": HASH_TABLE, "hashes": 2, "cohorts": 1}, "a column for each of 130 objects"),
 )
 BAD_SKETCHES = (
-    *BAD_FAMILIES[:2],
+    *BAD_FAMILIES[:3],
     ({"hashes": None}, "hashes.*is missing"),
     ({"hash_table": HASH_TABLE}, "must be the 2 rows"),
     ({"hash_table": HASH_TABLE, "hashes": None}, "a column for each of 130 objects"),

@@ -19,6 +19,9 @@ from poolscope.kernels.random import child_keys
 
 PRIME = (1 << 31) - 1
 
+#: Most buckets: computed functions are uniform over so many to two parts in a hundred, and over fewer to less.
+MOST_BUCKETS = 1 << 24
+
 Buckets = NDArray[np.uint32]
 
 
@@ -68,8 +71,7 @@ class PolynomialFamily:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.m < 2:
-            raise InputError("m must be at least 2", value=self.m)
+        check_buckets(self.m)
         if self.size < 1:
             raise InputError("hashes must be at least 1", value=self.size)
         if not 1 <= self.universe < PRIME:
@@ -109,6 +111,7 @@ class TableFamily:
     m: int
 
     def __post_init__(self) -> None:
+        check_buckets(self.m)
         table = np.asarray(self.table)
         if table.ndim != 2 or 0 in table.shape:
             raise InputError("a hash table must have the shape (hashes, objects)", value=table.shape)
@@ -156,6 +159,14 @@ class Bijection:
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
         return objects.astype(np.uint32)
+
+
+def check_buckets(m: int) -> None:
+    """At least two, and no more than can be told apart."""
+    if m < 2:
+        raise InputError("m must be at least 2", value=m)
+    if m > MOST_BUCKETS:
+        raise InputError(f"m must be at most {MOST_BUCKETS}", value=m)
 
 
 def family(
