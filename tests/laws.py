@@ -292,7 +292,14 @@ KINDS = {
         every=every_vector,
         probability=unary(spotme_noise),
         tiny={"yes": YES},
-        bad=(({"yes": 0.0}, "yes.*between 0 and 1"), ({"yes": 1.0}, "yes.*between 0 and 1")),
+        bad=(
+            ({"yes": 0.0}, "yes.*between 0 and 1"),
+            ({"yes": 1.0}, "yes.*between 0 and 1"),
+            ({"epsilon": None}, "epsilon.*is missing.*coin"),
+            ({"coin": 0.5}, "coin.*cannot be given with epsilon"),
+            ({"epsilon": None, "coin": 1.0}, "coin: must be from 0 to below 1"),
+            ({"epsilon": None, "coin": 0.5, "yes": 0.0}, "yes: must be above 0, and at most 1"),
+        ),
     ),
     "blh": Kind(every=lambda: every_hashed(2), probability=hashed(2), tiny={"seed_bits": SEED_BITS}, bad=BAD_SEEDS),
     "olh": Kind(

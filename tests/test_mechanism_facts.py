@@ -8,7 +8,7 @@ from laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, views, weak
+from poolscope.adversary import Adversary, attack, views, weak
 from poolscope.curator import estimate, simulate_estimate
 from poolscope.errors import InputError
 from poolscope.kernels import unary as kernels
@@ -205,6 +205,31 @@ def test_relatives(epsilon):
     assert stars("cms-no-hash").expected == stars("sue")
     assert stars("ss", k=1).expected == stars("grr")
     assert stars("hr").expected == stars("blh")
+
+
+def test_spotme_as_published():
+    """Yes with probability lambda, else the truth: the true location always, others by chance, no finite epsilon."""
+    mechanism = make("spotme", 40, {"coin": 0.3, "yes": 1.0})
+    assert (mechanism.p_star, mechanism.q_star, mechanism.epsilon) == (1.0, 0.3, np.inf)
+    objects = np.random.default_rng(SEED).integers(40, size=5000)
+    reports = mechanism.obfuscate(objects, np.random.default_rng(SEED))
+    support = mechanism.support(reports)
+    assert support[np.arange(5000), objects].all()
+    share = (support.sum() - 5000) / (5000 * 39)
+    assert abs(share - 0.3) < 4 * np.sqrt(0.21 / (5000 * 39))
+    universe = Universe.sized(40, {"a": 5, "b": 5})
+    gone = {"bits": np.packbits(np.arange(40) >= 5, bitorder="little")[None]}
+    posterior = attack(mechanism, gone, weak(universe))[-1]
+    own, other = 0.75, 0.25  # the mean polarization; of the neutral pool both alike
+    assert posterior[0] == pytest.approx((1 + other) / (2 + own + other)), "pool a is ruled out as the source"
+
+
+@pytest.mark.parametrize("yes", [0.5, 0.1, 0.9])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+def test_spotme_spends_its_epsilon(epsilon, yes):
+    mechanism = make("spotme", 10, {"epsilon": epsilon, "yes": yes})
+    assert mechanism.epsilon == pytest.approx(epsilon, rel=1e-10)
+    assert make("spotme", 10, {"coin": mechanism.coin, "yes": yes}) == mechanism
 
 
 def test_rappor_as_published():

@@ -217,6 +217,21 @@ class Pure(LocalMechanism):
         return np.concatenate(parts) if parts else np.empty((0, views.width))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sized(Pure):
+    """A pure mechanism that needs to know no more of the universe than its size."""
+
+    epsilon: float
+    size: int
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    @property
+    def universe(self) -> int:
+        return self.size
+
+
 def report_count(reports: Reports) -> int:
     """Rows of a set of report columns."""
     return len(next(iter(reports.values())))

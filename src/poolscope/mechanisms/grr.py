@@ -13,18 +13,17 @@ from poolscope.mechanisms.base import (
     Floats,
     Map,
     Objects,
-    Pure,
     ReportColumn,
     Reports,
+    Sized,
     Views,
-    check_epsilon,
     check_objects,
 )
 from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRR(Pure):
+class GRR(Sized):
     r"""k-ary (generalised) randomized response.
 
     A report of z is y: z itself with probability p*, each of the other d-1 objects with probability q*. It supports y
@@ -42,21 +41,11 @@ class GRR(Pure):
     S. L. Warner. Randomized response: a survey technique for eliminating evasive answer bias. JASA 60, 1965.
     """
 
-    epsilon: float
-    size: int
-
     columns = ("value",)
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"value": ReportColumn("object", self.size)}
-
-    @property
-    def universe(self) -> int:
-        return self.size
 
     @property
     def p_star(self) -> float:

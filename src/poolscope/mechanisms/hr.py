@@ -13,11 +13,10 @@ from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.base import (
     Floats,
     Objects,
-    Pure,
     ReportColumn,
     Reports,
+    Sized,
     Views,
-    check_epsilon,
     check_objects,
     lie,
 )
@@ -25,7 +24,7 @@ from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)
-class HadamardResponse(Pure):
+class HadamardResponse(Sized):
     r"""Hadamard response in its form for high privacy, with one block.
 
     H is the +1/-1 Hadamard matrix of order K, the smallest power of two above the number d of objects: H[i, j] is minus
@@ -48,21 +47,11 @@ class HadamardResponse(Pure):
     communication. AISTATS 2019.
     """
 
-    epsilon: float
-    size: int
-
     columns = ("value",)
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"value": ReportColumn("integer", self.order)}
-
-    @property
-    def universe(self) -> int:
-        return self.size
 
     @property
     def order(self) -> int:

@@ -15,9 +15,9 @@ from poolscope.mechanisms.base import (
     LARGEST_EPSILON,
     Floats,
     Objects,
-    Pure,
     ReportColumn,
     Reports,
+    Sized,
     Views,
     check_epsilon,
     check_objects,
@@ -32,7 +32,7 @@ SEED_BITS = 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalHashing(Pure):
+class LocalHashing(Sized):
     r"""Binary and optimised local hashing.
 
     A report of z is (s, y): the seed s of a hash function to 0..g-1, uniform over the seeds, and y, randomized response
@@ -68,15 +68,13 @@ class LocalHashing(Pure):
     STACS 1996.
     """
 
-    epsilon: float
-    size: int
     g: int
     seed_bits: int = SEED_BITS
 
     columns = ("seed", "value")
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         if not 2 <= self.g <= MOST_VALUES:
             raise InputError(f"must be 2 to {MOST_VALUES}", value=self.g, place="g")
         if not 1 <= self.seed_bits <= SEED_BITS:
@@ -85,10 +83,6 @@ class LocalHashing(Pure):
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"seed": ReportColumn("integer", 1 << self.seed_bits), "value": ReportColumn("integer", self.g)}
-
-    @property
-    def universe(self) -> int:
-        return self.size
 
     @property
     def p_star(self) -> float:

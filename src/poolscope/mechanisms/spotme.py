@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from poolscope.errors import InputError
+from poolscope.mechanisms.base import check_epsilon
 from poolscope.mechanisms.unary import Unary
 
 
@@ -13,37 +14,43 @@ from poolscope.mechanisms.unary import Unary
 class SpotMe(Unary):
     r"""Randomized response for each location on its own.
 
-    A report of z has a bit for each location. With probability 1 - lambda a bit is the truth (one for z, zero for the
-    others); with probability lambda it is a coin that says one with probability `yes`. Hence
+    A report of z has a bit for each location. With probability 1 - lambda (`coin`) a bit is the truth, one for z and
+    zero for the others; with probability lambda it is a coin that says one with probability y (`yes`). Hence
 
-    .. math:: p^* = 1 - \lambda (1 - y), \qquad q^* = \lambda y
+    .. math:: p^* = 1 - \lambda (1 - y), \qquad q^* = \lambda y, \qquad
+              e^\epsilon = \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
 
-    It supports the locations with a one. The odds p*(1-q*) / (q*(1-p*)) = e^epsilon are a quadratic equation for
-    lambda, (e^epsilon - 1) y (1-y) lambda^2 + lambda - 1 = 0, with the root
+    It supports the locations with a one. For a given epsilon, the odds are a quadratic equation for lambda,
+    (e^epsilon - 1) y (1-y) lambda^2 + lambda - 1 = 0, with the root
 
     .. math:: \lambda = \frac{2}{1 + \sqrt{1 + 4 (e^\epsilon - 1) y (1-y)}}
 
     A fair coin, the default, is symmetric unary encoding (`sue`); a rarer yes keeps reports short.
 
+    As published, a phone that does not tell the truth always says yes (y = 1): the true location is among the reported
+    ones always, and what is not reported is ruled out. Then p* = 1 and q* = lambda, and epsilon is infinite, however
+    many erroneous locations are reported beside; ``spotme(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite
+    epsilon needs a coin that sometimes says no.
+
     References
     ----------
     D. Quercia, I. Leontiadis, L. McNamara, C. Mascolo, J. Crowcroft. SpotME if you can: randomized responses for
-    location obfuscation on mobile phones. ICDCS 2011.
+    location obfuscation on mobile phones. ICDCS 2011, 363-372.
     """
 
+    coin: float
     yes: float
+    epsilon: float = field(init=False)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 < self.yes < 1.0:
-            raise InputError("must lie between 0 and 1", value=self.yes, place="yes")
-
-    @property
-    def coin(self) -> float:
-        """lambda, the probability that a bit is a coin and not the truth."""
-        far = math.exp(-self.epsilon)
-        root = math.sqrt(far - 4.0 * math.expm1(-self.epsilon) * self.yes * (1.0 - self.yes))
-        return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)
+        if not 0.0 <= self.coin < 1.0:
+            raise InputError("must be from 0 to below 1", value=self.coin, place="coin")
+        if not 0.0 < self.yes <= 1.0:
+            raise InputError("must be above 0, and at most 1", value=self.yes, place="yes")
+        dropped = self.coin * (1.0 - self.yes)
+        odds = dropped * self.q_star
+        epsilon = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
+        object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def p_star(self) -> float:
@@ -54,6 +61,22 @@ class SpotMe(Unary):
         return self.coin * self.yes
 
 
-def spotme(*, universe: int, epsilon: float, yes: float = 0.5) -> SpotMe:
-    """SpotMe with a coin that says yes with the given probability."""
-    return SpotMe(epsilon=epsilon, size=universe, yes=yes)
+def coin_for(epsilon: float, yes: float) -> float:
+    """lambda, the probability of a coin, for which the mechanism spends epsilon."""
+    far = math.exp(-epsilon)
+    root = math.sqrt(far - 4.0 * math.expm1(-epsilon) * yes * (1.0 - yes))
+    return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)
+
+
+def spotme(*, universe: int, epsilon: float | None = None, coin: float | None = None, yes: float = 0.5) -> SpotMe:
+    """SpotMe with as many coins as its epsilon allows, or with the given probability of a coin."""
+    if epsilon is None:
+        if coin is None:
+            raise InputError("is missing", place="epsilon", remedy="or give coin")
+        return SpotMe(size=universe, coin=coin, yes=yes)
+    if coin is not None:
+        raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
+    check_epsilon(epsilon)
+    if not 0.0 < yes < 1.0:
+        raise InputError("must lie between 0 and 1 for an epsilon", value=yes, place="yes", remedy="give coin, or less")
+    return SpotMe(size=universe, coin=coin_for(epsilon, yes), yes=yes)

@@ -13,11 +13,10 @@ from poolscope.mechanisms.base import (
     Floats,
     Map,
     Objects,
-    Pure,
     ReportColumn,
     Reports,
+    Sized,
     Views,
-    check_epsilon,
     check_objects,
 )
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
@@ -30,24 +29,14 @@ WORDS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectBits(Pure):
+class ObjectBits(Sized):
     """Reports with a bit for each object; a mechanism states how they are drawn (`draw`), p* and q*."""
 
-    epsilon: float
-    size: int
-
     columns = ("bits",)
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"bits": ReportColumn("bits", self.size)}
-
-    @property
-    def universe(self) -> int:
-        return self.size
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         """Fill out (reports, words) with the reports of the objects."""
