@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from poolscope.adversary import Adversary
 from poolscope.arrivals import Arrivals, Integers, Places
@@ -31,6 +30,20 @@ from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Scorer, Tally
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.scenario import Scenario
+from poolscope.spreading import (
+    Piece,
+    Reading,
+    ScoredCrowd,
+    Scoring,
+    changed,
+    crowds,
+    cut,
+    score_crowd,
+    scored_crowd,
+    sort_masses,
+    support_of,
+    warmed,
+)
 from poolscope.tables import Source, check_output, open_table, writing
 from poolscope.universe import NEUTRAL, Universe, read_columns
 
@@ -88,38 +101,41 @@ def attack_reports(
     other = None if pools is None else read_pools(pools, universe)
     source = open_table(path)
 
-    look = _first_look(source, scenario, mechanism, universe, memory, engine)
-    adversaries = list(_adversaries(scenario, mechanism, universe, other, look.estimate, seed, engine))
-    scorer = Scorer(
-        mechanism=mechanism,
-        adversaries=adversaries,
-        observations=scenario.attack.observations if scenario.attack else None,
-        threshold=threshold,
-        seed=seed,
-    )
-    if begin:
-        begin(len(look.counts))
-    tally, head = Tally(scorer), _Head()
     with ExitStack() as stack:
-        parts = head if target is None else stack.enter_context(writing(target))
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix=".poolscope.", dir=target and target.parent))
+        parts = None if target is None else stack.enter_context(writing(target))
+        beside = tempfile.TemporaryDirectory(prefix=".poolscope.", dir=target and target.parent)
+        folder = Path(stack.enter_context(beside)).absolute()
+        pieces: list[Piece] = []
+        if engine.workers == 1:
+            look = _first_look(source, scenario, mechanism, universe, memory, engine)
+        else:
+            look, pieces = _cut(source, scenario, mechanism, universe, memory, engine, folder)
+        scorer = Scorer(
+            mechanism=mechanism,
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, look.estimate, seed, engine)),
+            observations=scenario.attack.observations if scenario.attack else None,
+            threshold=threshold,
+            seed=seed,
         )
-        users = look.arrivals.users
-        for bucket in _buckets(source, look, scorer, universe, memory, engine, folder):
-            scored = scorer.score(bucket, engine, tick or (lambda _: None))
-            tally.add(scored)
-            frame = scorer.frame(scored, users[bucket.users.start : bucket.users.stop])
-            parts.write(bucket.number, frame)
-            if target is not None:
-                head.write(bucket.number, frame)
+        if begin:
+            begin(len(look.counts))
+        scoring = Scoring(scorer=scorer, folder=folder, parts=parts, head=HEAD)
+        tally, head = Tally(scorer), list[dict[str, Any]]()
+        if engine.workers == 1:
+            done = _score_here(scoring, source, look, universe, memory, engine, tick)
+        else:
+            reading = Reading(mechanism=mechanism, universe=universe, folder=folder, scorer=scorer)
+            done = _score_there(scoring, reading, pieces, look, memory, engine, tick)
+        for crowd in done:
+            tally.add(crowd.number, crowd.counts)
+            head = crowd.head or head
     return {
         "users": tally.users,
         "reports": int(look.counts.sum()),
         "pools": scorer.pool_names,
         "threshold": threshold,
         "results": tally.results(),
-        "head": head.rows,
+        "head": head,
     }
 
 
@@ -158,17 +174,6 @@ class _Look:
     estimate: Estimate | None
 
 
-class _Head:
-    """The first rows of a table, for who does not keep it."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
-    def write(self, number: int, frame: pl.DataFrame) -> None:
-        if number == 0:
-            self.rows = frame.head(HEAD).rows(named=True)
-
-
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
     if threshold is None:
         return scenario.attack.threshold if scenario.attack else None
@@ -183,7 +188,7 @@ def _first_look(
     """Count each user's reports, and what the reports support where an adversary wants to know."""
     arrivals, places = Arrivals(), Places()
     reading = int(memory * Shares.reading)
-    if not any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries):
+    if not _learns(scenario):
         for users in user_batches(source, reading):
             places.of(arrivals.number(users))
         return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=None)
@@ -220,6 +225,68 @@ def _adversaries(
         yield adversary
 
 
+def _cut(
+    source: Source,
+    scenario: Scenario,
+    mechanism: LocalMechanism,
+    universe: Universe,
+    memory: int,
+    engine: Engine,
+    folder: Path,
+) -> tuple[_Look, list[Piece]]:
+    """The first look, for workers: who sent which rows, and the rows in pieces."""
+    arrivals, places, columns = Arrivals(), Places(), mechanism.report_columns
+    width = len(scenario.adversaries) * (universe.k + 1)
+    size = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
+    bounds = {"size": size, "horizon": _horizon(scenario), "memory": int(memory * Shares.reading)}
+    pieces = list(cut(source, columns, arrivals, places, folder, **bounds))
+    counts = places.counts[: len(arrivals)]
+    if not _learns(scenario):
+        return _Look(arrivals=arrivals, counts=counts, estimate=None), pieces
+    supports = Supports(mechanism, engine)
+    reading = Reading(mechanism=mechanism, universe=universe, folder=folder)
+    for counted, reports in warmed(engine, support_of, reading, pieces):
+        supports.join(counted, reports)
+    return _Look(arrivals=arrivals, counts=counts, estimate=supports.estimate()), pieces
+
+
+def _horizon(scenario: Scenario) -> int:
+    """Reports of a user that are looked at."""
+    return max(scenario.attack.observations) if scenario.attack else np.iinfo(np.int64).max
+
+
+def _learns(scenario: Scenario) -> bool:
+    """Whether an adversary learns the popularity from the reports that it attacks."""
+    return any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries)
+
+
+def _score_there(
+    scoring: Scoring,
+    reading: Reading,
+    pieces: list[Piece],
+    look: _Look,
+    memory: int,
+    engine: Engine,
+    tick: Tick | None,
+) -> Iterator[ScoredCrowd]:
+    """Both rounds of tasks: pieces of rows, then buckets of users."""
+    done = list(warmed(engine, sort_masses, reading, pieces))
+    observations = scoring.scorer.observations
+    lengths = look.counts if observations is None else np.minimum(look.counts, max(observations))
+    width, size = scoring.scorer.view.width, int(memory * Shares.gathering)
+    yield from warmed(engine, score_crowd, scoring, crowds(done, lengths, look.arrivals.users, width, size), tick)
+
+
+def _score_here(
+    scoring: Scoring, source: Source, look: _Look, universe: Universe, memory: int, engine: Engine, tick: Tick | None
+) -> Iterator[ScoredCrowd]:
+    """The same by the threads of this process: buckets are gathered in memory as long as they fit."""
+    scorer, users = scoring.scorer, look.arrivals.users
+    for bucket in _buckets(source, look, scorer, universe, memory, engine, scoring.folder):
+        names = users[bucket.users.start : bucket.users.stop]
+        yield scored_crowd(scoring, bucket, names, engine, tick or (lambda _: None))
+
+
 def _buckets(
     source: Source, look: _Look, scorer: Scorer, universe: Universe, memory: int, engine: Engine, folder: Path
 ) -> Iterator[Bucket]:
@@ -230,15 +297,14 @@ def _buckets(
     gathering = Gathering(np.minimum(look.counts, horizon), width, int(memory * Shares.gathering), folder)
     rows = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
     places = Places()
-    changed = InputError("must not change while it is read", file=source.path)
     for users, reports in blocks(source, columns, universe, rows=rows, memory=int(memory * Shares.reading)):
         numbers = look.arrivals.number(users)
         place = places.of(numbers)
         if len(look.arrivals) > len(look.counts) or np.any(place >= look.counts[numbers]):
-            raise changed
+            raise changed(source.path)
         early = place < horizon
         if not early.all():
             reports = {name: column[early] for name, column in reports.items()}
         yield from gathering.add(numbers[early], masses(scorer.mechanism, reports, scorer.view, engine))
     if gathering.unfinished:
-        raise changed
+        raise changed(source.path)

@@ -147,7 +147,8 @@ class Dask:
                 processes=True,
                 # blocks bound their memory themselves, and nothing is worth spilling
                 memory_limit=0,
-                dashboard_address=None,
+                # for this machine's eyes only, on any port that is free
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
         return Client(self._cluster, set_as_default=False)
@@ -173,7 +174,8 @@ class Dask:
         except CancelledError:
             if client.status != "running":
                 raise PoolscopeError("the connection to the scheduler is lost") from None
-        return [future for future in pending if future.done()]
+        # what went well first: it counts, even if something else ends the run
+        return sorted((future for future in pending if future.done()), key=lambda future: future.status != "finished")
 
 
 def require_distributed() -> None:

@@ -53,7 +53,7 @@ class Gathering:
 
     def __init__(self, lengths: Integers, width: int, memory: int, folder: Path) -> None:
         self._lengths, self._width, self._memory, self._folder = lengths, width, memory, folder
-        self._edges = bucket_edges(lengths, memory // (COPIES * self._row_bytes))
+        self._edges = bucket_edges(lengths, bucket_rows(memory, width))
         ends = np.concatenate([[0], np.cumsum(lengths)])[self._edges]
         self._missing = np.diff(ends)
         self._waiting: dict[int, list[tuple[Integers, Floats]]] = {}
@@ -78,12 +78,8 @@ class Gathering:
             self._missing[number] -= len(rows)
             if self._missing[number] == 0:
                 yield self._finished(number)
-        while sum(self._rows.values()) * self._row_bytes > self._memory:
+        while sum(self._rows.values()) * _row_bytes(self._width) > self._memory:
             self._spill(max(self._rows, key=self._rows.__getitem__))
-
-    @property
-    def _row_bytes(self) -> int:
-        return 8 * (self._width + 1)
 
     def _files(self, number: int) -> tuple[Path, Path]:
         return self._folder / f"{number}.users", self._folder / f"{number}.mass"
@@ -110,6 +106,15 @@ class Gathering:
             mass = mass[np.argsort(users, kind="stable")]
         own = range(int(self._edges[number]), int(self._edges[number + 1]))
         return Bucket(number=number, users=own, lengths=self._lengths[own.start : own.stop], mass=mass)
+
+
+def bucket_rows(memory: int, width: int) -> int:
+    """Rows of a bucket that takes so many bytes."""
+    return memory // (COPIES * _row_bytes(width))
+
+
+def _row_bytes(width: int) -> int:
+    return 8 * (width + 1)
 
 
 def bucket_edges(lengths: Integers, rows: int) -> Integers:

@@ -45,19 +45,24 @@ class Supports:
 
     def __init__(self, mechanism: LocalMechanism, engine: Engine) -> None:
         self._mechanism, self._engine = mechanism, engine
-        self._counts = np.zeros(mechanism.universe, dtype=np.int64)
+        self.counts = np.zeros(mechanism.universe, dtype=np.int64)
         self.reports = 0
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
         rows = shares(reports.get("hash"), report_count(reports), self._engine.threads)
         for counts in self._engine.map(lambda own: self._mechanism.support_counts(_some(reports, own)), rows):
-            self._counts += counts
+            self.counts += counts
         self.reports += report_count(reports)
+
+    def join(self, counts: Integers, reports: int) -> None:
+        """Add what others have counted."""
+        self.counts += counts
+        self.reports += reports
 
     def estimate(self) -> Estimate:
         """What the curator learns from them."""
-        return unbiased(self._mechanism, self._counts, self.reports)
+        return unbiased(self._mechanism, self.counts, self.reports)
 
 
 def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:

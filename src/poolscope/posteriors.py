@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -43,6 +43,17 @@ class Scored:
     posterior: list[Floats]
     guess: Integers
     confidence: Floats
+
+
+class Counts(NamedTuple):
+    """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations),
+    how many are confident (levels, adversaries, observations) and guesses (adversaries, observations, pools + 1)."""
+
+    users: int
+    used: Integers
+    confidence: Floats
+    confident: Integers
+    guesses: Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,6 +170,17 @@ class Scorer:
             out[:, a] = index[scored.guess[:, a]]
         return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
 
+    def count(self, scored: Scored) -> Counts:
+        """The users summed up."""
+        guessed = self.guessed(scored)
+        return Counts(
+            users=len(scored.users),
+            used=scored.used.sum(axis=0),
+            confidence=scored.confidence.sum(axis=0),
+            confident=np.stack([(scored.confidence >= level).sum(axis=0) for level in CONFIDENT]),
+            guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
+        )
+
     def _pool_columns(self, scored: Scored) -> list[pl.Series]:
         """``posterior.<pool>`` of each pool; null for an adversary who does not know the pool."""
         columns = []
@@ -172,45 +194,40 @@ class Scorer:
 
 
 class Tally:
-    """How confident the adversaries are and how their guesses spread, bucket after bucket."""
+    """How confident the adversaries are and how their guesses spread, summed up over buckets."""
 
     def __init__(self, scorer: Scorer) -> None:
-        asked = 1 if scorer.observations is None else len(scorer.observations)
-        shape = (len(scorer.adversaries), asked)
-        self._scorer, self.users = scorer, 0
-        self._used = np.zeros(asked, dtype=np.int64)
-        self._confidence = np.zeros(shape)
-        self._confident = np.zeros((len(CONFIDENT), *shape), dtype=np.int64)
-        self._guesses = np.zeros((*shape, len(scorer.pool_names) + 1), dtype=np.int64)
+        self._scorer = scorer
+        self._counts: dict[int, Counts] = {}
 
-    def add(self, scored: Scored) -> None:
-        """Count some more users."""
-        self.users += len(scored.users)
-        self._used += scored.used.sum(axis=0)
-        self._confidence += scored.confidence.sum(axis=0)
-        for level, count in zip(CONFIDENT, self._confident, strict=True):
-            count += (scored.confidence >= level).sum(axis=0)
-        guessed = self._scorer.guessed(scored)
-        for pool in range(self._guesses.shape[2]):
-            self._guesses[:, :, pool] += (guessed == pool).sum(axis=0)
+    def add(self, number: int, counts: Counts) -> None:
+        """Add a bucket."""
+        self._counts[number] = counts
+
+    @property
+    def users(self) -> int:
+        return sum(counts.users for counts in self._counts.values())
 
     def results(self) -> list[dict[str, Any]]:
         """One entry for each adversary and observation count."""
         scorer = self._scorer
+        # In the order of the buckets, whichever was done first: the last digit of a sum may not depend on it.
+        buckets = [self._counts[number] for number in sorted(self._counts)]
+        used, confidence, confident, guesses = (np.sum(part, axis=0) for part in list(zip(*buckets, strict=True))[1:])
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
             {
                 "adversary": adversary.name,
                 "n": n,
-                "reports": int(self._used[o]),
-                "confidence": float(self._confidence[a, o] / self.users),
-                "confident": {str(t): int(self._confident[i, a, o]) for i, t in enumerate(CONFIDENT)},
+                "reports": int(used[o]),
+                "confidence": float(confidence[a, o] / self.users),
+                "confident": {str(t): int(confident[i, a, o]) for i, t in enumerate(CONFIDENT)},
                 "guesses": {
-                    name: int(self._guesses[a, o, i])
+                    name: int(guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
                     if name in adversary.universe.pool_names
                 },
-                "no_guess": int(self._guesses[a, o, -1]),
+                "no_guess": int(guesses[a, o, -1]),
                 "baseline": 1.0 / adversary.k,
             }
             for a, adversary in enumerate(scorer.adversaries)

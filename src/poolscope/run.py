@@ -122,7 +122,8 @@ def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick
     folder = out.absolute() / "outcomes"
     fresh = not out.exists()
     done = [block for block in all_blocks(manifest.users, manifest.block) if block.name in manifest.parts]
-    tick(sum(len(block.users) for block in done))
+    if done:
+        tick(sum(len(block.users) for block in done))
     todo = (block for block in all_blocks(manifest.users, manifest.block) if block.name not in manifest.parts)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -80,6 +80,35 @@ class Source:
             raise InputError("must have at least one row", file=self.path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Some rows of a file, to be read by whoever gets to know of them.
+
+    Parameters
+    ----------
+    file, first, count : whose they are, and which.
+    kept : where rows of CSV, which has no places, are as Parquet; None where the file itself is Parquet.
+    """
+
+    file: Path
+    first: int
+    count: int
+    kept: Path | None = None
+
+    @property
+    def text(self) -> bool:
+        """Whether the file is CSV."""
+        return self.kept is not None
+
+    def read(self, columns: Sequence[str]) -> Batch:
+        """The rows."""
+        with reading(self.file), _parquet():
+            scan = pl.scan_parquet(self.kept or self.file, glob=False, hive_partitioning=False)
+            start = 0 if self.kept else self.first - 1
+            frame = scan.select(columns).slice(start, self.count).collect()
+        return Batch(file=self.file, first=self.first, frame=frame, text=self.text)
+
+
 def open_table(path: str | PathLike[str]) -> Source:
     """A table by its file's ending, .parquet or .csv, or a folder of Parquet files."""
     path = Path(path)
