@@ -15,6 +15,8 @@ _HOME = {
     "FunctionDensity": "behaviour",
     "StepDensity": "behaviour",
     "build_game": "build",
+    "Verdict": "checking",
+    "check": "checking",
     "Estimate": "curator",
     "estimate": "curator",
     "simulate_estimate": "curator",
@@ -29,10 +31,23 @@ _HOME = {
     "HCMS": "mechanisms",
     "Identity": "mechanisms",
     "adapt": "mechanisms",
+    "blh": "mechanisms",
+    "channel": "mechanisms",
     "cms": "mechanisms",
     "cms_no_hash": "mechanisms",
+    "empirical": "mechanisms",
+    "grr": "mechanisms",
     "hcms": "mechanisms",
+    "hr": "mechanisms",
+    "identity": "mechanisms",
     "memoised": "mechanisms",
+    "olh": "mechanisms",
+    "oue": "mechanisms",
+    "rappor": "mechanisms",
+    "spotme": "mechanisms",
+    "ss": "mechanisms",
+    "sue": "mechanisms",
+    "the": "mechanisms",
     "attack_memoised": "memory_attack",
     "learnt": "posterior",
     "pool_posterior": "posterior",
@@ -49,12 +64,28 @@ if TYPE_CHECKING:
     from poolscope.adversary import Adversary, attack, weak
     from poolscope.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.build import build_game
+    from poolscope.checking import Verdict, check
     from poolscope.curator import Estimate, estimate, simulate_estimate
     from poolscope.engine_dask import Dask
     from poolscope.engines import Local
     from poolscope.errors import InputError, PoolscopeError
     from poolscope.game import Game, play
-    from poolscope.mechanisms import CMS, HCMS, MECHANISMS, Identity, adapt, cms, cms_no_hash, hcms, memoised
+    from poolscope.mechanisms import MECHANISMS
+    from poolscope.mechanisms.adapt import adapt
+    from poolscope.mechanisms.channel import channel, empirical
+    from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
+    from poolscope.mechanisms.grr import grr
+    from poolscope.mechanisms.hcms import HCMS, hcms
+    from poolscope.mechanisms.hr import hr
+    from poolscope.mechanisms.identity import Identity, identity
+    from poolscope.mechanisms.lh import blh, olh
+    from poolscope.mechanisms.memory import memoised
+    from poolscope.mechanisms.oue import oue
+    from poolscope.mechanisms.rappor import rappor
+    from poolscope.mechanisms.spotme import spotme
+    from poolscope.mechanisms.ss import ss
+    from poolscope.mechanisms.sue import sue
+    from poolscope.mechanisms.the import the
     from poolscope.memory_attack import attack_memoised
     from poolscope.posterior import learnt, pool_posterior
     from poolscope.run import audit

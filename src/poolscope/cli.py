@@ -182,7 +182,7 @@ def check(
     confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
-    from poolscope.check import check_scenario
+    from poolscope.checking import check_scenario
     from poolscope.console_check import print_verdict
     from poolscope.scenario import load
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.check import Verdict
 from poolscope.check_law import LAW_CONFIDENCE, Share
+from poolscope.checking import Verdict
 
 
 def print_verdict(verdict: Verdict) -> None:

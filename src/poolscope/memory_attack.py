@@ -146,7 +146,9 @@ def _without(
     """The groups without report t; one that was alone takes its group along."""
     g = label[t]
     if held.counts[g] == 1:
-        return _Groups(*(np.delete(part, g, axis=0) for part in held)), np.where(label > g, label - 1, label)
+        rest = np.arange(len(held.counts)) != g
+        left = _Groups(held.ones[rest], held.counts[rest], held.evidence[rest])
+        return left, np.where(label > g, label - 1, label)
     held.ones[g] -= own
     held.counts[g] -= 1
     held.evidence[g] = evidence(held.ones[g : g + 1], held.counts[g : g + 1])[0]

@@ -153,11 +153,11 @@ def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> 
 
     Impossible bits, which are -inf, are counted apart.
     """
-    barred = [np.isneginf(x) for x in (unset, set_)]
-    if not any(x.any() for x in barred):
+    no_zero, no_one = np.isneginf(unset), np.isneginf(set_)
+    if not (no_zero.any() or no_one.any()):
         return _exchanged(unset, set_, positions)
-    total = _exchanged(*(np.where(bar, 0.0, x) for bar, x in zip(barred, (unset, set_), strict=True)), positions)
-    impossible = _exchanged(*(bar.astype(np.float64) for bar in barred), positions)
+    total = _exchanged(np.where(no_zero, 0.0, unset), np.where(no_one, 0.0, set_), positions)
+    impossible = _exchanged(no_zero.astype(np.float64), no_one.astype(np.float64), positions)
     return np.where(impossible > 0.5, -np.inf, total)
 
 
