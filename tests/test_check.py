@@ -97,6 +97,17 @@ class NeverFlips(Changed):
         return {"bits": bits}
 
 
+class OneSidedRappor(Changed):
+    """RAPPOR that never flips a one to zero, as a published client does: an absent bit rules the object out."""
+
+    def obfuscate(self, objects, rng):
+        reports, filters = self.stated.obfuscate(objects, rng), self.stated.filters
+        bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=filters.m + 8)
+        positions = filters.buckets(np.asarray(reports["cohort"], dtype=np.int64))[np.arange(len(objects)), :, objects]
+        np.put_along_axis(bits, positions.astype(np.int64), 1, axis=1)
+        return {**reports, "bits": np.packbits(bits[:, : filters.m], axis=1, bitorder="little")}
+
+
 class TooLittleNoise(Changed):
     """Flips a fifth less than it should."""
 
@@ -120,6 +131,15 @@ def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     assert verdict.shown.epsilon > 4, "there is no finite epsilon"
     assert "samples show an epsilon of at least" in sentence(verdict)
     assert not verdict.shares[0].kept
+
+
+@pytest.mark.parametrize("cohorts", [1, 64])
+def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
+    honest = make("rappor", 130, {"epsilon": 2.0, "cohorts": cohorts})
+    assert check(honest, samples=SAMPLES, seed=SEED).kept
+    verdict = check(OneSidedRappor(stated=honest), samples=SAMPLES, seed=SEED)
+    assert not verdict.kept
+    assert verdict.shown.epsilon > 3, "there is no finite epsilon"
 
 
 @pytest.mark.parametrize("universe", [6, 130])
