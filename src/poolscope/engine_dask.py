@@ -8,8 +8,11 @@ whose worker dies is played again by another one: it writes the same bytes.
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +143,7 @@ class Dask:
             except (OSError, ValueError) as error:
                 remedy = "start it with: dask scheduler"
                 raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
-        with dask.config.set({"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1}):
+        with _deaf(), dask.config.set({"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
                 threads_per_worker=1,
@@ -184,6 +187,19 @@ def require_distributed() -> None:
         import distributed  # noqa: F401
     except ImportError as error:
         raise InputError("the engine dask is not installed", remedy=INSTALL) from error
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started inside do not hear Ctrl-C: this one does, and stops them in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
