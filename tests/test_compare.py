@@ -17,7 +17,7 @@ from poolscope.cli import app
 from poolscope.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.compare_figure import frontier
 from poolscope.compare_page import default_folder, render, write_comparison
-from poolscope.compare_words import at_equal_error, in_plain_words
+from poolscope.compare_words import at_equal_error, in_plain_words, reservation
 from poolscope.errors import InputError
 from poolscope.game import play
 from poolscope.mechanisms import make
@@ -234,6 +234,20 @@ def test_folders_are_numbered(scenario, tmp_path, monkeypatch):
     assert default_folder(scenario).name == "poolscope-compare-small"
     default_folder(scenario).mkdir()
     assert default_folder(scenario).name == "poolscope-compare-small-2"
+
+
+def test_what_the_intervals_leave_out_is_said(done):
+    """An adversary's one estimate, in the figure's caption and over the tables; nothing where there is none."""
+
+    def asked(*names):
+        entries = "".join(f'[[adversary]]\nname = "{n}"\npopularity = "estimated"\nreports = 9\n' for n in names)
+        return replace(done, scenario=parse(SMALL.split("[[adversary]]")[0] + entries, name="x"))
+
+    said = "is one estimate for each choice"
+    assert reservation(asked()) == ""
+    assert f"the popularity that a works with {said}" in reservation(asked("a"))
+    assert f"that a, b and c work with {said}" in reservation(asked("a", "b", "c"))
+    assert render(asked("a"), EMPTY, EMPTY).count(said) == 2
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):

@@ -21,7 +21,7 @@ Record = Mapping[str, Any]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """With the colours of `drawing`: shape and colour tell the mechanisms apart."""
 
-HEIGHT = 3.4
+HEIGHT = 3.8
 """Inches of a panel."""
 
 LETTER, POINT = (4.4, 7.0), 2.2
@@ -92,7 +92,8 @@ def _line(axis: Axes, records: Sequence[Record], style: Mapping[str, Any]) -> No
 def _label(axis: Axes, records: Sequence[Record], styles: Mapping[str, Mapping[str, Any]]) -> None:
     """Every point's epsilon beside it, where there is room: points first, then labels in the order of the records.
 
-    A label tries the places around its point and is left out where all are taken; those of its line tell it then.
+    A label tries the places around its point, right of the axis, and is left out where all are taken; those of its line
+    tell it then.
     """
     where = np.array([[np.sqrt(record["mse"]), record["auc"]] for record in records])
     points = (axis.transData.transform(where) - axis.bbox.min) * 72 / axis.figure.dpi
@@ -102,7 +103,7 @@ def _label(axis: Axes, records: Sequence[Record], styles: Mapping[str, Mapping[s
         width = LETTER[0] * len(text) / 2
         for right, up in PLACES:
             place = (x + right * (width + 4), y + up * 5.5, width, LETTER[1] / 2)
-            if not any(_touch(place, other) for other in taken):
+            if place[0] > width and not any(_touch(place, other) for other in taken):
                 taken.append(place)
                 offset = (right * (width + 4), up * 5.5)
                 style = {"fontsize": 6.5, "color": styles[record["mechanism"]]["color"], "ha": "center", "va": "center"}
@@ -118,8 +119,8 @@ def _touch(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 def _scales(axis: Axes, drawn: Sequence[Record]) -> None:
     axis.set_xscale("log")
     error = np.sqrt([record["mse"] for record in drawn])
-    # little room to the left, a label's to the right
-    axis.set_xlim(error.min() / 1.25, error.max() * 1.35)
+    # a label's room on either side
+    axis.set_xlim(error.min() / 1.35, error.max() * 1.35)
     axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if error.max() / error.min() < 50 else (1.0,)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}" if x >= 1e-4 else drawing.POWERS_OF_TEN(x, _)))
     axis.xaxis.set_minor_formatter(NullFormatter())

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from poolscope import __version__
 from poolscope.compare import Comparison
 from poolscope.compare_figure import frontier
-from poolscope.compare_words import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number
+from poolscope.compare_words import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
 from poolscope.drawing import to_svg
 from poolscope.errors import InputError
 from poolscope.files import write_text
@@ -120,11 +120,11 @@ def render(comparison: Comparison, wide: str, narrow: str) -> str:
         figure={
             "wide": inline(wide, prefix="wide", label=label),
             "narrow": inline(narrow, prefix="narrow", label=label),
-            "caption": _tied(CAPTION),
+            "caption": _tied(f"{CAPTION} {reservation(comparison)}".strip()),
         },
         note=_tied(
             f"After {comparison.n:,} reports of each user. Below each value its 95 % interval; a star marks the "
-            "choices on the frontier. The words are explained under the tables."
+            f"choices on the frontier. {reservation(comparison)} The words are explained under the tables."
         ),
         groups=_heads(),
         columns=[column.head for column in COLUMNS],

@@ -89,6 +89,15 @@ def in_plain_words(comparison: Comparison) -> str:
     )
 
 
+def reservation(comparison: Comparison) -> str:
+    """What the intervals leave out, where they leave something out: the one estimate that an adversary works with."""
+    names = [entry.name for entry in comparison.scenario.adversaries if entry.popularity == "estimated"]
+    if not names:
+        return ""
+    who = f"{names[0]} works" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} work"
+    return f"Intervals are over users; the popularity that {who} with is one estimate for each choice."
+
+
 def at_equal_error(records: Sequence[Record]) -> tuple[float, dict[str, float]] | None:
     """An error that most mechanisms reach, and the AUC of each there, between its epsilons.
 

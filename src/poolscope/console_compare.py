@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from poolscope.compare import Comparison
-from poolscope.compare_words import Record, bits, count, error, in_plain_words, log_odds, number
+from poolscope.compare_words import Record, bits, count, error, in_plain_words, log_odds, number, reservation
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:
@@ -24,7 +24,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     console.print(in_plain_words(comparison), highlight=False)
     console.print(
         f"{comparison.users:,} users, seed {comparison.seed}, {comparison.seconds:.1f} s. "
-        f"* no other choice has both a smaller error and a smaller AUC. Page: {page}",
+        f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}",
         style="dim",
         highlight=False,
         soft_wrap=True,
