@@ -10,7 +10,8 @@ from synthetic import SEED
 
 from poolscope.curator import estimate, simulate_estimate
 from poolscope.errors import InputError
-from poolscope.kernels.binomial import binomial
+from poolscope.kernels.alias import lay_alias
+from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
 from poolscope.popularity import project_to_simplex
 from poolscope.randomness import children
@@ -132,7 +133,8 @@ def law_of_one_report(mechanism, popularity):
     return first, second
 
 
-# Reports on a function are fewer or more than its buckets and than kernels.sketch.FEW.
+# Reports on a function are fewer or more than its buckets, and than kernels.sketch.MANY times its buckets; hits of a
+# bucket fewer or more than those that are looked up.
 SIZES = {
     "a few reports": (8, 5, 4),
     "few reports, fewer buckets": (120, 5, 4),
@@ -141,6 +143,40 @@ SIZES = {
     "many reports, more buckets": (800, 1024, 2),
     "one function": (300, 3, 1),
 }
+
+
+def drawn_by_alias(weights):
+    """The distribution that an alias table of these weights draws from."""
+    size = len(weights)
+    keep, alias = np.empty(size), np.empty(size, dtype=np.uint32)
+    lay_alias(weights, np.empty(size, dtype=np.int64), keep, alias)
+    assert np.all((keep >= 0) & (keep <= 1 + 1e-12))
+    found = keep / size
+    np.add.at(found, alias, (1 - keep) / size)
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_alias_tables_draw_what_they_were_given(size):
+    rng = np.random.default_rng(SEED)
+    for weights in (np.ones(size), rng.random(size), rng.random(size) ** 20, 0.5 ** np.arange(size)):
+        np.testing.assert_allclose(drawn_by_alias(weights), weights / weights.sum(), rtol=0, atol=1e-14)
+
+
+def test_alias_tables_never_draw_what_has_no_weight():
+    weights = np.array([0.0, 3.0, 0.0, 1.0, 0.0])
+    found = drawn_by_alias(weights)
+    np.testing.assert_array_equal(found[weights == 0], 0)
+
+
+@pytest.mark.parametrize(("n", "p"), [(0, 0.3), (1, 0.5), (200, 0.02), (15_000, 0.4975)])
+def test_tables_hold_the_binomial_law(n, p):
+    width = int(min(n, 20 * np.sqrt(n * p * (1 - p)) + 40)) + 1
+    starts, keep, alias = np.empty(1, dtype=np.int64), np.empty((1, width)), np.empty((1, width), dtype=np.uint32)
+    tabulate(n, p, starts, keep, alias)
+    found = keep[0] / width
+    np.add.at(found, alias[0], (1 - keep[0]) / width)
+    np.testing.assert_allclose(found, stats.binom.pmf(starts[0] + np.arange(width), n, p), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("way", ["binomials", "one by one"])

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
+from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.random import uniform
 
 _TAIL = np.array(
@@ -109,13 +110,14 @@ def binomial_half(n, p, key, index):
 
 
 @njit(nogil=True, cache=True)
-def tabulate(first, p, starts, cumulative, guide):
-    """Inverse distribution functions of Binomial(first + r, p) for every row r of `cumulative`.
+def tabulate(first, p, starts, keep, alias):
+    """Alias tables of Binomial(first + r, p) for every row r of `keep`.
 
-    Row r holds the distribution function from the value starts[r] on; what is left out on either side is below the
-    resolution of a uniform number. guide[r, g] is where to begin for u >= g / (number of guides).
+    Column z of row r is the value starts[r] + z; what is left out on either side is below the resolution of a uniform
+    number.
     """
-    rows, width = cumulative.shape
+    rows, width = keep.shape
+    probabilities, stack = np.empty(width), np.empty(width, dtype=np.int64)
     for r in range(rows):
         n = first + r
         begin = max(0, math.floor(n * p) - width // 2)
@@ -127,32 +129,9 @@ def tabulate(first, p, starts, cumulative, guide):
             + (n - begin) * math.log1p(-p)
         )
         probability = math.exp(log_first)
-        total = 0.0
         for i in range(width):
-            total += probability
-            cumulative[r, i] = total
+            probabilities[i] = probability
             k = begin + i
             probability *= (n - k) / (k + 1.0) * p / (1.0 - p) if k < n else 0.0
-        for i in range(width):
-            cumulative[r, i] /= total
-        lay_guide(cumulative[r], guide[r])
+        lay_alias(probabilities, stack, keep[r], alias[r])
         starts[r] = begin
-
-
-@njit(nogil=True, cache=True)
-def lay_guide(cumulative, guide):
-    """guide[g] is the first index whose cumulative probability exceeds g / (number of guides)."""
-    i = 0
-    for g in range(guide.shape[0]):
-        while i < cumulative.shape[0] - 1 and cumulative[i] <= g / guide.shape[0]:
-            i += 1
-        guide[g] = i
-
-
-@njit(inline="always")
-def invert(cumulative, guide, u):
-    """The first index whose cumulative probability exceeds u, from its guide on."""
-    i = guide[int(u * guide.shape[0])]
-    while cumulative[i] <= u and i < cumulative.shape[0] - 1:
-        i += 1
-    return i

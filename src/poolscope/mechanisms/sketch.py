@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from poolscope.engines import Map
 from poolscope.hashing import HashFamily
 from poolscope.kernels import sketch as kernels
-from poolscope.kernels.binomial import lay_guide, tabulate
+from poolscope.kernels.alias import lay_alias
+from poolscope.kernels.binomial import tabulate
 from poolscope.randomness import children
 
 #: Buckets held at once by one chunk: functions times objects.
 BUCKETS_AT_ONCE = 1 << 21
+
+#: Hits of a bucket up to which flips are looked up.
+MOST_HITS = 255
 
 
 def sketch_counts(
@@ -31,12 +35,12 @@ def sketch_counts(
     rng = np.random.default_rng(np.random.SeedSequence(int(key)))
     totals = rng.multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    cumulative = np.cumsum(popularity)
-    cumulative /= cumulative[-1]
-    guide = np.empty(4 * family.universe, dtype=np.int64)
-    lay_guide(cumulative, guide)
-    threshold = np.uint64(int(flip * 2.0**64))
-    tables = _binomial_tables(int(totals.max()), flip)
+    keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe), dtype=np.uint32)
+    lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
+    largest = int(totals.max())
+    # rests are the row's total but for some hits, and totals differ by a few deviations
+    many = _binomial_tables(largest - int(min(largest, 12 * np.sqrt(largest) + 64)), largest, flip)
+    few = _binomial_tables(0, min(largest, MOST_HITS), flip)
     used = np.flatnonzero(totals)
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
 
@@ -48,11 +52,11 @@ def sketch_counts(
             totals[chunk],
             children(key, chunk),
             flip,
-            threshold,
             popularity,
-            cumulative,
-            guide,
-            tables,
+            keep,
+            alias,
+            many,
+            few,
             kernels.scratch(family.m),
             out,
         )
@@ -61,14 +65,12 @@ def sketch_counts(
     return sum(run(part, range(0, len(used), at_once)), np.zeros(family.universe, dtype=np.int64))
 
 
-def _binomial_tables(largest: int, flip: float) -> tuple[int, NDArray, NDArray, NDArray]:
-    """Tables of Binomial(n, flip) for the n that most buckets have: up to the largest total, down to 12 deviations."""
-    reach = 0 if flip == 0 else int(min(largest, 12 * np.sqrt(largest) + 64))
-    first = largest - reach
-    width = int(min(largest, 20 * np.sqrt(largest * flip * (1.0 - flip)) + 40)) + 1
-    rows = reach + 1 if reach else 0
+def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray, NDArray, NDArray]:
+    """Tables of Binomial(n, flip) for n from first to last; none where nothing flips."""
+    width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
+    rows = last - first + 1 if flip > 0 else 0
     starts = np.empty(rows, dtype=np.int64)
-    cumulative, guide = np.empty((rows, width)), np.empty((rows, 256), dtype=np.int64)
+    keep, alias = np.empty((rows, width)), np.empty((rows, width), dtype=np.uint32)
     if rows:
-        tabulate(first, flip, starts, cumulative, guide)
-    return first, starts, cumulative, guide
+        tabulate(first, flip, starts, keep, alias)
+    return first, starts, keep, alias
