@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
-from poolscope.behaviour import Floats
+from poolscope.behaviour import Density, Floats
 from poolscope.errors import InputError
-from poolscope.kernels.memory import injective_sums, log_products
+from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
 from poolscope.popularity import within_pools
 from poolscope.quadrature import fixed_rule
 
@@ -51,9 +51,6 @@ EXACT_GROUPS = 8
 #: Nodes of an axis that the occupancy is integrated with, one after the other until the posterior moves by less than
 #: MOVED: the error that is left is far smaller, as a rule's error falls faster than exponentially.
 NODES, MOVED = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024), 1e-3
-
-#: Cells of a table (objects, nodes) that are held at once.
-CELLS = 1 << 22
 
 
 def group_posterior(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
@@ -202,8 +199,8 @@ def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary,
     k, belief, part = adversary.k, adversary.belief, adversary.universe.pool_of + 1
     weights, scale = _scaled(log_likelihood, counts, adversary)
     within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
-    g, not_g, weight_g = belief.interest.rule(nodes)
-    u, not_u, weight_u = belief.polarization.rule(nodes)
+    g, not_g, weight_g = _rule(belief.interest, nodes)
+    u, not_u, weight_u = _rule(belief.polarization, nodes)
     own = np.outer(g, 1.0 / k + (1.0 - 1.0 / k) * u).ravel()
     other = np.outer(g, (1.0 - 1.0 / k) * not_u / (k - 1)).ravel()
     neutral = np.repeat(not_g, len(u))
@@ -229,15 +226,16 @@ def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary,
         return logsumexp(logs + log_base, axis=1) + scale + np.log(belief.pool_prior(k))
 
 
+@lru_cache(maxsize=64)
+def _rule(density: Density, nodes: int) -> tuple[Floats, Floats, Floats]:
+    return density.rule(nodes)
+
+
 def _exposed(weights: Floats, within: Floats, weight: Floats, exposure: float) -> tuple[Floats, Floats]:
     """A pool's masses (groups, nodes) and how many of its objects are seen (nodes,), by the weight of the pool."""
     mass, seen = np.zeros((len(weights), len(weight))), np.zeros(len(weight))
     if exposure == 0.0:
         return mass + weights.sum(axis=1, keepdims=True), seen
-    at_once = max(1, CELLS // len(weight))
-    for start in range(0, len(within), at_once):
-        some = slice(start, start + at_once)
-        unseen = np.exp(-exposure * np.outer(within[some], weight))
-        mass += weights[:, some] @ unseen
-        seen += (1.0 - unseen).sum(axis=0)
+    # not by BLAS, whose threads and those of a game would wait for each other
+    exposed_masses(np.ascontiguousarray(weights.T), within, weight, exposure, np.empty(TILE), mass, seen)
     return mass, seen

@@ -6,6 +6,9 @@ from numba import njit
 # A running product below this goes into the logarithm, so that the next factor finds room.
 _SMALL = 1e-100
 
+# Nodes that are summed at once: their masses for a hundred groups stay in the first cache.
+TILE = 32
+
 
 @njit(nogil=True, cache=True)
 def injective_sums(weights, out):
@@ -24,6 +27,28 @@ def injective_sums(weights, out):
                 if some >> g & 1:
                     total += weights[g, z] * out[some ^ (1 << g)]
             out[some] = total
+
+
+@njit(nogil=True, cache=True)
+def exposed_masses(weights, within, node, exposure, unseen, mass, seen):
+    """mass[g, q]: sum over objects of their weight times e^(-exposure within node); seen[q]: of one less that.
+
+    weights (objects, groups), within (objects,), node (nodes,); unseen (TILE,) is scratch.
+    """
+    objects, groups = weights.shape
+    mass[:] = 0.0
+    seen[:] = 0.0
+    for first in range(0, node.shape[0], TILE):
+        some, total = node[first : first + TILE], seen[first : first + TILE]
+        for z in range(objects):
+            rate = -exposure * within[z]
+            for q in range(some.shape[0]):
+                unseen[q] = np.exp(rate * some[q])
+                total[q] += 1.0 - unseen[q]
+            for g in range(groups):
+                weight, row = weights[z, g], mass[g, first : first + TILE]
+                for q in range(row.shape[0]):
+                    row[q] += weight * unseen[q]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
