@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -25,6 +24,7 @@ from rich.text import Text
 from poolscope.errors import Stopped
 from poolscope.scenario import builtin_names, load
 from poolscope.summary import in_plain_words, is_skewed
+from poolscope.terminal import Terminal
 
 if TYPE_CHECKING:
     from poolscope.paper.runner import Reproduction
@@ -41,7 +41,7 @@ class _UsersPerSecond(ProgressColumn):
 @contextmanager
 def progress(title: str) -> Iterator[Progressing]:
     """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount))."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -80,7 +80,7 @@ def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
 
 def print_audit(summary: Mapping[str, Any], report: Path) -> None:
     """Table of adversaries by observation count, the headline in words, and where the report is."""
-    console = Console()
+    console = Terminal()
     table = Table(title=str(summary["scenario"]["title"]), title_justify="left")
     names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
     skewed = is_skewed(summary["results"][0])
@@ -120,7 +120,7 @@ def print_reproduction(done: Reproduction, out: Path) -> None:
     """Every cell beside the published one, how many agree, and where the page is."""
     from poolscope.paper.page import terminal_tables, verdict, write_page
 
-    console = Console()
+    console = Terminal()
     for table in terminal_tables(done):
         console.print(table)
     console.print(verdict(done), highlight=False)
@@ -143,4 +143,4 @@ def print_scenarios() -> None:
     table.add_column("title")
     for name in builtin_names():
         table.add_row(name, load(name).title)
-    Console().print(table)
+    Terminal().print(table)

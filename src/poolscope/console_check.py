@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from poolscope.check_law import LAW_CONFIDENCE, Share
 from poolscope.checking import Verdict
+from poolscope.terminal import Terminal
 
 
 def print_verdict(verdict: Verdict) -> None:
     """A small table of what was found, and one sentence."""
-    console = Console()
+    console = Terminal()
     table = Table(title=f"Does {verdict.mechanism} keep its promise?", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")

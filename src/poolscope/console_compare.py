@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from poolscope.compare import Comparison
 from poolscope.compare_words import Record, bits, count, error, in_plain_words, log_odds, number, reservation
+from poolscope.terminal import Terminal
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:
     """What each choice gives away, adversary by adversary, what its curator learns, and the frontier in words."""
-    console = Console()
+    console = Terminal()
     for adversary in dict.fromkeys(record["adversary"] for record in comparison.results):
         mine = [record for record in comparison.results if record["adversary"] == adversary]
         console.print(_privacy(f"{adversary} adversary after {comparison.n:,} reports", mine))

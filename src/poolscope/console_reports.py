@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from poolscope.errors import one_line
+from poolscope.terminal import Terminal
 
 #: Pools that a terminal names; the rest is summed up.
 MOST_POOLS = 12
@@ -26,7 +26,7 @@ MOST_OBJECTS = 12
 @contextmanager
 def counting(title: str) -> Iterator[Callable[[float], None]]:
     """A running count of reports on a terminal, nothing in a pipe."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description} {task.completed:,.0f} reports"),
@@ -42,7 +42,7 @@ def counting(title: str) -> Iterator[Callable[[float], None]]:
 
 def print_attack(summary: Mapping[str, Any], out: Path | None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
-    console = Console()
+    console = Terminal()
     if out is None:
         console.print(_head(summary["head"]))
     console.print(_confidence(summary))
@@ -58,14 +58,14 @@ def print_attack(summary: Mapping[str, Any], out: Path | None) -> None:
 
 def print_obfuscated(summary: Mapping[str, Any], out: Path) -> None:
     """How many reports there are now, and where."""
-    console = Console()
+    console = Terminal()
     console.print(f"{summary['reports']:,} reports of {summary['users']:,} users", highlight=False)
     _print_place(console, "Reports", out)
 
 
 def print_estimate(summary: Mapping[str, Any], out: Path | None) -> None:
     """What the curator finds most often, and how well it can tell."""
-    console = Console()
+    console = Terminal()
     objects, seen = summary["objects"], summary["seen"]
     table = Table(title=f"{summary['reports']:,} reports, {objects:,} objects", title_justify="left")
     for name in ("object", "pool", "count", "standard error", "popularity"):
@@ -153,6 +153,6 @@ def _text(value: object) -> Text:
     return Text(one_line(str(value)))
 
 
-def _print_place(console: Console, what: str, out: Path | None) -> None:
+def _print_place(console: Terminal, what: str, out: Path | None) -> None:
     if out is not None:
         console.print(Text(f"{what}: {out}"), style="dim", highlight=False, soft_wrap=True)

@@ -1,0 +1,22 @@
+"""The terminal: names from files are shown on it and never obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+
+class Terminal(Console):
+    """A console on which square brackets are brackets and control characters are left out.
+
+    Names of pools, objects and adversaries come from files of strangers, and a terminal obeys what follows an escape.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of what can be printed of a string."""
+        return super().render_str("".join(c for c in text if c.isprintable() or c == "\n"), **options)
