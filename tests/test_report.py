@@ -215,7 +215,7 @@ DAMAGES = {
     "results.0.adversary: must be a text": lambda f: edit(f, results=[{}]),
     "results.0.n: must be a number, got None": lambda f: edit(f, results=[{"adversary": "weak"}]),
     "must have outcomes": lambda f: [p.unlink() for p in (f / "outcomes").iterdir()],
-    "part-0.parquet: must be Parquet": lambda f: (f / "outcomes/part-0.parquet").write_text("no"),
+    "part-0.parquet: must be a Parquet file": lambda f: (f / "outcomes/part-0.parquet").write_text("no"),
     "must have a column 'user'": lambda f: pl.DataFrame({"n": [1]}).write_parquet(f / "outcomes/part-0.parquet"),
 }
 

@@ -25,7 +25,10 @@ def read_array(path: Path, universe: Universe) -> NDArray:
     with reading(path):
         try:
             return np.load(path, allow_pickle=False, mmap_mode="r")
-        except (ValueError, EOFError):
+        except OSError:
+            raise
+        except Exception:
+            # a header is text that is parsed: whatever goes wrong with it is the file's fault
             raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
 
 

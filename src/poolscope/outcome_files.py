@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.errors import InputError, one_line, reading
+from poolscope.parquet_check import check_file
 
 Attack = tuple[str, int]
 
@@ -32,6 +33,7 @@ class OutcomeFiles:
     def check(self, columns: Sequence[str]) -> None:
         """Every file is Parquet and has these columns."""
         for file in self.files:
+            check_file(file)
             with _told(file):
                 names = pl.read_parquet_schema(file)
             for name in columns:
@@ -74,4 +76,4 @@ def _told(file: Path) -> Iterator[None]:
         try:
             yield
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise InputError(f"must be Parquet: {one_line(str(error))[:80]}") from error
+            raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error

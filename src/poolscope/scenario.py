@@ -138,7 +138,11 @@ class Scenario(Table):
             if self._source.folder is None:
                 remedy = f"write it beside them first: poolscope scenarios {self.name} > mine.toml"
                 raise InputError("a scenario without a folder cannot name files", value=path, remedy=remedy)
-            return self._source.folder / path
+            target = self._source.folder / path
+            # A link can lead anywhere, and a scenario may have come with its folder from a stranger.
+            if not target.resolve().is_relative_to(self._source.folder.resolve()):
+                raise InputError("must not be a link out of the scenario's folder", value=path, remedy="copy the file")
+            return target
 
     def missing(self, table: str) -> InputError:
         """The error of a command that needs a table which is not there."""

@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from poolscope.errors import InputError, did_you_mean, located, one_line, reading
+from poolscope.parquet_check import check_bytes
 
 NEUTRAL = -1
 """The entry of ``pool_of`` for an object outside every pool of interest."""
@@ -250,6 +251,7 @@ def _parse_csv(content: bytes) -> dict[str, list]:
 def _parse_parquet(content: bytes) -> dict[str, list]:
     import polars as pl
 
+    check_bytes(content, LARGEST)
     try:
         return pl.read_parquet(io.BytesIO(content)).to_dict(as_series=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

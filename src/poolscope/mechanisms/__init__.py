@@ -72,6 +72,9 @@ __all__ = [
     "the",
 ]
 
+#: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
+LARGEST = 1 << 62
+
 #: Name in a scenario -> the function that makes the mechanism from the universe's size and the other keys.
 MECHANISMS: dict[str, Callable[..., LocalMechanism]] = {
     "cms": cms,
@@ -114,4 +117,19 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> LocalMechan
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in ("universe", *parameters):
             raise InputError(f"is missing; the mechanism {kind} needs it", place=name)
+    for name, value in parameters.items():
+        _check_type(name, value, str(known[name].annotation))
     return maker(universe=universe, **parameters)
+
+
+def _check_type(name: str, value: Any, annotation: str) -> None:
+    """A file can say anything: what is to be a number must be one before it is reckoned with."""
+    wanted, words = {"int": (int, "a whole number"), "float": (int | float, "a number")}.get(
+        annotation.partition(" ")[0], (object, "")
+    )
+    if not isinstance(value, wanted) or (isinstance(value, bool) and words):
+        if value is None and "None" in annotation:
+            return
+        raise InputError(f"must be {words}", value=value, place=name)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise InputError(f"must be at most {LARGEST}", value=value, place=name)

@@ -121,6 +121,7 @@ def _scenario(play: Play, traces: Path | None) -> Scenario:
     base = load(play.scenario)
     if play.recorded:
         assert traces is not None
+        traces = traces.resolve()  # given on the command line: it may be a link to anywhere
         text = builtin_text(play.scenario)
         base = parse(text, name=play.scenario, file=traces.parent / f"{play.scenario}.toml")
         return changed(base, {**play.change, "users.traces": traces.name}, name=play.name)

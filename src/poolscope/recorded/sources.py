@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poolscope.errors import InputError, did_you_mean, one_line, reading
+from poolscope.parquet_check import check_file
 from poolscope.recorded.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]
@@ -168,8 +169,7 @@ def _read_json(path: Path, columns: Columns) -> Cells:
 def _read_parquet(path: Path, columns: Columns) -> Cells:
     import polars as pl
 
-    with path.open("rb"):  # so that a file that cannot be opened is told apart from one that is no Parquet
-        pass
+    check_file(path)
     try:
         header = list(pl.read_parquet_schema(path))
         for column in columns:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from poolscope.errors import InputError, did_you_mean, one_line, reading
 from poolscope.files import replacing
+from poolscope.parquet_check import check_file
 from poolscope.universe import Universe, read_columns
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ Integers = NDArray[np.int64]
 
 COLUMNS = ("user", "object")
 ENDINGS = (".csv", ".parquet")
+
+MOST_ROWS = 1 << 31
+"""Rows of traces at most; they are held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,6 +123,7 @@ def _read(path: Path) -> Sequence[pl.Series]:
     if path.suffix.lower() != ".parquet":
         table = read_columns(path, required=COLUMNS)
         return [pl.Series(column, table[column], dtype=pl.String) for column in COLUMNS]
+    check_file(path, MOST_ROWS)
     with path.open("rb") as stream:
         try:
             frame = pl.read_parquet(stream)

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.errors import InputError, one_line, reading
+from poolscope.parquet_check import check_file
 from poolscope.tables.text import text_batches
 
 #: Rows of a Parquet batch at most; more would save nothing.
@@ -126,6 +127,7 @@ def open_table(path: str | PathLike[str]) -> Source:
 
 
 def _parquet_batches(file: Path, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    check_file(file)
     with _parquet():
         scan = pl.scan_parquet(file, glob=False, hive_partitioning=False)
         names = scan.collect_schema().names()

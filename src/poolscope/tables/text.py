@@ -38,7 +38,10 @@ def text_batches(file: Path, columns: Sequence[str], size: int) -> Iterator[tupl
 
 
 def _names(header: str, columns: Sequence[str]) -> list[str]:
-    names = [name.strip() for name in next(csv.reader([header]), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([header]), [])]
+    except csv.Error as error:
+        raise InputError(f"must be CSV: {error}", place="line 1") from error
     if not names:
         raise InputError("must not be empty")
     if len(set(names)) != len(names):

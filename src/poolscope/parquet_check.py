@@ -1,0 +1,194 @@
+"""Whether a Parquet file's own account of itself can be true, before a decoder believes it.
+
+A decoder takes the counts and sizes of a file at their word: a negative one, or one of 2^60, ends the whole process as
+memory of that size is asked for, and no exception says so. Files come from strangers, so the footer and the headers of
+all pages are read here first: a few bytes of every page, none of its content.
+
+References
+----------
+Apache Parquet, parquet.thrift; Apache Thrift, compact protocol.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from poolscope.errors import InputError, reading
+
+MAGIC = b"PAR1"
+
+#: Values of a page and rows of a row group: far more than any writer puts there, and less than ends a process.
+MOST_VALUES, MOST_ROWS = 1 << 27, 1 << 31
+
+#: Bytes of a page header, with its statistics; those of a footer are all that it says it has.
+HEADER = 1 << 16
+
+#: How deep a footer may nest.
+DEEPEST = 16
+
+Struct = dict[int, Any]
+
+
+class _Malformed(Exception):
+    """What is read is no such structure."""
+
+
+def check_file(path: Path, most: int = 1 << 50) -> None:
+    """An `InputError` on a file that cannot be what it says, or has more than so many rows."""
+    with reading(path), path.open("rb") as stream:
+        check(stream, most)
+
+
+def check(stream: BinaryIO, most: int = 1 << 50) -> None:
+    """The same for a stream, which is left at its start."""
+    try:
+        rows = _footer(stream)[3]
+        if isinstance(rows, int) and rows > most:
+            raise InputError(f"must have at most {most} rows", value=rows)
+        for chunk, rows in _chunks(stream):
+            _check_chunk(stream, chunk, rows)
+    except (_Malformed, IndexError, KeyError, TypeError, AttributeError) as error:
+        rule = f"must be a Parquet file: {error}" if isinstance(error, _Malformed) else "must be a Parquet file"
+        raise InputError(rule) from None
+    stream.seek(0)
+
+
+def check_bytes(content: bytes, most: int = 1 << 50) -> None:
+    """The same for a file that is in memory."""
+    check(io.BytesIO(content), most)
+
+
+def _footer(stream: BinaryIO) -> Struct:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - 8))
+    tail = stream.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if size < 12 or tail[4:] != MAGIC or length > size - 12:
+        raise _Malformed("its end is missing")
+    stream.seek(size - 8 - length)
+    return _Compact(stream.read(length)).struct()
+
+
+def _chunks(stream: BinaryIO) -> Iterator[tuple[Struct, int]]:
+    """The metadata of every column of every row group, and the rows of the group."""
+    footer = _footer(stream)
+    _within(footer[3], 0, 1 << 50, "rows")
+    for group in footer[4]:
+        rows = _within(group[3], 0, MOST_ROWS, "rows")
+        for column in group[1]:
+            yield column[3], rows
+
+
+def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> None:
+    """The pages of a column lie one behind the other in the file and hold its values."""
+    size = stream.seek(0, os.SEEK_END)
+    # A list in a row has several values, but no more than a page for each row could.
+    values = _within(chunk[5], 0, MOST_ROWS, "values")
+    start = _within(chunk.get(11) or chunk[9], 4, size, "offset of a column")
+    end = start + _within(chunk[7], 0, size - start, "size of a column")
+    found = 0
+    while found < values:
+        if start >= end:
+            raise _Malformed(f"a column has {found} of {values} values")
+        stream.seek(start)
+        compact = _Compact(stream.read(min(HEADER, end - start)))
+        header = compact.struct()
+        start += compact.place + _within(header[3], 0, end - start - compact.place, "size of a page")
+        _within(header[2], 0, 1 << 31, "size of a page")
+        found += _page_values(header)
+    if found != values or (rows > 0) != (values > 0):
+        raise _Malformed(f"a column has {found} values instead of {values}")
+
+
+def _page_values(header: Struct) -> int:
+    """How many values of the column a page holds: a page of a dictionary none."""
+    for field in (5, 8):
+        if field in header:
+            inner = header[field]
+            for name in (2, 3, 5, 6) if field == 8 else ():
+                _within(inner.get(name, 0), 0, 1 << 31, "lengths in a page")
+            return _within(inner[1], 0, MOST_VALUES, "values of a page")
+    if 7 in header:
+        _within(header[7][1], 0, MOST_VALUES, "entries of a dictionary")
+        return 0
+    raise _Malformed("a page of no known kind")
+
+
+def _within(value: Any, low: int, high: int, what: str) -> int:
+    if not isinstance(value, int) or not low <= value <= high:
+        raise _Malformed(f"{what} of {value}")
+    return value
+
+
+class _Compact:
+    """Structures of Thrift's compact protocol, as numbered fields; `place` is how far it has read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.place, self._depth = data, 0, 0
+        self._readers: dict[int, Callable[[], Any]] = {
+            1: lambda: True,
+            2: lambda: False,
+            3: self._byte,
+            4: self._signed,
+            5: self._signed,
+            6: self._signed,
+            7: lambda: self._bytes(8),
+            8: lambda: self._bytes(self._varint()),
+            9: self._list,
+            10: self._list,
+            12: self.struct,
+        }
+
+    def struct(self) -> Struct:
+        """The fields that follow, up to the end of the structure."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _Malformed("it is nested too deeply")
+        fields: Struct = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            fields[number] = self._value(head & 15)
+        self._depth -= 1
+        return fields
+
+    def _value(self, kind: int) -> Any:
+        if kind not in self._readers:
+            raise _Malformed("its metadata cannot be read")
+        return self._readers[kind]()
+
+    def _list(self) -> list[Any]:
+        head = self._byte()
+        count = head >> 4 if head >> 4 < 15 else self._varint()
+        if count > len(self._data) - self.place:
+            raise _Malformed("its metadata is too short")
+        kind = head & 15
+        # in a list a truth value has a byte of its own
+        return [self._byte() if kind in (1, 2) else self._value(kind) for _ in range(count)]
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self._data[self.place - 1]
+
+    def _bytes(self, count: int) -> bytes:
+        if count > len(self._data) - self.place:
+            raise _Malformed("its metadata is too short")
+        self.place += count
+        return self._data[self.place - count : self.place]
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise _Malformed("a number has no end")
+
+    def _signed(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
