@@ -32,29 +32,8 @@ from numpy.typing import NDArray
 from poolscope.behaviour import Density, Floats
 from poolscope.kernels.posterior import AHEAD
 
-RUNGS = (
-    8,
-    12,
-    16,
-    20,
-    24,
-    32,
-    40,
-    48,
-    64,
-    80,
-    96,
-    128,
-    160,
-    192,
-    256,
-    320,
-    384,
-    512,
-    640,
-    768,
-    1024,
-)
+#: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
+RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))
 
 
 def capacity(nodes: int) -> float:

@@ -24,7 +24,7 @@ DEPTH = 12.0
 LINES = 3
 
 # A larger grid is laid for so many times the curvature that asks for it: all earlier reports are multiplied again.
-AHEAD = 1.5
+AHEAD = 1.75
 
 _LOG2 = np.log(2.0)
 
