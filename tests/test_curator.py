@@ -198,6 +198,16 @@ def test_simulated_counts_follow_the_law(size, way):
     assert_near(products, covariance, f"covariance, {size}")
 
 
+def test_epsilons_share_their_draws_and_change_no_bit():
+    mechanism = cms(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)
+    epsilons = [0.01, 1.0, 2.0, np.inf]
+    for count in (8, 300, 4000):
+        together = mechanism.simulate_at(epsilons, POPULARITY, count, np.uint64(SEED))
+        alone = Pure.simulate_at(mechanism, epsilons, POPULARITY, count, np.uint64(SEED))
+        np.testing.assert_array_equal(together, alone)
+        np.testing.assert_array_equal(together[2], mechanism.simulate_counts(POPULARITY, count, np.uint64(SEED)))
+
+
 def test_wrong_law_is_seen():
     """The control: a flip probability two hundredths off."""
     right = cms(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)

@@ -77,25 +77,27 @@ def _draw_missing(counts, p, key, index, out):
 
 
 @njit(nogil=True, cache=True)
-def sketch_rows(buckets, totals, keys, flip, popularity, keep, alias, many, few, room, out):
-    """Simulate the rows of a chunk of functions and add what the curator reads: out[z] += ones[bucket of z].
+def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, many, few, room, out):
+    """Simulate the rows of a chunk of functions and add what the curator reads: out[e, z] += ones[bucket of z].
 
     A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip): of the hits, those not flipped; of the
-    rest, those flipped. `many` and `few` are tables of Binomial(n, flip) for most buckets' rests and hits (first n,
-    then as `tabulate` fills them).
+    rest, those flipped. For each of `flips` the same hits, and the same words of the stream: what one alone would
+    have. `many` and `few` are lists of tables of Binomial(n, flip) for most buckets' rests and hits (first n, then as
+    `tabulate` fills them).
     """
     hits, rests, ones, flipped = room.hits, room.rests, room.ones, room.flipped
     m = hits.shape[0]
     for f in range(buckets.shape[0]):
         total, key = totals[f], keys[f]
-        index = _hits(buckets[f], popularity, keep, alias, total, key, room.mass, hits)
+        drawn = _hits(buckets[f], popularity, keep, alias, total, key, room.mass, hits)
         for b in range(m):
             rests[b] = total - hits[b]
-        _look_up(rests, *many, key, index, ones)
-        index = _draw_missing(rests, flip, key, index + m, ones)
-        _look_up(hits, *few, key, index, flipped)
-        _draw_missing(hits, flip, key, index + m, flipped)
-        for b in range(m):
-            ones[b] += hits[b] - flipped[b]
-        for z in range(buckets.shape[1]):
-            out[z] += ones[buckets[f, z]]
+        for e in range(flips.shape[0]):
+            _look_up(rests, *many[e], key, drawn, ones)
+            index = _draw_missing(rests, flips[e], key, drawn + m, ones)
+            _look_up(hits, *few[e], key, index, flipped)
+            _draw_missing(hits, flips[e], key, index + m, flipped)
+            for b in range(m):
+                ones[b] += hits[b] - flipped[b]
+            for z in range(buckets.shape[1]):
+                out[e, z] += ones[buckets[f, z]]

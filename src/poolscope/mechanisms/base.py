@@ -7,11 +7,11 @@ audit follow from here for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +191,12 @@ class LocalMechanism:
 
         return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
 
+    def simulate_at(
+        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[np.int64]:
+        """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
+        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
+
     def _parts(self, reports: Reports) -> Iterator[Reports]:
         count = report_count(reports)
         at_once = max(1, CELLS_AT_ONCE // self.universe)
@@ -230,6 +236,11 @@ class Sized(Pure):
     @property
     def universe(self) -> int:
         return self.size
+
+
+def at(mechanism: Any, epsilon: float) -> Any:
+    """The mechanism with another epsilon."""
+    return replace(mechanism, epsilon=epsilon)
 
 
 def report_count(reports: Reports) -> int:

@@ -2,6 +2,7 @@ r"""Count Mean Sketch: a hashed one-hot vector, every bit flipped on its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from poolscope.mechanisms.base import (
     ReportColumn,
     Reports,
     Views,
+    at,
     check_epsilon,
     check_objects,
     lie,
@@ -120,8 +122,14 @@ class CMS(Pure):
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+        return self.simulate_at([self.epsilon], popularity, count, key, run)[0]
+
+    def simulate_at(
+        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[np.int64]:
         """By the closed law of the sketch, not report by report; the law is the same."""
-        return sketch_counts(self.family, self.flip, popularity, count, key, run)
+        flips = [at(self, epsilon).flip for epsilon in epsilons]
+        return sketch_counts(self.family, flips, popularity, count, key, run)
 
 
 @dataclass(frozen=True, kw_only=True)

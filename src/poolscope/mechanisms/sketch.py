@@ -6,7 +6,10 @@ Binomial(rest, xi), independently. The law is exact, not an approximation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numba.typed import List
 from numpy.typing import NDArray
 
 from poolscope.engines import Map
@@ -25,13 +28,16 @@ MOST_HITS = 255
 
 def sketch_counts(
     family: HashFamily,
-    flip: float,
+    flips: Sequence[float],
     popularity: NDArray[np.float64],
     count: int,
     key: np.uint64,
     run: Map = map,
 ) -> NDArray[np.int64]:
-    """(universe,) how many of `count` simulated reports support each object."""
+    """(flips, universe) how many of `count` simulated reports support each object, if bits flip with each probability.
+
+    The objects and the functions are drawn once for all of them.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(int(key)))
     totals = rng.multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
@@ -39,19 +45,20 @@ def sketch_counts(
     lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
     largest = int(totals.max())
     # rests are the row's total but for some hits, and totals differ by a few deviations
-    many = _binomial_tables(largest - int(min(largest, 12 * np.sqrt(largest) + 64)), largest, flip)
-    few = _binomial_tables(0, min(largest, MOST_HITS), flip)
+    fewest = largest - int(min(largest, 12 * np.sqrt(largest) + 64))
+    many = List([_binomial_tables(fewest, largest, flip) for flip in flips])
+    few = List([_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips])
     used = np.flatnonzero(totals)
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
 
     def part(begin: int) -> NDArray[np.int64]:
         chunk = used[begin : begin + at_once]
-        out = np.zeros(family.universe, dtype=np.int64)
+        out = np.zeros((len(flips), family.universe), dtype=np.int64)
         kernels.sketch_rows(
             family.buckets(chunk),
             totals[chunk],
             children(key, chunk),
-            flip,
+            np.asarray(flips, dtype=np.float64),
             popularity,
             keep,
             alias,
@@ -62,7 +69,7 @@ def sketch_counts(
         )
         return out
 
-    return sum(run(part, range(0, len(used), at_once)), np.zeros(family.universe, dtype=np.int64))
+    return sum(run(part, range(0, len(used), at_once)), np.zeros((len(flips), family.universe), dtype=np.int64))
 
 
 def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray, NDArray, NDArray]:

@@ -23,7 +23,10 @@ from poolscope.run import audit
 from poolscope.scenario import Scenario, builtin_text, changed, load, parse
 
 #: Users that a simulation of the curator counts for in the progress.
-UTILITY_WEIGHT = 8000
+UTILITY_WEIGHT = 15_000
+
+#: A scenario and a number of reports.
+Simulation = tuple[str, float]
 
 #: Below so many reports the published errors are noisy, and three times the tolerance holds.
 NOISY_REPORTS = 1e7
@@ -88,12 +91,21 @@ def reproduce(
         played[play.name], took = _play(play, _scenario(play, traces), out, users, seed, engine, tick)
         first = next(e.name for e in wanted if play.name in e.plays)
         seconds[first] = seconds.get(first, 0.0) + took
+    simulated = {}
+    for simulation, epsilons in _utilities(wanted).items():
+        scenario, reports = simulation
+        note(f"{scenario}, {reports:g} reports")
+        started = time.perf_counter()
+        simulated[simulation] = _simulate(simulation, epsilons, out, seed, engine)
+        tick(UTILITY_WEIGHT)
+        first = next(e.name for e in wanted if any(c.value in OF_UTILITY for c in e.cells))
+        seconds[first] = seconds.get(first, 0.0) + time.perf_counter() - started
     cells = []
     for experiment in wanted:
         note(experiment.name)
         started = time.perf_counter()
         for cell in experiment.cells:
-            cells.append(_compare(experiment, cell, _value(cell, played, out, seed, engine, tick)))
+            cells.append(_compare(experiment, cell, _value(cell, played, simulated)))
         seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
     write_text(out / "reproduction.json", json.dumps([asdict(c) for c in cells], indent=1) + "\n")
     return Reproduction(cells=cells, played=played, seconds=seconds)
@@ -154,40 +166,37 @@ def _users(play: Play, users: int | None) -> int:
     return play.users if users is None else min(play.users, users)
 
 
-def _utilities(wanted: Sequence[Experiment]) -> set[tuple[str, str, float]]:
-    """The simulations of the curator that these experiments need; errors of one simulation share it."""
-    return {
-        (c.arguments["scenario"], c.arguments["epsilon"], c.arguments["reports"])
-        for e in wanted
-        for c in e.cells
-        if c.value in OF_UTILITY
-    }
+def _utilities(wanted: Sequence[Experiment]) -> dict[Simulation, list[str]]:
+    """The simulations of the curator that these experiments need, and the epsilons of each."""
+    found: dict[Simulation, list[str]] = {}
+    for cell in (c for e in wanted for c in e.cells if c.value in OF_UTILITY):
+        epsilons = found.setdefault(_simulation(cell), [])
+        if cell.arguments["epsilon"] not in epsilons:
+            epsilons.append(cell.arguments["epsilon"])
+    return found
 
 
-def _value(
-    cell: Cell,
-    played: dict[str, Played],
-    out: Path,
-    seed: int,
-    engine: Engine,
-    tick: Callable[[float], None],
-) -> Estimate:
+def _simulation(cell: Cell) -> Simulation:
+    return cell.arguments["scenario"], cell.arguments["reports"]
+
+
+def _value(cell: Cell, played: dict[str, Played], simulated: dict[Simulation, Any]) -> Estimate:
     if cell.value in OF_UTILITY:
-        return _utility(cell, out, seed, engine, tick)[cell.value]
+        return Estimate(*simulated[_simulation(cell)][cell.arguments["epsilon"]][cell.value])
     play = cell.arguments.get("play")
     return value_of(cell.value, cell.arguments, played[play] if play else None)
 
 
-def _utility(cell: Cell, out: Path, seed: int, engine: Engine, tick: Callable[[float], None]) -> dict[str, Estimate]:
-    """One simulation of the curator, kept in a file for the other error and for later."""
-    arguments = cell.arguments
-    path = out / "utility" / f"{arguments['scenario']}-{arguments['epsilon']}-{arguments['reports']:g}.json"
-    if not path.exists():
+def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: int, engine: Engine) -> Any:
+    """One simulation of the curator for all epsilons, kept in a file for later."""
+    scenario, reports = simulation
+    path = out / "utility" / f"{scenario}-{reports:g}.json"
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if missing := [epsilon for epsilon in epsilons if epsilon not in kept]:
         path.parent.mkdir(exist_ok=True)
-        errors = utility(**arguments, seed=seed, run=engine.map)
-        write_text(path, json.dumps(errors) + "\n")
-        tick(UTILITY_WEIGHT)
-    return {name: Estimate(*values) for name, values in json.loads(path.read_text("utf-8")).items()}
+        kept |= utility(scenario, missing, reports, seed, engine.map)
+        write_text(path, json.dumps(kept) + "\n")
+    return kept
 
 
 def _compare(experiment: Experiment, cell: Cell, ours: Estimate) -> Compared:

@@ -13,15 +13,16 @@ import polars as pl
 
 from poolscope import metrics
 from poolscope.build import build_game, build_mechanism
-from poolscope.curator import simulate_estimate
+from poolscope.curator import unbiased
 from poolscope.engines import Map
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
+from poolscope.mechanisms.base import LocalMechanism, at
 from poolscope.popularity import entropy as pool_entropy
 from poolscope.popularity import jensen_shannon, zipf
 from poolscope.randomness import Stream, children, seed_key, user_keys
 from poolscope.run import read_outcomes
-from poolscope.scenario import Scenario, changed, load
+from poolscope.scenario import Scenario, load
 from poolscope.traces import own_popularity
 from poolscope.universe import Universe
 
@@ -104,18 +105,28 @@ def entropy(*, size: str, exponent: float) -> Estimate:
     return Estimate(bits, bits, bits)
 
 
-def utility(scenario: str, epsilon: str, reports: float, seed: int, run: Map) -> dict[str, Estimate]:
-    """Errors of the curator's unprojected estimate: mean absolute, and percentage on the most popular objects.
+def utility(
+    scenario: str, epsilons: Sequence[str], reports: float, seed: int, run: Map
+) -> dict[str, dict[str, Estimate]]:
+    """Errors of the curator's unprojected estimate at each epsilon: mean absolute, and percentage on the top objects.
 
-    The interval is that of the mean over objects.
+    The interval is that of the mean over objects. The objects of the reports are drawn once for all epsilons.
     """
-    base = changed(load(scenario), {"mechanism.epsilon": float(epsilon)}, name=scenario)
+    base = load(scenario)
     universe = base.universe()
     truth = base.true_popularity(universe)
     mechanism = build_mechanism(base, universe)
-    key = children(children(seed_key(seed), Stream.CURATOR), int(reports) % (1 << 40))
-    estimate = simulate_estimate(mechanism, truth, int(reports), np.uint64(key), run)
-    error = np.abs(estimate.counts / estimate.reports - truth)
+    key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), int(reports) % (1 << 40)))
+    values = [float(epsilon) for epsilon in epsilons]
+    counts = mechanism.simulate_at(values, truth, int(reports), key, run)
+    return {
+        epsilon: _errors(at(mechanism, value), truth, support, int(reports))
+        for epsilon, value, support in zip(epsilons, values, counts, strict=True)
+    }
+
+
+def _errors(mechanism: LocalMechanism, truth: np.ndarray, support: np.ndarray, reports: int) -> dict[str, Estimate]:
+    error = np.abs(unbiased(mechanism, support, reports).counts / reports - truth)
     top = np.argsort(truth)[len(truth) - round(TOP_OBJECTS * len(truth)) :]
     return {"mae": _mean(error), "mape": _mean(100 * error[top] / truth[top])}
 
