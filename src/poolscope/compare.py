@@ -180,7 +180,7 @@ def _outcomes(
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name, k in game.pool_counts.items():
-            yield name, k, OutcomeFiles(tuple(parts)).of((name, game.horizon), OUTCOMES)
+            yield name, k, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), OUTCOMES))
 
 
 def words(text: str) -> list[str]:

@@ -6,7 +6,7 @@ The intervals are over the draw of users: what another crowd of the same size wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,12 @@ EXPOSURE_THRESHOLDS = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
 
 TIE_DECIMALS = 12
 """Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
+
+CORRECT = "correct"
+"""Column that may take the place of guess and pool: whether they are the same."""
+
+SOME = 1 << 20
+"""Users whose terms of a sum are held at once."""
 
 _TIE_STREAM = (0x7469,)
 
@@ -54,12 +60,14 @@ def for_each_attack(outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.
 
 
 def by_user(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows in order of their users; as they are where they are in order, as millions of them may be."""
-    return rows if rows["user"].is_sorted() else rows.sort("user")
+    """The rows in order of their users; as they are where they are in order, or do not say whose they are."""
+    return rows if "user" not in rows.columns or rows["user"].is_sorted() else rows.sort("user")
 
 
 def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
     """Whether each row's guess is the preferred pool, shape (users,)."""
+    if CORRECT in rows.columns:
+        return rows[CORRECT].to_numpy()
     guess, pool = rows["guess"], rows["pool"]
     if guess.dtype != pool.dtype or not isinstance(guess.dtype, pl.Enum):
         # As strings: two categorical columns need not share their categories.
@@ -85,7 +93,10 @@ def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np
     # A stream apart from the game's own, which starts from the same seed.
     stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)
     lot = np.random.default_rng(stream).random(rows.height)
-    order = np.lexsort((lot, -np.round(confidence, TIE_DECIMALS)))
+    key = np.round(confidence, TIE_DECIMALS)
+    order = np.lexsort((lot, np.negative(key, out=key)))
+    # of millions of users every array counts
+    del lot, key
     return successes(rows)[order], confidence[order]
 
 
@@ -111,8 +122,9 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     """
     correct, confidence = ranked(rows, seed)
     users = correct.size
-    guessed = np.arange(1, users + 1)
-    if points is not None:
+    if points is None:
+        guessed = np.arange(1, users + 1)
+    else:
         guessed = np.unique(np.linspace(1, users, max(points, 2)).round().astype(np.int64))
     precision = np.cumsum(correct)[guessed - 1] / guessed
     low, high = wilson(precision, guessed)
@@ -155,14 +167,32 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
 def auc_of(correct: NDArray[np.bool_]) -> Estimate:
     """``auc`` of successes already in order of falling confidence."""
     users = correct.size
-    inverse_rank = 1 / np.arange(1, users + 1)
-    # H_N - H_{i-1}, summed from the small end, where it loses no digits.
-    weight = np.cumsum(inverse_rank[::-1])[::-1]
-    behind = np.cumsum((correct * inverse_rank)[::-1])[::-1]
-    gain = correct * weight
-    area = float(gain.mean())
-    influence = gain - behind + correct.mean() - area
-    return bounded_mean(min(area, 1.0), float(influence @ influence), users, scale=2.0)
+    total = sum(float(gain.sum()) for gain, _ in _gains(correct))
+    area = total / users
+    shift = float(correct.mean()) - area
+    squares = 0.0
+    for gain, behind in _gains(correct):
+        influence = gain - behind + shift
+        squares += float(influence @ influence)
+    return bounded_mean(min(area, 1.0), squares, users, scale=2.0)
+
+
+def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """c_i (H_N - H_{i-1}) and the sum of c_j / j over j >= i, from the last user to the first, some at a time.
+
+    Summed from the small end, where it loses no digits; the parts are the same whatever the table was read from.
+    """
+    weight = behind = 0.0
+    for end in range(correct.size, 0, -SOME):
+        start = max(0, end - SOME)
+        inverse_rank = 1 / np.arange(end, start, -1)
+        hits = correct[start:end][::-1]
+        terms = hits * inverse_rank
+        inverse_rank[0] += weight
+        terms[0] += behind
+        weights, behinds = np.cumsum(inverse_rank), np.cumsum(terms)
+        weight, behind = float(weights[-1]), float(behinds[-1])
+        yield hits * weights, behinds
 
 
 def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
@@ -213,16 +243,28 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
         gamma_low, gamma_high, delta_low, delta_high, precision, low, high, users: one row per
         cell, delta fastest. An empty cell has precision NaN and interval (0, 1).
     """
+    return behaviour_shares(behaviour_counts(rows, k, cells), k, cells)
+
+
+def behaviour_counts(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> NDArray[np.int64]:
+    """Users and successes of each cell of a ``behaviour_map``, (2, cells): those of parts of a table add up."""
     rows = rows.filter(pl.col("gamma").is_finite() & pl.col("delta").is_finite())
-    edges = np.linspace(0, 1, cells[0] + 1), np.linspace(1 / k, 1, cells[1] + 1)
     across, along = (
         np.clip(np.searchsorted(edge, rows[name].to_numpy(), side="left") - 1, 0, edge.size - 2)
-        for edge, name in zip(edges, ("gamma", "delta"), strict=True)
+        for edge, name in zip(_edges(k, cells), ("gamma", "delta"), strict=True)
     )
     cell = across * cells[1] + along
     count = cells[0] * cells[1]
-    users = np.bincount(cell, minlength=count)
-    hits = np.bincount(cell, weights=successes(rows), minlength=count)
+    return np.stack([np.bincount(some, minlength=count) for some in (cell, cell[successes(rows)])])
+
+
+def _edges(k: int, cells: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.linspace(0, 1, cells[0] + 1), np.linspace(1 / k, 1, cells[1] + 1)
+
+
+def behaviour_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
+    """The table of a ``behaviour_map`` from its counts."""
+    (users, hits), edges, count = counts, _edges(k, cells), cells[0] * cells[1]
     share = np.divide(hits, users, out=np.full(count, np.nan), where=users > 0)
     low, high = wilson(share, users)
     gamma_cell, delta_cell = np.divmod(np.arange(count), cells[1])
@@ -245,8 +287,12 @@ def reached(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
 
     Once reached is reached: the confidence of some users falls again later.
     """
-    count = (rows[EXPOSURE_THRESHOLDS[threshold]] <= n).sum()
-    return share_of(int(count), rows.height)
+    return share_of(reached_by(rows, threshold, n), rows.height)
+
+
+def reached_by(rows: pl.DataFrame, threshold: float, n: int) -> int:
+    """How many users had reached it."""
+    return int((rows[EXPOSURE_THRESHOLDS[threshold]] <= n).sum())
 
 
 def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
@@ -265,13 +311,25 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     DataFrame
         n (0 to horizon, for each threshold in turn), threshold, share, low, high.
     """
-    after = np.arange(horizon + 1)
-    parts = []
-    for threshold, column in EXPOSURE_THRESHOLDS.items():
+    return exposure_shares(exposure_counts(rows, horizon), rows.height)
+
+
+def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
+    """Users who reach each threshold with each report, (thresholds, horizon + 1): those of parts of a table add up."""
+    counts = []
+    for column in EXPOSURE_THRESHOLDS.values():
         first = rows[column].drop_nulls().to_numpy()
-        first = first[first <= horizon]
-        share = np.cumsum(np.bincount(first, minlength=horizon + 1)) / rows.height
-        low, high = wilson(share, rows.height)
+        counts.append(np.bincount(first[first <= horizon], minlength=horizon + 1))
+    return np.stack(counts)
+
+
+def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
+    """The table of an ``exposure`` from its counts."""
+    after = np.arange(counts.shape[1])
+    parts = []
+    for threshold, reaching in zip(EXPOSURE_THRESHOLDS, counts, strict=True):
+        share = np.cumsum(reaching) / users
+        low, high = wilson(share, users)
         parts.append(
             pl.DataFrame(
                 {

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.errors import InputError, one_line, reading
+from poolscope.metrics import CORRECT
 from poolscope.parquet_check import check_file
 
 Attack = tuple[str, int]
@@ -49,17 +50,42 @@ class OutcomeFiles:
             found |= dict.fromkeys(both.rows())
         return list(found)
 
-    def of(self, attack: Attack, columns: Sequence[str]) -> pl.DataFrame:
-        """The rows of one attack, user by user as the files have them."""
+    def parts(self, attack: Attack, columns: Sequence[str | pl.Expr]) -> Iterator[pl.DataFrame]:
+        """The rows of one attack, file by file."""
         adversary, n = attack
-        parts = []
         for file in self.files:
             with _told(file):
                 same = (adversary == _ADVERSARY) & (pl.col("n") == n)
-                parts.append(_scan(file).filter(same).select(columns).collect())
-        with _told(self.files[0].parent):
-            return pl.concat(parts)
+                part = _scan(file).filter(same).select(columns).collect()
+            yield part
 
+    def of(self, attack: Attack, columns: Sequence[str]) -> pl.DataFrame:
+        """The rows of one attack in order of the users, whose names are left out.
+
+        A column ``correct`` says whether the guess is the preferred pool, which takes a bit instead of two names. Users
+        are numbered one file after another, so mostly they are in order already, and their numbers need not be held.
+        """
+        wanted: list[str | pl.Expr] = ["user"]
+        wanted += [_SAME_POOL if name == CORRECT else pl.col(name) for name in columns]
+        held: list[pl.DataFrame] = []
+        last = None
+        for part in self.parts(attack, wanted):
+            users = part["user"]
+            if not part.height:
+                continue
+            if not users.is_sorted() or (last is not None and users[0] <= last):
+                held = []
+                break
+            last = users[-1]
+            held.append(part.drop("user"))
+        with _told(self.files[0].parent):
+            if held:
+                return pl.concat(held)
+            return pl.concat(list(self.parts(attack, wanted))).sort("user").drop("user")
+
+
+# As strings: two columns of categories need not share them.
+_SAME_POOL = (pl.col("guess").cast(pl.String) == pl.col("pool").cast(pl.String)).alias(CORRECT)
 
 # As a string: a column of categories refuses to be compared with an unknown one.
 _ADVERSARY = pl.col("adversary").cast(pl.String)

@@ -22,13 +22,17 @@ from poolscope.errors import InputError, PoolscopeError, located
 from poolscope.files import sweep, write_text
 from poolscope.game import NON_PRIVATE, Game, play_block
 from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
+from poolscope.metrics import CORRECT
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.parts import Playing, all_blocks, block_size, play_parts
 from poolscope.scenario import Scenario
-from poolscope.summary import COLUMNS, record_of
+from poolscope.summary import COUNTED, Counted, record_of
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
 SECONDS = 10.0
+
+#: Columns of the outcomes that are held of one attack while it is summed up.
+HELD = ("confidence", CORRECT)
 
 KEPT, GO_ON = "what is finished is kept", "go on with --resume"
 
@@ -169,6 +173,14 @@ def read_outcomes(out: Path) -> pl.DataFrame:
     return frame.sort("adversary", "n", "user", maintain_order=True)
 
 
+def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:
+    """What is counted of an attack, file by file."""
+    total = Counted()
+    for part in outcomes.parts((adversary, n), COUNTED):
+        total += Counted.of(part, n)
+    return total
+
+
 def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> dict[str, Any]:
     """The content of ``summary.json``; the outcomes of one attack are held at a time."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
@@ -177,7 +189,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
         results = [
-            record_of(outcomes.of((name, n), COLUMNS), name, n, k, manifest.seed, threshold)
+            record_of(outcomes.of((name, n), HELD), counted(outcomes, name, n), name, n, k, manifest.seed, threshold)
             for name, k in game.pool_counts.items()
             for n in game.observations
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -10,7 +12,7 @@ import polars as pl
 
 from poolscope.calibration import brier, calibration_error, calibration_limit
 from poolscope.errors import InputError
-from poolscope.intervals import Estimate
+from poolscope.intervals import Estimate, share_of
 from poolscope.leakage import leakage_of, security_of
 from poolscope.metrics import (
     EXPOSURE_THRESHOLDS,
@@ -20,7 +22,7 @@ from poolscope.metrics import (
     precision_at,
     precision_of,
     ranked,
-    reached,
+    reached_by,
 )
 
 NON_PRIVATE = "non-private"
@@ -39,8 +41,8 @@ ESTIMATES = (
 )
 """Fields of a record that come with an interval, in fields _low and _high."""
 
-COLUMNS = ("user", "pool", "guess", "confidence", *EXPOSURE_THRESHOLDS.values())
-"""Columns of the outcome table that a record is made of."""
+COUNTED = ("pool", *EXPOSURE_THRESHOLDS.values())
+"""Columns of the outcome table that are counted, and need not be held."""
 
 _HEADLINE_N = 90
 _NEAR = (60, 120)
@@ -75,23 +77,51 @@ def summarise(
     records = []
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
-        records.append(record_of(rows, adversary, n, k if isinstance(k, int) else k[adversary], seed, threshold))
+        pools = k if isinstance(k, int) else k[adversary]
+        # Sums in one order: the rows of the table may come in any, the last digit may not.
+        records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, pools, seed, threshold))
     return records
 
 
+@dataclasses.dataclass
+class Counted:
+    """What of an attack can be counted part by part: users of each pool, and who had reached each confidence."""
+
+    pools: Counter[str] = dataclasses.field(default_factory=Counter)
+    reached: Counter[float] = dataclasses.field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, n: int) -> Counted:
+        """Some rows after n reports, from their `COUNTED` columns."""
+        pools = dict(rows["pool"].cast(pl.String).value_counts().iter_rows())
+        return cls(Counter(pools), Counter({level: reached_by(rows, level, n) for level in EXPOSURE_THRESHOLDS}))
+
+    def __iadd__(self, other: Counted) -> Counted:
+        self.pools.update(other.pools)
+        self.reached.update(other.reached)
+        return self
+
+
 def record_of(
-    rows: pl.DataFrame, adversary: str, n: int, k: int, seed: int, threshold: float | None = None
+    rows: pl.DataFrame,
+    counted: Counted,
+    adversary: str,
+    n: int,
+    k: int,
+    seed: int,
+    threshold: float | None = None,
 ) -> dict[str, Any]:
-    """All metrics of one adversary at one n, from the `COLUMNS` of its rows."""
-    # Sums in one order: the rows of the table may come in any, the last digit may not.
-    rows = by_user(rows)
+    """All metrics of one adversary at one n, from its rows in order of the users.
+
+    The rows need no more than ``confidence`` and ``correct``: there may be millions.
+    """
     correct, _ = ranked(rows, seed)
     record: dict[str, Any] = {
         "adversary": adversary,
         "n": n,
         "users": rows.height,
         "baseline": 1 / k,
-        "majority": int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height,
+        "majority": max(counted.pools.values()) / rows.height,
         **_fields("auc", auc_of(correct)),
         **_fields("precision", precision_of(correct, 1.0)),
     }
@@ -103,7 +133,7 @@ def record_of(
     record["calibration_error_limit"] = calibration_limit(rows, seed)
     record |= _fields("brier", brier(rows))
     for level, column in EXPOSURE_THRESHOLDS.items():
-        record |= _fields(column, reached(rows, level, n))
+        record |= _fields(column, share_of(counted.reached[level], rows.height))
     if threshold is not None:
         record |= {"threshold": threshold, **_fields("null_rate", null_rate(rows, threshold))}
         record |= _fields("precision_at_threshold", precision_at(rows, threshold))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
@@ -13,8 +14,16 @@ from poolscope import figures
 from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
 from poolscope.errors import InputError
-from poolscope.metrics import behaviour_map, exposure, precision_curve
-from poolscope.report.run import COLUMNS, Run
+from poolscope.metrics import (
+    CORRECT,
+    EXPOSURE_THRESHOLDS,
+    behaviour_counts,
+    behaviour_shares,
+    exposure_counts,
+    exposure_shares,
+    precision_curve,
+)
+from poolscope.report.run import Run
 from poolscope.summary import NON_PRIVATE
 
 CURVE_POINTS = 200
@@ -50,16 +59,21 @@ def tables(run: Run) -> Tables:
     private = any(adversary != NON_PRIVATE for adversary, _ in attacks)
     exposed: set[str] = set()
     for adversary, n in attacks:
-        rows = run.outcomes.of((adversary, n), COLUMNS)
+        attack = adversary, n
+        rows = run.outcomes.of(attack, ("confidence", CORRECT))
         label = [pl.lit(adversary).alias("adversary"), pl.lit(n).alias("n"), pl.all()]
         found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
         found["calibration"].append(calibration(rows).select(label))
         if adversary != NON_PRIVATE or not private:
-            found["maps"].append(behaviour_map(rows, k).select(label))
+            behaviours = run.outcomes.parts(attack, ("gamma", "delta", "guess", "pool"))
+            counts = sum(behaviour_counts(part, k) for part in behaviours)
+            found["maps"].append(behaviour_shares(np.asarray(counts), k).select(label))
         if adversary not in exposed:
             # when a threshold was reached is on every row of a user, so one n is enough
             exposed.add(adversary)
-            found["exposure"].append(exposure(rows, horizon).with_columns(label[0]))
+            reached = run.outcomes.parts(attack, tuple(EXPOSURE_THRESHOLDS.values()))
+            counts = sum(exposure_counts(part, horizon) for part in reached)
+            found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
     if not attacks:
         raise InputError("must have at least one row", file=run.outcomes.files[0].parent)
     return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
