@@ -221,20 +221,37 @@ def test_bad_calls(scenario, tmp_path):
     assert (missing.returncode, "no such folder" in missing.stderr) == (2, True)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full to stand for a full disk")
+def write_to_a_full_disk(path, text):
+    with open("/dev/full", "w") as disk:
+        disk.write(text)
+
+
+needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full to stand for a full disk")
+
+
+@needs_full_disk
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
+    from poolscope import manifest, run
+    from poolscope.errors import InputError
+    from poolscope.scenario import load
+
+    monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
+    with pytest.raises(InputError, match=r"cannot write: No space left on device"):
+        run.audit(load(scenario), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@needs_full_disk
+def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
     from poolscope import run
     from poolscope.errors import InputError
     from poolscope.scenario import load
 
-    def full(path, text):
-        with open("/dev/full", "w") as disk:
-            disk.write(text)
-
-    monkeypatch.setattr(run, "write_text", full)
-    with pytest.raises(InputError, match=r"cannot write: No space left on device"):
-        run.audit(load(scenario), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "write_text", write_to_a_full_disk)
+        with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with --resume"):
+            run.audit(load(scenario), tmp_path / "run")
+    assert run.audit(load(scenario), tmp_path / "run", resume=True)["users"] > 0
 
 
 def test_help_imports_nothing_heavy(tmp_path):

@@ -129,19 +129,6 @@ class _Compact:
 
     def __init__(self, data: bytes) -> None:
         self._data, self.place, self._depth = data, 0, 0
-        self._readers: dict[int, Callable[[], Any]] = {
-            1: lambda: True,
-            2: lambda: False,
-            3: self._byte,
-            4: self._signed,
-            5: self._signed,
-            6: self._signed,
-            7: lambda: self._bytes(8),
-            8: lambda: self._bytes(self._varint()),
-            9: self._list,
-            10: self._list,
-            12: self.struct,
-        }
 
     def struct(self) -> Struct:
         """The fields that follow, up to the end of the structure."""
@@ -157,9 +144,9 @@ class _Compact:
         return fields
 
     def _value(self, kind: int) -> Any:
-        if kind not in self._readers:
+        if kind not in _READERS:
             raise _Malformed("its metadata cannot be read")
-        return self._readers[kind]()
+        return _READERS[kind](self)
 
     def _list(self) -> list[Any]:
         head = self._byte()
@@ -192,3 +179,19 @@ class _Compact:
     def _signed(self) -> int:
         value = self._varint()
         return value >> 1 ^ -(value & 1)
+
+
+#: How a value of each type of the protocol is read. Not held by the reader: it would hold itself, and what it has read.
+_READERS: dict[int, Callable[[_Compact], Any]] = {
+    1: lambda _: True,
+    2: lambda _: False,
+    3: _Compact._byte,
+    4: _Compact._signed,
+    5: _Compact._signed,
+    6: _Compact._signed,
+    7: lambda compact: compact._bytes(8),
+    8: lambda compact: compact._bytes(compact._varint()),
+    9: _Compact._list,
+    10: _Compact._list,
+    12: _Compact.struct,
+}

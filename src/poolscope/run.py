@@ -83,7 +83,10 @@ def audit(
     play_missing(game, manifest, out, engine, tick or (lambda _: None))
     summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
     summary["seconds"] = round(time.perf_counter() - started, 3)
-    write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    try:
+        write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise stopped(error, out, nothing=False) from error
     return summary
 
 
