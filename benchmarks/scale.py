@@ -18,7 +18,7 @@ from statistics import median
 import polars as pl
 from timing import machine
 
-from poolscope.engine_dask import Dask
+from poolscope.engine_choice import chosen
 from poolscope.engines import Local
 from poolscope.game import play_block
 from poolscope.outcome_files import OutcomeFiles
@@ -52,7 +52,7 @@ def play(scenario: str, users: int, engine: str) -> dict[str, float]:
         play_block(build_game(loaded, 0, Local().map), range(16), 0)  # compiled before the clock starts
         before = usage()["processor"]
         started = time.perf_counter()
-        with Local() if engine == "local" else Dask() as own:
+        with chosen(engine) as own:
             audit(loaded, out, users=users, engine=own)
         wall = time.perf_counter() - started
         size = sum(path.stat().st_size for path in (out / "outcomes").iterdir())
@@ -74,6 +74,8 @@ def growth(scenarios: list[str], users: list[int]) -> None:
 
 def engines(scenario: str, users: int, repeats: int) -> None:
     walls: dict[str, list[float]] = {"local": [], "dask": []}
+    for engine in walls:
+        measured("play", scenario, 100, engine)  # workers compile for arrays that they may not write to: once
     for _ in range(repeats):
         for engine, found in walls.items():
             one = measured("play", scenario, users, engine)

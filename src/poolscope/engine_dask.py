@@ -32,6 +32,9 @@ ANSWER, FIRST_WORKER = 5.0, 30.0
 #: How often what all blocks need is sent again after every worker that had it died.
 RESENT = 3
 
+#: Of a worker process. Dask's own asks malloc to give every array back at once, and the pages must then be made anew.
+ENVIRONMENT = {f"{name}_NUM_THREADS": 1 for name in ("OMP", "MKL", "OPENBLAS")} | {"POLARS_MAX_THREADS": 1}
+
 INSTALL = "pip install 'poolscope[dask]'"
 
 
@@ -143,7 +146,7 @@ class Dask:
             except (OSError, ValueError) as error:
                 remedy = "start it with: dask scheduler"
                 raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
-        with _deaf(), dask.config.set({"distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS": 1}):
+        with _deaf(), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
                 threads_per_worker=1,

@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ KEPT, GO_ON = "what is finished is kept", "go on with --resume"
 
 def audit(
     scenario: Scenario,
-    out: Path,
+    out: str | PathLike[str],
     *,
     users: int | None = None,
     seed: int = 0,
@@ -56,7 +57,7 @@ def audit(
     engine : where the blocks are played; the threads of this process where absent.
     begin : told the number of users before the first block, tick : told users as they are played.
     """
-    engine = engine or Local()
+    engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
     if users is not None and users < 1:
         raise InputError("users must be at least 1", value=users)
