@@ -26,7 +26,15 @@ ADVERSARIES = {
 }
 
 #: Plays in blocks of 16 users, as a machine with hardly any memory would.
-IN_SMALL_BLOCKS = "from poolscope import game; game.BLOCK_BYTES = 1; from poolscope.cli import main; main()"
+# A process that is started in the background has Ctrl-C ignored, and so would its children: here it is heard.
+IN_SMALL_BLOCKS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from poolscope import game
+game.BLOCK_BYTES = 1
+from poolscope.cli import main
+main()
+"""
 
 
 def scenario_text(mechanism=MECHANISMS[0], adversaries=("weak", "strong"), observations=(3, 10), sigma=0.0, **more):
