@@ -1,6 +1,7 @@
 """Engines: whatever plays the blocks, wherever, and whatever dies meanwhile, the outcomes are the same."""
 
 import errno
+import logging
 import os
 import signal
 import subprocess
@@ -10,7 +11,8 @@ import time
 
 import polars as pl
 import pytest
-from engine_cases import read_outcomes, scenario_text, scenarios, small_blocks
+from distributed import LocalCluster
+from engine_cases import read_outcomes, scenario_text, scenarios, small_blocks, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -24,6 +26,7 @@ from poolscope.engine_dask import Dask
 from poolscope.engines import Local
 from poolscope.errors import InputError, PoolscopeError
 from poolscope.game import play_block
+from poolscope.manifest import read_manifest
 from poolscope.run import audit
 from poolscope.scenario import load, parse
 
@@ -134,7 +137,9 @@ def test_the_command_line_takes_an_engine(dask, tmp_path, capsys):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
     address = dask.client.scheduler.address
     assert command("audit", tmp_path / "small.toml", "--scheduler", address, "--out", tmp_path / "run") == 0
-    assert command("reproduce", "users", "--users", 20, "--out", tmp_path / "paper", "--scheduler", address) in (0, 2)
+    assert command("reproduce", "web-text", "--users", 40, "--out", tmp_path / "paper", "--scheduler", address) == 0
+    (play,) = (tmp_path / "paper" / "plays").iterdir()
+    assert len(list((play / "outcomes").iterdir())) == 4  # blocks for two workers, in two rounds
     capsys.readouterr()
     assert command("audit", "apple-emojis", "--engine", "dusk", "--out", tmp_path / "no") == 2
     assert "engine: must be a known engine, got 'dusk'; did you mean 'dask'?" in capsys.readouterr().err
@@ -312,3 +317,20 @@ def test_the_help_is_light():
     code = "import sys, poolscope.cli, poolscope.engines; assert 'distributed' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert load("apple-emojis").name == "apple-emojis"
+
+
+def test_a_scheduler_that_dies_in_the_middle(tmp_path):
+    """One line, nothing else, and what is finished is kept."""
+    (tmp_path / "small.toml").write_text(scenario_text(users=2000, observations=(60,)))
+    out = tmp_path / "run"
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+    ) as cluster:
+        process = start("audit", "small.toml", "--scheduler", cluster.scheduler_address, "--out", "run", cwd=tmp_path)
+        while len(list(out.glob("outcomes/part-*"))) < 3 and process.poll() is None:
+            time.sleep(0.01)
+    _, said = process.communicate(timeout=90)
+    assert (process.returncode, said.count("\n")) == (1, 1), said
+    assert "is lost" in said
+    assert "what is finished is kept: go on with --resume" in said
+    assert read_manifest(out).parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 
 from poolscope.engines import Engine, Local
@@ -21,4 +22,8 @@ def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractCon
         return nullcontext(Local())
     from poolscope.engine_dask import Dask
 
-    return Dask(scheduler=scheduler)
+    engine = Dask(scheduler=scheduler)
+    for logger in ("distributed", "distributed.client", "asyncio"):
+        # a command says what went wrong in one line of its own
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return engine

@@ -76,7 +76,9 @@ class Dask:
     @property
     def workers(self) -> int:
         """Threads of all workers together."""
-        return max(1, sum(self.client.nthreads().values()))
+        client = self.client
+        with _connected():
+            return max(1, sum(client.nthreads().values()))
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """In this process: what is mapped need not be able to travel."""
@@ -100,20 +102,24 @@ class Dask:
                     pending[self._submit(function, shared, item)] = item
                 if not pending:
                     return
+                lost = []
                 for future in self._finished(pending):
                     item = pending.pop(future)
-                    if future.status == "cancelled":
-                        # its worker is gone with all copies of what it needs
-                        resent += 1
-                        if resent > RESENT * IN_FLIGHT * self.workers:
-                            raise PoolscopeError("all workers died, several times over: have they memory enough?")
-                        self._sent = None
-                        pending[self._submit(function, shared, item)] = item
+                    try:
+                        result, amount = _result(future)
+                    except CancelledError:
+                        lost.append(item)
                         continue
-                    result, amount = _result(future)
                     if tick:
                         tick(amount)
                     yield result
+                if lost:
+                    # their workers are gone with all copies of what they need
+                    resent += 1
+                    if resent > RESENT:
+                        raise PoolscopeError("all workers died, several times over: have they memory enough?")
+                    self._sent = None
+                    pending |= {self._submit(function, shared, item): item for item in lost}
         finally:
             if pending and self._client is not None and self._client.status == "running":
                 self._client.cancel(list(pending))
@@ -160,12 +166,16 @@ class Dask:
         return Client(self._cluster, set_as_default=False)
 
     def _submit(self, function: Callable[..., Result], shared: Any, item: Any) -> Future:
-        # under keys of their own: two runs of one block are two tasks
-        return self.client.submit(_on_worker, function, self._shared(shared), item, pure=False)
+        client = self.client
+        with _connected():
+            # under keys of their own: two runs of one block are two tasks
+            return client.submit(_on_worker, function, self._shared(shared), item, pure=False)
 
     def _shared(self, shared: Any) -> Future:
         """What every block needs, sent to every worker; once for all blocks that need the same object."""
         if self._sent is None or self._sent[0] is not shared:
+            # those that died may not yet be replaced
+            self.client.wait_for_workers(1, timeout=FIRST_WORKER)
             self._sent = shared, self.client.scatter(shared, broadcast=True, hash=False)
         return self._sent[1]
 
@@ -203,6 +213,15 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _connected() -> Iterator[None]:
+    """What goes wrong between this process and the scheduler; it is no error of a disk, as a task's may be."""
+    try:
+        yield
+    except OSError as error:
+        raise PoolscopeError(f"the connection to Dask is lost: {error}") from error
 
 
 def _on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
