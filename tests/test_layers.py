@@ -1,0 +1,128 @@
+"""The twelve rooms: every module in one, imports only downwards, libraries only where they belong."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import poolscope
+
+PACKAGE = Path(poolscope.__file__).parent
+TESTS = Path(__file__).parent
+
+#: From the top: a room imports from itself and from those after it.
+ROOMS = (
+    "cli",
+    "pages",
+    "verbs",
+    "scenario",
+    "metrics",
+    "game",
+    "attack",
+    "reports",
+    "mechanisms",
+    "world",
+    "base",
+    "kernels",
+)
+
+LOOSE = {"__init__.py", "__main__.py", "py.typed"}
+
+#: Library -> the rooms (or modules) that may know it. Those that are not listed may be used anywhere.
+AT_HOME = {
+    "typer": ("cli",),
+    "rich": ("cli",),
+    "jinja2": ("pages",),
+    "markupsafe": ("pages",),
+    "matplotlib": ("pages",),
+    "altair": ("pages",),
+    "vl_convert": ("pages",),
+    "starlette": ("pages",),
+    "uvicorn": ("pages",),
+    "pydantic": ("scenario", "verbs.audit"),
+    "pydantic_core": ("scenario", "verbs.audit"),
+    "dask": ("base",),
+    "distributed": ("base",),
+    "numba": ("kernels",),
+    "llvmlite": ("kernels",),
+    "emoji": ("world.builtin",),
+}
+
+#: Folders of tests that are no room: slow independent oracles, and what several tests share.
+SHARED_TESTS = {"oracle", "cases"}
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield path, ".".join(part for part in parts if part != "__init__")
+
+
+def imported(tree):
+    """Every module that a file imports, wherever in the file; a name from a package counts as a module of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def upward(module, text):
+    """The imports of a module's text that point up, and the libraries that are not at home there."""
+    room = module.partition(".")[0]
+    for name, line in imported(ast.parse(text)):
+        library, _, rest = name.partition(".")
+        if library == "poolscope":
+            target = rest.partition(".")[0]
+            allowed = ROOMS[ROOMS.index(room) :] if room in ROOMS else ROOMS
+            if target not in allowed and rest != "__version__":
+                yield f"{module}:{line} imports {name}"
+        elif library in AT_HOME and not any(f"{module}.".startswith(f"{home}.") for home in AT_HOME[library]):
+            yield f"{module}:{line} imports {library}, which is at home in {', '.join(AT_HOME[library])}"
+
+
+def test_no_module_is_loose():
+    assert {path.name for path in PACKAGE.iterdir() if path.is_file()} == LOOSE
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+    for path, module in modules():
+        assert (path.parent / "__init__.py").exists(), f"{module} is not in a package"
+
+
+def test_imports_point_down():
+    """Lazy imports too. The package's root may name anything; it imports nothing by itself."""
+    assert [line for path, module in modules() for line in upward(module, path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("kernels.cms", "from poolscope.base import errors"),
+        ("game.game", "def late():\n    from poolscope.metrics.precision import auc"),
+        ("metrics.records", "import poolscope.scenario.tables"),
+        ("attack.decide", "from poolscope import metrics"),
+        ("verbs.audit.run", "import rich"),
+        ("attack.posterior", "from numba import njit"),
+        ("world.universe", "from poolscope import Universe"),
+    ],
+)
+def test_an_import_that_points_up_is_found(module, text):
+    assert len(list(upward(module, text))) == 1
+
+
+def test_tests_mirror_the_rooms():
+    """A folder of tests for each room; loose tests are of the whole project."""
+    folders = {path.name for path in TESTS.iterdir() if path.is_dir() and path.name not in ("__pycache__",)}
+    assert folders <= {*ROOMS, *SHARED_TESTS}
+    for path in TESTS.rglob("test_*.py"):
+        parts = path.relative_to(TESTS).parts
+        assert len(parts) == 1 or parts[0] in ROOMS or parts[0] == "oracle", path
+    for path in TESTS.glob("test_*.py"):
+        about = {
+            name.split(".")[1] for name, _ in imported(ast.parse(path.read_text())) if name.startswith("poolscope.")
+        }
+        assert not about & set(ROOMS) or path.name.startswith("test_docs"), f"{path.name} tests a room: {sorted(about)}"
+
+
+def test_no_module_is_long():
+    assert [f"{module}: {n}" for path, module in modules() if (n := len(path.read_text().splitlines())) > 400] == []
