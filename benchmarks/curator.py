@@ -19,7 +19,7 @@ import numpy as np
 from timing import Timing, machine, ratio, repeat
 
 from poolscope import CMS, cms, estimate
-from poolscope.engines import Local
+from poolscope.base.engines import Local
 from poolscope.kernels.cms import read_sketch
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0

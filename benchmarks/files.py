@@ -19,15 +19,15 @@ from timing import machine, ratio, repeat
 
 from poolscope import build_game, load, play
 from poolscope.attacking import attack_reports
-from poolscope.engines import Local
+from poolscope.base.engines import Local
+from poolscope.base.randomness import user_keys
+from poolscope.base.tables import open_table
 from poolscope.estimating import estimate_reports
 from poolscope.gathering import Bucket
 from poolscope.obfuscating import obfuscate_traces
 from poolscope.parallel import masses
 from poolscope.posteriors import Scorer
-from poolscope.randomness import user_keys
 from poolscope.reports import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
-from poolscope.tables import open_table
 from poolscope.traces import draw_traces, draw_users
 
 SEED = 0

@@ -17,10 +17,10 @@ import numpy as np
 from timing import machine, ratio, repeat
 
 from poolscope import attack, build_game, cms, load, play
-from poolscope.engines import available_cores
+from poolscope.base.engines import available_cores
+from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game import Game
 from poolscope.popularity import within_pools
-from poolscope.randomness import report_keys, user_keys
 from poolscope.traces import draw_traces, draw_users
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

@@ -18,13 +18,13 @@ from timing import machine
 
 from poolscope import CMS, build_game, load
 from poolscope.adversary import posterior_block, views
+from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game import CHUNK, Game, non_private_posterior, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.nodes import LANE, multiply
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.randomness import report_keys, user_keys
 from poolscope.traces import draw_traces, draw_users
 
 SEED = 1

@@ -18,8 +18,8 @@ from statistics import median
 import polars as pl
 from timing import machine
 
-from poolscope.engine_choice import chosen
-from poolscope.engines import Local
+from poolscope.base.engine_choice import chosen
+from poolscope.base.engines import Local
 from poolscope.game import play_block
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.parts import Block, Playing, play_part

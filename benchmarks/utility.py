@@ -12,7 +12,7 @@ import numpy as np
 from timing import machine, repeat
 
 from poolscope import cms, load, simulate_estimate
-from poolscope.engines import Local
+from poolscope.base.engines import Local
 
 PUBLISHED = {(4.0, 10**9): 0.000016}
 

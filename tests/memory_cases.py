@@ -7,9 +7,9 @@ import numpy as np
 from synthetic import SEED
 
 from poolscope.adversary import Adversary
+from poolscope.base.randomness import user_keys
 from poolscope.behaviour import Behaviour
 from poolscope.popularity import zipf
-from poolscope.randomness import user_keys
 from poolscope.traces import draw_traces, draw_users
 from poolscope.universe import Universe
 

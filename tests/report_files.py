@@ -7,8 +7,8 @@ import polars as pl
 from synthetic import SEED
 
 from poolscope import cli
+from poolscope.base.randomness import user_keys
 from poolscope.build import build_mechanism
-from poolscope.randomness import user_keys
 from poolscope.reports import write_reports
 from poolscope.scenario import load
 from poolscope.traces import draw_traces, draw_users

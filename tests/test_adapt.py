@@ -11,14 +11,14 @@ from synthetic import SEED
 
 from poolscope import adapt
 from poolscope.adversary import Adversary, attack, weak
-from poolscope.engines import Local
-from poolscope.errors import InputError
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.game import Game, play
 from poolscope.mechanisms import channel, grr, memoised
 from poolscope.mechanisms.base import ReportColumn
 from poolscope.memory_attack import attack_memoised
 from poolscope.popularity import zipf
-from poolscope.randomness import children
 from poolscope.universe import Universe
 
 UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})

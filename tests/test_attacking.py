@@ -20,9 +20,9 @@ from synthetic import SEED
 
 from poolscope import attacking, build_game, estimate, obfuscating, play
 from poolscope.attacking import attack_reports
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
 from poolscope.build import build_mechanism
-from poolscope.engines import Local
-from poolscope.errors import InputError
 from poolscope.estimating import estimate_reports
 from poolscope.gathering import Gathering, bucket_edges
 from poolscope.obfuscating import obfuscate_traces

@@ -10,11 +10,11 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack, views
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.build import build_game, build_mechanism
-from poolscope.errors import InputError
 from poolscope.game import play
 from poolscope.mechanisms import Channel, Empirical, Likelihood, channel, empirical, grr
-from poolscope.randomness import children
 from poolscope.scenario import load
 from poolscope.universe import Universe
 

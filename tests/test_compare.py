@@ -12,13 +12,13 @@ from test_cli import SMALL, poolscope
 from typer.testing import CliRunner
 
 from poolscope import compare_page
+from poolscope.base.errors import InputError
 from poolscope.build import build_game
 from poolscope.cli import app
 from poolscope.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.compare_figure import frontier
 from poolscope.compare_page import default_folder, render, write_comparison
 from poolscope.compare_words import at_equal_error, in_plain_words, reservation
-from poolscope.errors import InputError
 from poolscope.game import play
 from poolscope.mechanisms import make
 from poolscope.popularity import zipf

@@ -8,13 +8,13 @@ from numba import njit
 from scipy import stats
 from synthetic import SEED
 
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.curator import estimate, simulate_estimate
-from poolscope.errors import InputError
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
 from poolscope.popularity import project_to_simplex
-from poolscope.randomness import children
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from report_files import WEAK, command, small_attack
 
-from poolscope import build_game, engine_dask, parts, play
+from poolscope import build_game, parts, play
 from poolscope.attacking import attack_reports
+from poolscope.base import dask as engine_dask
+from poolscope.base.dask import Dask
+from poolscope.base.engine_choice import chosen
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.compare import compare
-from poolscope.engine_choice import chosen
-from poolscope.engine_dask import Dask
-from poolscope.engines import Local
-from poolscope.errors import InputError, PoolscopeError
 from poolscope.game import play_block
 from poolscope.manifest import read_manifest
 from poolscope.run import audit
@@ -314,7 +315,7 @@ def test_workers_of_another_version_are_refused(dask, monkeypatch):
 
 
 def test_the_help_is_light():
-    code = "import sys, poolscope.cli, poolscope.engines; assert 'distributed' not in sys.modules"
+    code = "import sys, poolscope.cli, poolscope.base.engines; assert 'distributed' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert load("apple-emojis").name == "apple-emojis"
 

@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from poolscope.errors import (
+from poolscope.base.errors import (
     LONGEST_VALUE,
     InputError,
     PoolscopeError,

@@ -12,14 +12,14 @@ from synthetic import SEED
 
 from poolscope import metrics
 from poolscope.adversary import Adversary, attack, weak
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import report_keys, user_keys
 from poolscope.behaviour import Behaviour, Beta
 from poolscope.calibration import calibration_error, calibration_limit
-from poolscope.engines import Local
-from poolscope.errors import InputError
 from poolscope.game import Game, non_private_posterior, play, play_block, preferences
 from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
 from poolscope.popularity import perturb, zipf
-from poolscope.randomness import report_keys, user_keys
 from poolscope.traces import Users, draw_traces, draw_users, own_popularity
 from poolscope.universe import Universe
 

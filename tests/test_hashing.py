@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.hashing import PRIME, Bijection, PolynomialFamily, TableFamily, family
 
 

@@ -18,11 +18,11 @@ from report_files import command
 
 import poolscope
 from poolscope.attacking import read_pools
+from poolscope.base.errors import InputError
+from poolscope.base.tables.parquet_check import check_bytes
 from poolscope.build import build_mechanism
-from poolscope.errors import InputError
 from poolscope.mechanism_files import read_array, read_matrix, read_samples
 from poolscope.mechanisms import make
-from poolscope.parquet_check import check_bytes
 from poolscope.popularity import read_popularity
 from poolscope.recorded.traces_file import read_traces
 from poolscope.report.run import read_run

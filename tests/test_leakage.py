@@ -7,7 +7,7 @@ from scipy import stats
 from synthetic import POOLS, SEED, attack, bare
 
 from poolscope.adversary import Adversary, weak
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.game import Game, play
 from poolscope.intervals import share_of
 from poolscope.leakage import (

@@ -12,12 +12,12 @@ from mpmath import mp, mpf
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack
+from poolscope.base.randomness import report_keys, user_keys
 from poolscope.behaviour import Behaviour
 from poolscope.calibration import ERROR_BINS, gather
 from poolscope.mechanisms import THE
 from poolscope.mechanisms.the import best_threshold
 from poolscope.popularity import zipf
-from poolscope.randomness import report_keys, user_keys
 from poolscope.traces import draw_traces, draw_users
 from poolscope.universe import Universe
 

@@ -9,13 +9,13 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack, views, weak
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.curator import estimate, simulate_estimate
-from poolscope.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
 from poolscope.mechanisms.the import best_threshold, log_variance
 from poolscope.popularity import zipf
-from poolscope.randomness import children
 from poolscope.universe import Universe
 
 COUNTED = [name for name in KINDS if KINDS[name].counted]

@@ -10,9 +10,9 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, views
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make
-from poolscope.randomness import children
 from poolscope.reports import read_reports, write_reports
 from poolscope.universe import Universe
 

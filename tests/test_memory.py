@@ -14,9 +14,10 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import user_keys
 from poolscope.behaviour import Behaviour, Beta
 from poolscope.calibration import calibration_error, calibration_limit
-from poolscope.errors import InputError
 from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
 from poolscope.memory_attack import attack_memoised, distinct, log_likelihood
 from poolscope.memory_scores import (
@@ -28,7 +29,6 @@ from poolscope.memory_scores import (
     product_scores,
 )
 from poolscope.popularity import within_pools, zipf
-from poolscope.randomness import user_keys
 from poolscope.traces import draw_traces, draw_users
 from poolscope.universe import Universe
 

@@ -9,10 +9,10 @@ from synthetic import SEED
 from typer.testing import CliRunner
 
 from poolscope.adversary import Adversary, attack
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
 from poolscope.build import build_game
 from poolscope.cli import app
-from poolscope.engines import Local
-from poolscope.errors import InputError
 from poolscope.game import Game, play
 from poolscope.mechanisms import cms, memoised, rappor
 from poolscope.memory_attack import attack_memoised

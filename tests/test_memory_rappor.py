@@ -11,8 +11,9 @@ from scipy.special import logsumexp
 from synthetic import SEED
 
 from poolscope.adversary import attack
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import user_keys
 from poolscope.behaviour import Behaviour
-from poolscope.errors import InputError
 from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
 from poolscope.memory_attack import (
     attack_memoised,
@@ -23,7 +24,6 @@ from poolscope.memory_attack import (
 )
 from poolscope.memory_scores import exact_scores, group_posterior, normalised
 from poolscope.popularity import within_pools
-from poolscope.randomness import user_keys
 from poolscope.traces import draw_traces, draw_users
 
 TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))

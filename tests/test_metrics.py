@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from synthetic import SEED, attack, bare, game
 
 from poolscope import metrics
+from poolscope.base.errors import InputError
 from poolscope.calibration import (
     ERROR_BINS,
     brier,
@@ -16,7 +17,6 @@ from poolscope.calibration import (
     calibration_limit,
     gather,
 )
-from poolscope.errors import InputError
 from poolscope.intervals import Z95, share_of, wilson
 from poolscope.summary import summarise
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.intervals import Estimate
 from poolscope.paper import drawings, experiments, runner
 from poolscope.paper.page import verdict, write_page

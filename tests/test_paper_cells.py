@@ -3,8 +3,8 @@
 import pytest
 
 from poolscope import metrics
+from poolscope.base.engines import Local
 from poolscope.build import build_game
-from poolscope.engines import Local
 from poolscope.game import play
 from poolscope.scenario import load
 

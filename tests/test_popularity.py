@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as npst
 from scipy.spatial.distance import jensenshannon
 
 from poolscope import popularity
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.universe import Universe
 
 EMOJIS = Universe.sized(2600, {f"tone{i}": 228 for i in range(6)})

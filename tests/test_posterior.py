@@ -12,8 +12,8 @@ from scipy import special, stats
 from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack, weak
+from poolscope.base.errors import InputError
 from poolscope.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
-from poolscope.errors import InputError
 from poolscope.mechanisms import cms
 from poolscope.posterior import learnt, pool_posterior
 from poolscope.universe import Universe

@@ -6,9 +6,9 @@ import reference
 from scipy import integrate, special, stats
 from synthetic import SEED
 
+from poolscope.base.errors import InputError
 from poolscope.behaviour import Behaviour, Beta, StepDensity
 from poolscope.build import build_game
-from poolscope.errors import InputError
 from poolscope.game import play
 from poolscope.posterior import learnt, pool_posterior
 from poolscope.quadrature import RUNGS, axis, capacity

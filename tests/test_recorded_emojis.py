@@ -8,7 +8,7 @@ from emoji import EMOJI_DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.errors import InputError, PoolscopeError
+from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.recorded import builtin_universe, emojis
 from poolscope.recorded.emojis import TONES, emoji_11, emojis_in, qualified
 

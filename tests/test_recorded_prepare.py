@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.recorded.extract import make_traces
 from poolscope.recorded.prepare import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
 from poolscope.recorded.traces_file import read_traces

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.recorded.archive import own_words
 from poolscope.recorded.extract import describe, make_traces
 from poolscope.recorded.sources import Columns, ordered, read_rows

@@ -9,7 +9,7 @@ import pytest
 from synthetic import POOLS, attack, game
 
 from poolscope import report
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.summary import summarise
 
 HOSTILE = "<script>alert('&$x$')</script>"

@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.base.tables import open_table
 from poolscope.mechanisms import MECHANISMS, make
-from poolscope.randomness import children
 from poolscope.reports import blocks, read_reports, write_reports
-from poolscope.tables import open_table
 from poolscope.universe import Universe
 
 LARGE = 130

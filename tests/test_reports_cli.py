@@ -11,8 +11,8 @@ from report_files import command, scenario_of, small_attack, write_traces
 from synthetic import SEED
 
 from poolscope.attacking import attack_reports
-from poolscope.errors import InputError
-from poolscope.tables import Parts
+from poolscope.base.errors import InputError
+from poolscope.base.tables import Parts
 
 ORACLE = Path(__file__).parents[1] / ".." / "shared" / "oracle" / "cms_example.npz"
 

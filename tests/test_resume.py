@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from report_files import command
 from synthetic import SEED
 
-from poolscope import files, manifest
-from poolscope.engines import Local
-from poolscope.errors import InputError
+from poolscope import manifest
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.tables import atomic as files
 from poolscope.manifest import Manifest, read_manifest
 from poolscope.run import audit
 from poolscope.scenario import load, parse

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from poolscope import popularity, scenario
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.scenario_format import is_inside
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"

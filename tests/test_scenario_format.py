@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from poolscope import scenario
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.scenario_format import input_error
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"

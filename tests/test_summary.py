@@ -3,7 +3,7 @@
 import pytest
 from synthetic import attack
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.summary import ESTIMATES, headline, in_plain_words, percent, summarise
 
 KNOWS = {"strong": "an adversary who knows what is popular"}

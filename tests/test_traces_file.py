@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.recorded.traces_file import read_traces, write_traces
 from poolscope.universe import Universe
 

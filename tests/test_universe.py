@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.universe import LARGEST, Universe, read_objects
 
 

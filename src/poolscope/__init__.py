@@ -20,10 +20,10 @@ _HOME = {
     "Estimate": "curator",
     "estimate": "curator",
     "simulate_estimate": "curator",
-    "Dask": "engine_dask",
-    "Local": "engines",
-    "InputError": "errors",
-    "PoolscopeError": "errors",
+    "Dask": "base.dask",
+    "Local": "base.engines",
+    "InputError": "base.errors",
+    "PoolscopeError": "base.errors",
     "Game": "game",
     "play": "game",
     "MECHANISMS": "mechanisms",
@@ -62,13 +62,13 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
     from poolscope.adversary import Adversary, attack, weak
+    from poolscope.base.dask import Dask
+    from poolscope.base.engines import Local
+    from poolscope.base.errors import InputError, PoolscopeError
     from poolscope.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.build import build_game
     from poolscope.checking import Verdict, check
     from poolscope.curator import Estimate, estimate, simulate_estimate
-    from poolscope.engine_dask import Dask
-    from poolscope.engines import Local
-    from poolscope.errors import InputError, PoolscopeError
     from poolscope.game import Game, play
     from poolscope.mechanisms import MECHANISMS
     from poolscope.mechanisms.adapt import adapt

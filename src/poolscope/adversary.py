@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.errors import InputError
 from poolscope.behaviour import Behaviour
-from poolscope.errors import InputError
 from poolscope.mechanisms.base import Floats, Mechanism, Reports, Views
 from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior

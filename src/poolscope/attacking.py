@@ -19,10 +19,11 @@ import numpy as np
 
 from poolscope.adversary import Adversary
 from poolscope.arrivals import Arrivals, Integers, Places
+from poolscope.base.engines import Engine, Local
+from poolscope.base.errors import InputError, located
+from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.curator import Estimate
-from poolscope.engines import Engine, Local
-from poolscope.errors import InputError, located
 from poolscope.game import Tick
 from poolscope.gathering import Bucket, Gathering
 from poolscope.mechanisms.base import LocalMechanism
@@ -44,7 +45,6 @@ from poolscope.spreading import (
     support_of,
     warmed,
 )
-from poolscope.tables import Source, check_output, open_table, writing
 from poolscope.universe import NEUTRAL, Universe, read_columns
 
 #: Rows of the table that a summary shows.

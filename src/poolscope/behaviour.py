@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 
 Floats = NDArray[np.float64]
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from poolscope.adversary import Adversary
+from poolscope.base.engines import Map
+from poolscope.base.errors import InputError, located
+from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
 from poolscope.curator import estimate_objects, simulate_estimate
-from poolscope.engines import Map
-from poolscope.errors import InputError, located
 from poolscope.game import Game
 from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import LocalMechanism, make
 from poolscope.popularity import uniform
-from poolscope.randomness import Stream, children, seed_key
 from poolscope.recorded.population import Recorded, population
 from poolscope.recorded.prepare import Recipe, prepare
 from poolscope.recorded.traces_file import read_traces

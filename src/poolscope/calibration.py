@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.intervals import Estimate, bounded_mean, wilson
 from poolscope.metrics import successes
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.base import Floats, Mechanism, Pure, ReportColumn, Reports, Views, report_count
 
 #: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.errors import InputError
 from poolscope.build import build_mechanism
 from poolscope.check_events import Family, learn
 from poolscope.check_law import Exact, Share, clopper_pearson, declared_columns, exact
 from poolscope.check_samples import Sampler, Stage, Supports, spread
-from poolscope.errors import InputError
 from poolscope.mechanisms.base import Mechanism
 from poolscope.scenario import Scenario
 

@@ -52,8 +52,8 @@ def audit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
     """Play the pool inference game and report what the reports reveal."""
+    from poolscope.base.engine_choice import chosen
     from poolscope.console import going_on, print_audit, progress, stoppable
-    from poolscope.engine_choice import chosen
     from poolscope.report import write_report
     from poolscope.run import audit, default_folder
     from poolscope.scenario import load
@@ -102,8 +102,8 @@ def reproduce(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
+    from poolscope.base.engine_choice import chosen
     from poolscope.console import going_on, print_reproduction, progress, stoppable
-    from poolscope.engine_choice import chosen
     from poolscope.paper.runner import reproduce
 
     with stoppable(going_on()):
@@ -126,9 +126,9 @@ def attack(
 ) -> None:
     """Infer from real reports which pool each user prefers."""
     from poolscope.attacking import attack_reports
+    from poolscope.base.engine_choice import chosen
     from poolscope.console import progress, stoppable
     from poolscope.console_reports import print_attack
-    from poolscope.engine_choice import chosen
     from poolscope.scenario import load
 
     with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
@@ -204,11 +204,11 @@ def compare(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
+    from poolscope.base.engine_choice import chosen
     from poolscope.compare import compare, numbers, words
     from poolscope.compare_page import default_folder, refuse, write_comparison
     from poolscope.console import progress, stoppable
     from poolscope.console_compare import print_comparison
-    from poolscope.engine_choice import chosen
     from poolscope.scenario import load
 
     loaded = load(scenario)
@@ -256,7 +256,7 @@ def report(
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.errors import InputError, PoolscopeError, Stopped, one_line
+    from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
 
     try:
         app(standalone_mode=True)

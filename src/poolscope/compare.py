@@ -16,9 +16,10 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.adversary import Adversary
+from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.errors import InputError, did_you_mean, located
+from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.build import build_game, build_mechanism
-from poolscope.engines import Engine, Local, Tick
-from poolscope.errors import InputError, did_you_mean, located
 from poolscope.game import NON_PRIVATE, Game
 from poolscope.intervals import Estimate
 from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
@@ -27,7 +28,6 @@ from poolscope.mechanisms.base import Floats
 from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.parts import Playing, all_blocks, block_size, play_parts
-from poolscope.randomness import Stream, children, seed_key
 from poolscope.scenario import Scenario, changed
 from poolscope.summary import prior_guess
 from poolscope.utility import measure_utility

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from poolscope import drawing
-from poolscope.errors import one_line
+from poolscope.base.errors import one_line
 
 Record = Mapping[str, Any]
 

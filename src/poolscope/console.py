@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.errors import Stopped
+from poolscope.base.errors import Stopped
 from poolscope.scenario import builtin_names, load
 from poolscope.summary import in_plain_words, is_skewed
 from poolscope.terminal import Terminal

@@ -11,7 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.errors import one_line
+from poolscope.base.errors import one_line
 from poolscope.terminal import Terminal
 
 #: Pools that a terminal names; the rest is summed up.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.engines import Map
-from poolscope.errors import InputError
+from poolscope.base.engines import Map
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.mechanisms.base import Floats, LocalMechanism, Objects, Reports, report_count
 from poolscope.popularity import project_to_simplex
-from poolscope.randomness import children
 
 #: Reports that are made and counted together.
 AT_ONCE = 1 << 16

@@ -22,7 +22,7 @@ from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from poolscope.errors import one_line
+from poolscope.base.errors import one_line
 
 COLUMN, PAGE = 3.3, 7.2
 """Widths in inches of a figure one panel wide and of a wider one."""

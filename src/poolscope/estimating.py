@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from poolscope.base.engines import Local
+from poolscope.base.tables import check_output, open_table, writing
 from poolscope.build import build_mechanism
 from poolscope.curator import Estimate
-from poolscope.engines import Local
 from poolscope.game import Tick
 from poolscope.parallel import Supports
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.scenario import Scenario
-from poolscope.tables import check_output, open_table, writing
 from poolscope.universe import Universe
 
 

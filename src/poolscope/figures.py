@@ -22,8 +22,8 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope import drawing
+from poolscope.base.errors import one_line
 from poolscope.drawing import FAINT, INK, MUTED, STYLE
-from poolscope.errors import one_line
 from poolscope.summary import NON_PRIVATE
 from poolscope.universe import NEUTRAL
 

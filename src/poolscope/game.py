@@ -11,9 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.adversary import Adversary, posterior_block, views
+from poolscope.base.engines import Engine, Local, Map, Tick
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
 from poolscope.behaviour import UNIFORM, Behaviour, Floats
-from poolscope.engines import Engine, Local, Map, Tick
-from poolscope.errors import InputError
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
 from poolscope.mechanisms.memory import memoised
@@ -23,7 +24,6 @@ from poolscope.parallel import played
 from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
-from poolscope.randomness import Keys, Stream, children, report_keys, user_keys
 from poolscope.recorded.population import Recorded
 from poolscope.traces import Users, draw_traces, draw_users
 from poolscope.universe import Universe

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.kernels import hashing as kernels
 from poolscope.kernels.random import child_keys
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.intervals import Estimate, share_of
 from poolscope.metrics import EXPOSURE_THRESHOLDS, successes
 

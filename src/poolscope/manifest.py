@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from poolscope.errors import InputError, reading
-from poolscope.files import checksum, write_text
+from poolscope.base.errors import InputError, reading
+from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game import MOST_USERS
 from poolscope.mechanism_files import FILES
 from poolscope.parts import Part

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError, located, reading
+from poolscope.base.errors import InputError, located, reading
+from poolscope.base.tables import Batch, open_table
 from poolscope.mechanisms.base import ReportColumn
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.report_columns import KINDS, read_objects
-from poolscope.tables import Batch, open_table
 from poolscope.universe import Universe
 
 #: Bytes that reading a table holds of it at once.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
+from poolscope.base.errors import InputError
 from poolscope.behaviour import Floats
-from poolscope.errors import InputError
 from poolscope.mechanisms.base import LocalMechanism, Reports, report_count
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from poolscope.adversary import Adversary, attack
+from poolscope.base.randomness import Keys
 from poolscope.behaviour import Floats
 from poolscope.mechanisms.base import Objects, Reports
 from poolscope.mechanisms.memory import Memory
 from poolscope.memory_attack import attack_memoised
-from poolscope.randomness import Keys
 
 
 def kept_answers(

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
+from poolscope.base.errors import InputError
 from poolscope.behaviour import Density, Floats
-from poolscope.errors import InputError
 from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
 from poolscope.popularity import within_pools
 from poolscope.quadrature import fixed_rule

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.intervals import Estimate, bounded_mean, share_of, wilson
 
 EXPOSURE_THRESHOLDS = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}

@@ -13,15 +13,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.arrivals import Arrivals, Places
+from poolscope.base.engines import Local
+from poolscope.base.randomness import Keys, Stream, children, user_keys
+from poolscope.base.tables import check_output, open_table, writing
 from poolscope.build import build_mechanism
-from poolscope.engines import Local
 from poolscope.game import Tick
 from poolscope.mechanisms.base import LocalMechanism, Objects, ReportColumn, Reports
 from poolscope.mechanisms.memory import memoised
-from poolscope.randomness import Keys, Stream, children, user_keys
 from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario import Scenario
-from poolscope.tables import check_output, open_table, writing
 from poolscope.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.

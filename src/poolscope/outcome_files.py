@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
-from poolscope.errors import InputError, one_line, reading
+from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.tables.parquet_check import check_file
 from poolscope.metrics import CORRECT
-from poolscope.parquet_check import check_file
 
 Attack = tuple[str, int]
 

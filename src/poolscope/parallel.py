@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.engines import Engine, Map
+from poolscope.base.randomness import Keys
 from poolscope.curator import Estimate, unbiased
-from poolscope.engines import Engine, Map
 from poolscope.mechanisms.base import Floats, LocalMechanism, Mechanism, Reports, Views, report_count
-from poolscope.randomness import Keys
 
 Integers = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from poolscope.engines import Engine, Local, Tick
-from poolscope.errors import InputError, PoolscopeError
-from poolscope.files import write_bytes
+from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.errors import InputError, PoolscopeError
+from poolscope.base.tables.atomic import write_bytes
 from poolscope.game import Game, blocks, play_block
 
 #: Users that are played before the first block, so that one process compiles for all.

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import entr, rel_entr
 
-from poolscope.errors import InputError, located, shown
+from poolscope.base.errors import InputError, located, shown
 from poolscope.universe import Universe, as_weights, read_columns
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 
+from poolscope.base.errors import InputError
 from poolscope.behaviour import Behaviour, Density
-from poolscope.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.nodes import scratch
 from poolscope.quadrature import Axis, axis, fixed_rule

@@ -14,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.adversary import Adversary, posterior_block, views
-from poolscope.engines import Engine
+from poolscope.base.engines import Engine
+from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.game import CHUNK, Tick
 from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Floats, LocalMechanism, Views
-from poolscope.randomness import Stream, children, user_keys
 
 Integers = NDArray[np.int64]
 

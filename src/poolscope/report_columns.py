@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.errors import did_you_mean
+from poolscope.base.errors import did_you_mean
+from poolscope.base.tables import Batch
 from poolscope.mechanisms.base import ReportColumn
-from poolscope.tables import Batch
 from poolscope.universe import Universe
 
 #: Names among which the nearest is looked for; among more it would take seconds.

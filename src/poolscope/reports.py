@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from poolscope.base.tables import Batch, Source, check_output, open_table, writing
 from poolscope.mechanisms.base import LocalMechanism, ReportColumn, Reports
 from poolscope.report_columns import KINDS
-from poolscope.tables import Batch, Source, check_output, open_table, writing
 from poolscope.universe import Universe
 
 Columns = Mapping[str, ReportColumn]

@@ -17,10 +17,10 @@ from typing import Any
 import polars as pl
 
 from poolscope import __version__
+from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.errors import InputError, PoolscopeError, located
+from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.build import build_game
-from poolscope.engines import Engine, Local, Tick
-from poolscope.errors import InputError, PoolscopeError, located
-from poolscope.files import sweep, write_text
 from poolscope.game import NON_PRIVATE, Game, play_block
 from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.metrics import CORRECT

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from poolscope.errors import InputError, did_you_mean, located, reading
+from poolscope.base.errors import InputError, did_you_mean, located, reading
 from poolscope.scenario_format import (
     OUTSIDE,
     AdversaryTable,

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from poolscope.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, did_you_mean
 
 NON_PRIVATE = "non-private"
 """The name of the row that the identity mechanism gives; no adversary can have it."""

@@ -18,14 +18,14 @@ import numpy as np
 import polars as pl
 
 from poolscope.arrivals import Arrivals, Integers, Places
-from poolscope.engines import Engine, Local, Tick
-from poolscope.errors import InputError
+from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.errors import InputError
+from poolscope.base.tables import Parts, Rows, Source
 from poolscope.gathering import Bucket, bucket_edges, bucket_rows
 from poolscope.mechanisms.base import LocalMechanism, Reports
 from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Counts, Scorer
 from poolscope.reports import USER, Columns, decode, in_file, users_of
-from poolscope.tables import Parts, Rows, Source
 from poolscope.universe import Universe
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from poolscope.base.errors import InputError
 from poolscope.calibration import brier, calibration_error, calibration_limit
-from poolscope.errors import InputError
 from poolscope.intervals import Estimate, share_of
 from poolscope.leakage import leakage_of, security_of
 from poolscope.metrics import (

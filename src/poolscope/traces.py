@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.engines import Map
+from poolscope.base.randomness import Keys, Stream, children
 from poolscope.behaviour import Behaviour, Floats
-from poolscope.engines import Map
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
 from poolscope.popularity import within_pools
-from poolscope.randomness import Keys, Stream, children
 from poolscope.universe import Universe
 
 Objects = NDArray[np.int64]

@@ -15,8 +15,8 @@ from typing import Self
 
 import numpy as np
 
-from poolscope.errors import InputError, did_you_mean, located, one_line, reading
-from poolscope.parquet_check import check_bytes
+from poolscope.base.errors import InputError, did_you_mean, located, one_line, reading
+from poolscope.base.tables.parquet_check import check_bytes
 
 NEUTRAL = -1
 """The entry of ``pool_of`` for an object outside every pool of interest."""

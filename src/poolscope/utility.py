@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from poolscope.base.engines import Map
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.curator import simulate_estimate
-from poolscope.engines import Map
-from poolscope.errors import InputError
 from poolscope.mechanisms.base import Floats
-from poolscope.randomness import children
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20

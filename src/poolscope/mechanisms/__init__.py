@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from poolscope.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.base import LocalMechanism, Mechanism, Pure, Reports, Views
 from poolscope.mechanisms.channel import Channel, Empirical, channel, empirical

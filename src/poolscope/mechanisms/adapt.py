@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.mechanisms.base import (
     Floats,
     Objects,
@@ -21,7 +22,6 @@ from poolscope.mechanisms.base import (
     report_count,
 )
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.randomness import Keys
 from poolscope.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.

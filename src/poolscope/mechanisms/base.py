@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.engines import Map
-from poolscope.errors import InputError
-from poolscope.randomness import Keys, children, fresh_keys
+from poolscope.base.engines import Map
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys, children, fresh_keys
 from poolscope.traces import draw_objects
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.engines import Map
+from poolscope.base.engines import Map
+from poolscope.base.randomness import Keys
 from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.base import (
@@ -26,7 +27,6 @@ from poolscope.mechanisms.base import (
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.sketch import sketch_counts
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.hashing import Buckets, Tabulated
 from poolscope.kernels import cms as kernels
-from poolscope.randomness import Keys
 
 Indices = NDArray[np.int64]
 

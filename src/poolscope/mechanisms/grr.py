@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.mechanisms.base import (
     Floats,
@@ -19,7 +20,6 @@ from poolscope.mechanisms.base import (
     Views,
     check_objects,
 )
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

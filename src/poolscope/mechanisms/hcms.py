@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.engines import Map
-from poolscope.errors import InputError
+from poolscope.base.engines import Map
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys, children
 from poolscope.hashing import HashFamily, family
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
@@ -24,7 +25,6 @@ from poolscope.mechanisms.base import (
     lie,
 )
 from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
-from poolscope.randomness import Keys, children
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.engines import Map
+from poolscope.base.engines import Map
+from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.base import (
@@ -20,7 +21,6 @@ from poolscope.mechanisms.base import (
     check_objects,
     lie,
 )
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

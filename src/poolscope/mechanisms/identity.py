@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poolscope.base.randomness import Keys
 from poolscope.mechanisms.base import Objects, Reports, check_objects
 from poolscope.mechanisms.grr import GRR
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.kernels.unary import rows_of
 from poolscope.mechanisms.base import (
@@ -22,7 +23,6 @@ from poolscope.mechanisms.base import (
     check_epsilon,
     check_objects,
 )
-from poolscope.randomness import Keys
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
 MOST_VALUES = 1 << 24

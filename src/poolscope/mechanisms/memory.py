@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from poolscope.base.randomness import Keys, Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.base import Floats, Mechanism, Objects, Reports, check_objects
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.randomness import Keys, Stream, children
 
 #: Branches below a user's reports that no report's number reaches.
 ANSWERS, COHORT = -1, -2

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.hashing import Buckets, HashFamily, family
 from poolscope.kernels import bloom as kernels
 from poolscope.mechanisms.base import (
@@ -24,7 +25,6 @@ from poolscope.mechanisms.base import (
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.base import check_epsilon
 from poolscope.mechanisms.unary import Unary
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.base import Objects, check_epsilon, lie
 from poolscope.mechanisms.bits import threshold
 from poolscope.mechanisms.unary import ObjectBits, Words
-from poolscope.randomness import Keys
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.base import check_finite_epsilon
 from poolscope.mechanisms.unary import Unary
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.randomness import Keys
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.base import (
     Floats,
@@ -20,7 +21,6 @@ from poolscope.mechanisms.base import (
     check_objects,
 )
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
-from poolscope.randomness import Keys
 
 Words = NDArray[np.uint64]
 

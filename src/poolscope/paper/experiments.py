@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from poolscope.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, did_you_mean
 
 #: AUC and precision agree within this of our interval.
 TOLERANCE = 0.015

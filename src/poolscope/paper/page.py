@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope import __version__
-from poolscope.files import write_text
+from poolscope.base.tables.atomic import write_text
 from poolscope.paper.drawings import Drawing, draw
 from poolscope.paper.experiments import Experiment, experiments, figures, published
 from poolscope.paper.runner import Compared, Reproduction

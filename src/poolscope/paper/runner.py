@@ -11,9 +11,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from poolscope.engines import Engine, Local
-from poolscope.errors import InputError
-from poolscope.files import write_text
+from poolscope.base.engines import Engine, Local
+from poolscope.base.errors import InputError
+from poolscope.base.tables.atomic import write_text
 from poolscope.intervals import Estimate
 from poolscope.manifest import read_manifest
 from poolscope.paper import experiments as data

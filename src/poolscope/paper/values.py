@@ -12,15 +12,15 @@ import numpy as np
 import polars as pl
 
 from poolscope import metrics
+from poolscope.base.engines import Map
+from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.build import build_game, build_mechanism
 from poolscope.curator import unbiased
-from poolscope.engines import Map
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
 from poolscope.mechanisms.base import LocalMechanism, at
 from poolscope.popularity import entropy as pool_entropy
 from poolscope.popularity import jensen_shannon, zipf
-from poolscope.randomness import Stream, children, seed_key, user_keys
 from poolscope.run import read_outcomes
 from poolscope.scenario import Scenario, load
 from poolscope.traces import own_popularity

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from poolscope.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from poolscope.universe import Universe

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 
 USER, TEXT = "screen_name", "text"
 """The columns that say who, and what."""

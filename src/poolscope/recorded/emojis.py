@@ -12,7 +12,7 @@ from functools import cache
 
 from emoji import EMOJI_DATA, STATUS
 
-from poolscope.errors import PoolscopeError
+from poolscope.base.errors import PoolscopeError
 from poolscope.universe import Universe
 
 VERSION = 11.0

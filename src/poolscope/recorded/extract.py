@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
-from poolscope.errors import InputError, shown
-from poolscope.files import replacing
+from poolscope.base.errors import InputError, shown
+from poolscope.base.tables.atomic import replacing
 from poolscope.recorded import archive
 from poolscope.recorded.archive import is_archive, own_words
 from poolscope.recorded.finders import Finder, Kind, Target, finder, target_of

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from os import PathLike, fspath
 from typing import Literal
 
-from poolscope.errors import InputError, did_you_mean, located
+from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.recorded import UNIVERSES, builtin_universe
 from poolscope.recorded.emojis import emojis_in, qualified
 from poolscope.recorded.hosts import host_of, links_in, registered

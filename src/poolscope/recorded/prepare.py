@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError
-from poolscope.randomness import Keys
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import Keys
 from poolscope.universe import Universe
 
 Integers = NDArray[np.int64]

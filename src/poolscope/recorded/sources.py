@@ -28,8 +28,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poolscope.errors import InputError, did_you_mean, one_line, reading
-from poolscope.parquet_check import check_file
+from poolscope.base.errors import InputError, did_you_mean, one_line, reading
+from poolscope.base.tables.parquet_check import check_file
 from poolscope.recorded.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]

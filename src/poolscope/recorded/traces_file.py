@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.errors import InputError, did_you_mean, one_line, reading
-from poolscope.files import replacing
-from poolscope.parquet_check import check_file
+from poolscope.base.errors import InputError, did_you_mean, one_line, reading
+from poolscope.base.tables.atomic import replacing
+from poolscope.base.tables.parquet_check import check_file
 from poolscope.universe import Universe, read_columns
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from poolscope.files import write_text
+from poolscope.base.tables.atomic import write_text
 from poolscope.report.drawings import draw
 from poolscope.report.page import render
 from poolscope.report.run import read_run

@@ -11,9 +11,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope import figures
+from poolscope.base.errors import InputError
 from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
-from poolscope.errors import InputError
 from poolscope.metrics import (
     CORRECT,
     EXPOSURE_THRESHOLDS,

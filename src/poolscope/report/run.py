@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from poolscope.errors import InputError, located, one_line, reading
+from poolscope.base.errors import InputError, located, one_line, reading
 from poolscope.metrics import EXPOSURE_THRESHOLDS
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.summary import ESTIMATES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, nullcontext
 
-from poolscope.engines import Engine, Local
-from poolscope.errors import InputError, did_you_mean
+from poolscope.base.engines import Engine, Local
+from poolscope.base.errors import InputError, did_you_mean
 
 ENGINES = ("local", "dask")
 
@@ -20,7 +20,7 @@ def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractCon
         if scheduler is not None:
             raise InputError("a scheduler is for the engine dask", value=scheduler, place="scheduler")
         return nullcontext(Local())
-    from poolscope.engine_dask import Dask
+    from poolscope.base.dask import Dask
 
     engine = Dask(scheduler=scheduler)
     for logger in ("distributed", "distributed.client", "asyncio"):

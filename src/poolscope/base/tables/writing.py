@@ -15,8 +15,8 @@ from typing import Literal
 
 import polars as pl
 
-from poolscope.errors import InputError, one_line
-from poolscope.files import replacing
+from poolscope.base.errors import InputError, one_line
+from poolscope.base.tables.atomic import replacing
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import polars as pl
 
-from poolscope.errors import InputError
+from poolscope.base.errors import InputError
 
 #: Bytes that a row of CSV may have.
 LONGEST_ROW = 1 << 26

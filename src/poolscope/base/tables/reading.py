@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 
-from poolscope.errors import InputError, one_line, reading
-from poolscope.parquet_check import check_file
-from poolscope.tables.text import text_batches
+from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.tables.parquet_check import check_file
+from poolscope.base.tables.text import text_batches
 
 #: Rows of a Parquet batch at most; more would save nothing.
 MOST_ROWS = 1 << 17

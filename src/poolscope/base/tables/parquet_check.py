@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from poolscope.errors import InputError, reading
+from poolscope.base.errors import InputError, reading
 
 MAGIC = b"PAR1"
 

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from poolscope import __version__
-from poolscope.engines import Item, Local, Result, Shared, Tick, available_cores
-from poolscope.errors import InputError, PoolscopeError
+from poolscope.base.engines import Item, Local, Result, Shared, Tick, available_cores
+from poolscope.base.errors import InputError, PoolscopeError
 
 if TYPE_CHECKING:
     from distributed import Client, Future

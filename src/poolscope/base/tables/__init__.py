@@ -1,6 +1,6 @@
 """Tables on disk that may be larger than memory: read in batches, written in parts."""
 
-from poolscope.tables.reading import Batch, Rows, Source, open_table
-from poolscope.tables.writing import Parts, check_output, writing
+from poolscope.base.tables.reading import Batch, Rows, Source, open_table
+from poolscope.base.tables.writing import Parts, check_output, writing
 
 __all__ = ["Batch", "Parts", "Rows", "Source", "check_output", "open_table", "writing"]
