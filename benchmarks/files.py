@@ -28,7 +28,7 @@ from poolscope.obfuscating import obfuscate_traces
 from poolscope.parallel import masses
 from poolscope.posteriors import Scorer
 from poolscope.reports import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
-from poolscope.traces import draw_traces, draw_users
+from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 0
 

@@ -20,8 +20,8 @@ from poolscope import attack, build_game, cms, load, play
 from poolscope.base.engines import available_cores
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game import Game
-from poolscope.popularity import within_pools
-from poolscope.traces import draw_traces, draw_users
+from poolscope.world.popularity import within_pools
+from poolscope.world.synthetic import draw_traces, draw_users
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from reference import plain_numpy_attack

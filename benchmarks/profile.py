@@ -25,7 +25,7 @@ from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.nodes import LANE, multiply
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.traces import draw_traces, draw_users
+from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 1
 COUNTED = 64

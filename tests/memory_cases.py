@@ -8,10 +8,10 @@ from synthetic import SEED
 
 from poolscope.adversary import Adversary
 from poolscope.base.randomness import user_keys
-from poolscope.behaviour import Behaviour
-from poolscope.popularity import zipf
-from poolscope.traces import draw_traces, draw_users
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import zipf
+from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.world.universe import Universe
 
 TINY = Universe.sized(5, {"a": 2, "b": 2})
 ORACLE = Adversary(name="oracle", universe=TINY, popularity=np.array([0.1, 0.3, 0.2, 0.15, 0.25]))

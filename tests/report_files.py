@@ -11,7 +11,7 @@ from poolscope.base.randomness import user_keys
 from poolscope.build import build_mechanism
 from poolscope.reports import write_reports
 from poolscope.scenario import load
-from poolscope.traces import draw_traces, draw_users
+from poolscope.world.synthetic import draw_traces, draw_users
 
 BASE = """
 [universe]

@@ -18,8 +18,8 @@ from poolscope.game import Game, play
 from poolscope.mechanisms import channel, grr, memoised
 from poolscope.mechanisms.base import ReportColumn
 from poolscope.memory_attack import attack_memoised
-from poolscope.popularity import zipf
-from poolscope.universe import Universe
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})
 POPULARITY = zipf(UNIVERSE, 1.0)

@@ -16,7 +16,7 @@ from poolscope.build import build_game, build_mechanism
 from poolscope.game import play
 from poolscope.mechanisms import Channel, Empirical, Likelihood, channel, empirical, grr
 from poolscope.scenario import load
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(4, {"a": 1, "b": 2})
 ADVERSARY = Adversary(name="oracle", universe=UNIVERSE, popularity=np.array([0.1, 0.2, 0.4, 0.3]))

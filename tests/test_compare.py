@@ -21,11 +21,11 @@ from poolscope.compare_page import default_folder, render, write_comparison
 from poolscope.compare_words import at_equal_error, in_plain_words, reservation
 from poolscope.game import play
 from poolscope.mechanisms import make
-from poolscope.popularity import zipf
 from poolscope.scenario import load, parse
 from poolscope.summary import summarise
-from poolscope.universe import Universe
 from poolscope.utility import expected_errors, measure_utility
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
 
 USERS, REPORTS = 120, 2000
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'

@@ -14,7 +14,7 @@ from poolscope.curator import estimate, simulate_estimate
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
-from poolscope.popularity import project_to_simplex
+from poolscope.world.popularity import project_to_simplex
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)

@@ -15,13 +15,13 @@ from poolscope.adversary import Adversary, attack, weak
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.behaviour import Behaviour, Beta
 from poolscope.calibration import calibration_error, calibration_limit
 from poolscope.game import Game, non_private_posterior, play, play_block, preferences
 from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
-from poolscope.popularity import perturb, zipf
-from poolscope.traces import Users, draw_traces, draw_users, own_popularity
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour, Beta
+from poolscope.world.popularity import perturb, zipf
+from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
 POPULARITY = zipf(UNIVERSE, 1.0)

@@ -23,13 +23,13 @@ from poolscope.base.tables.parquet_check import check_bytes
 from poolscope.build import build_mechanism
 from poolscope.mechanism_files import read_array, read_matrix, read_samples
 from poolscope.mechanisms import make
-from poolscope.popularity import read_popularity
-from poolscope.recorded.traces_file import read_traces
 from poolscope.report.run import read_run
 from poolscope.reports import read_reports
 from poolscope.run import audit
 from poolscope.scenario import load, parse
-from poolscope.universe import Universe, read_objects
+from poolscope.world.popularity import read_popularity
+from poolscope.world.traces_file import read_traces
+from poolscope.world.universe import Universe, read_objects
 
 UNIVERSE = Universe.sized(30, {"a": 5, "b": 5, "c": 6})
 CMS = make("cms", 30, {"epsilon": 2.0, "m": 16, "hashes": 8})

@@ -22,9 +22,9 @@ from poolscope.leakage import (
 )
 from poolscope.mechanisms import make
 from poolscope.metrics import select
-from poolscope.popularity import zipf
 from poolscope.summary import summarise
-from poolscope.universe import Universe
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
 
 
 def crowd(right, users=100):

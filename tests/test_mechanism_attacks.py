@@ -13,13 +13,13 @@ from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.behaviour import Behaviour
 from poolscope.calibration import ERROR_BINS, gather
 from poolscope.mechanisms import THE
 from poolscope.mechanisms.the import best_threshold
-from poolscope.popularity import zipf
-from poolscope.traces import draw_traces, draw_users
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import zipf
+from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.world.universe import Universe
 
 every_mechanism = pytest.mark.parametrize("name", list(KINDS))
 

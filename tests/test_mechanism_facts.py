@@ -15,8 +15,8 @@ from poolscope.curator import estimate, simulate_estimate
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
 from poolscope.mechanisms.the import best_threshold, log_variance
-from poolscope.popularity import zipf
-from poolscope.universe import Universe
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
 
 COUNTED = [name for name in KINDS if KINDS[name].counted]
 every_count = pytest.mark.parametrize("name", COUNTED)

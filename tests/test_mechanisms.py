@@ -14,7 +14,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make
 from poolscope.reports import read_reports, write_reports
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 
 def key(report):

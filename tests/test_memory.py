@@ -16,7 +16,6 @@ from synthetic import SEED
 from poolscope.adversary import Adversary, attack
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.behaviour import Behaviour, Beta
 from poolscope.calibration import calibration_error, calibration_limit
 from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
 from poolscope.memory_attack import attack_memoised, distinct, log_likelihood
@@ -28,9 +27,10 @@ from poolscope.memory_scores import (
     occupancy_scores,
     product_scores,
 )
-from poolscope.popularity import within_pools, zipf
-from poolscope.traces import draw_traces, draw_users
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour, Beta
+from poolscope.world.popularity import within_pools, zipf
+from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.world.universe import Universe
 
 # What is sent
 

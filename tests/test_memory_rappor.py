@@ -13,7 +13,6 @@ from synthetic import SEED
 from poolscope.adversary import attack
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.behaviour import Behaviour
 from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
 from poolscope.memory_attack import (
     attack_memoised,
@@ -23,8 +22,9 @@ from poolscope.memory_attack import (
     same_group,
 )
 from poolscope.memory_scores import exact_scores, group_posterior, normalised
-from poolscope.popularity import within_pools
-from poolscope.traces import draw_traces, draw_users
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import within_pools
+from poolscope.world.synthetic import draw_traces, draw_users
 
 TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
 

@@ -10,9 +10,9 @@ from poolscope.base.errors import InputError
 from poolscope.intervals import Estimate
 from poolscope.paper import drawings, experiments, runner
 from poolscope.paper.page import verdict, write_page
-from poolscope.recorded import builtin_universe
-from poolscope.recorded.traces_file import write_traces
 from poolscope.scenario import changed, load
+from poolscope.world.builtin import builtin_universe
+from poolscope.world.traces_file import write_traces
 
 FEW = 60
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.spatial.distance import jensenshannon
 
-from poolscope import popularity
 from poolscope.base.errors import InputError
-from poolscope.universe import Universe
+from poolscope.world import popularity
+from poolscope.world.universe import Universe
 
 EMOJIS = Universe.sized(2600, {f"tone{i}": 228 for i in range(6)})
 SMALL = Universe.named(["a1", "n1", "b1", "a2", "b2"], ["a", "", "b", "a", "b"])

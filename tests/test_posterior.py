@@ -13,10 +13,10 @@ from synthetic import SEED
 
 from poolscope.adversary import Adversary, attack, weak
 from poolscope.base.errors import InputError
-from poolscope.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
 from poolscope.mechanisms import cms
 from poolscope.posterior import learnt, pool_posterior
-from poolscope.universe import Universe
+from poolscope.world.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
+from poolscope.world.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[1] / ".." / "shared" / "oracle" / "cms_example.npz"
 EPSILONS = (1e-3, 0.1, 1.0, 4.0, 8.0, 30.0, np.inf)

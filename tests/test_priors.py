@@ -7,14 +7,14 @@ from scipy import integrate, special, stats
 from synthetic import SEED
 
 from poolscope.base.errors import InputError
-from poolscope.behaviour import Behaviour, Beta, StepDensity
 from poolscope.build import build_game
 from poolscope.game import play
 from poolscope.posterior import learnt, pool_posterior
 from poolscope.quadrature import RUNGS, axis, capacity
 from poolscope.scenario import parse
-from poolscope.traces import draw_users
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour, Beta, StepDensity
+from poolscope.world.synthetic import draw_users
+from poolscope.world.universe import Universe
 
 TABLES = {
     "one cell": (3.0,),

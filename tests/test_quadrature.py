@@ -5,8 +5,8 @@ import pytest
 from scipy import special, stats
 
 from poolscope.base.errors import InputError
-from poolscope.behaviour import Behaviour, Beta, FunctionDensity
 from poolscope.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
+from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity
 
 DENSITIES = {
     "uniform": Beta(),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError, PoolscopeError
-from poolscope.recorded import builtin_universe, emojis
-from poolscope.recorded.emojis import TONES, emoji_11, emojis_in, qualified
+from poolscope.world.builtin import builtin_universe, emojis
+from poolscope.world.builtin.emojis import TONES, emoji_11, emojis_in, qualified
 
 ZWJ, PICTURE, LETTER = "\u200d", "\ufe0f", "\ufe0e"
 MEDIUM = TONES["medium"]

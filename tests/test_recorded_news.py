@@ -2,10 +2,10 @@
 
 import pytest
 
-from poolscope.recorded import builtin_universe
-from poolscope.recorded.hosts import host_of, links_in
-from poolscope.recorded.news import news_2021, outlet_or_site, registered_host, widened
-from poolscope.universe import Universe
+from poolscope.world.builtin import builtin_universe
+from poolscope.world.builtin.hosts import host_of, links_in
+from poolscope.world.builtin.news import news_2021, outlet_or_site, registered_host, widened
+from poolscope.world.universe import Universe
 
 
 def test_sixty_outlets_in_five_pools():
@@ -70,7 +70,7 @@ def test_other_names_of_an_outlet_are_the_outlet():
 
 
 def test_no_other_name_is_an_outlet_or_stands_for_two():
-    from poolscope.recorded.news import _rows
+    from poolscope.world.builtin.news import _rows
 
     others = [name for row in _rows() for name in row["also"].split()]
     assert len(set(others)) == len(others)

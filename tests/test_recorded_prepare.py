@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
 from poolscope.recorded.extract import make_traces
-from poolscope.recorded.prepare import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
-from poolscope.recorded.traces_file import read_traces
-from poolscope.universe import Universe
+from poolscope.world.recipe import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
+from poolscope.world.traces_file import read_traces
+from poolscope.world.universe import Universe
 
 # objects 0, 1: pool p; 2, 3: pool q; 4: pool r; 5, 6: neutral
 UNIVERSE = Universe.sized(7, {"p": 2, "q": 2, "r": 1})

@@ -12,7 +12,7 @@ from poolscope.base.errors import InputError
 from poolscope.recorded.archive import own_words
 from poolscope.recorded.extract import describe, make_traces
 from poolscope.recorded.sources import Columns, ordered, read_rows
-from poolscope.universe import read_objects
+from poolscope.world.universe import read_objects
 
 WHO_WHAT = Columns("who", "what")
 ROWS = [(1, "ann", "👍 x"), (2, "bob", ""), (3, "ann", "🙏🏽\n👍")]

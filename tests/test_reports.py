@@ -11,7 +11,7 @@ from poolscope.base.randomness import children
 from poolscope.base.tables import open_table
 from poolscope.mechanisms import MECHANISMS, make
 from poolscope.reports import blocks, read_reports, write_reports
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 LARGE = 130
 NUMBERED = Universe.sized(LARGE, {"a": 30, "b": 40})

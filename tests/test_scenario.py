@@ -8,9 +8,10 @@ import tomllib
 import numpy as np
 import pytest
 
-from poolscope import popularity, scenario
+from poolscope import scenario
 from poolscope.base.errors import InputError
 from poolscope.scenario_format import is_inside
+from poolscope.world import popularity
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
 MECHANISM = '[mechanism]\nkind = "cms"\nepsilon = 4\n'

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
-from poolscope.recorded.traces_file import read_traces, write_traces
-from poolscope.universe import Universe
+from poolscope.world.traces_file import read_traces, write_traces
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.named(["x", "y", "z"], ["p", "q", ""])
 USERS, OBJECTS = ["bob", "ann", "bob", "cat"], ["y", "x", "z", "y"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
-from poolscope.universe import LARGEST, Universe, read_objects
+from poolscope.world.universe import LARGEST, Universe, read_objects
 
 
 def test_sized_pools_take_the_first_objects():

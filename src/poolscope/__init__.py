@@ -10,10 +10,10 @@ _HOME = {
     "Adversary": "adversary",
     "attack": "adversary",
     "weak": "adversary",
-    "Behaviour": "behaviour",
-    "Beta": "behaviour",
-    "FunctionDensity": "behaviour",
-    "StepDensity": "behaviour",
+    "Behaviour": "world.behaviour",
+    "Beta": "world.behaviour",
+    "FunctionDensity": "world.behaviour",
+    "StepDensity": "world.behaviour",
     "build_game": "build",
     "Verdict": "checking",
     "check": "checking",
@@ -55,7 +55,7 @@ _HOME = {
     "Scenario": "scenario",
     "load": "scenario",
     "summarise": "summary",
-    "Universe": "universe",
+    "Universe": "world.universe",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local
     from poolscope.base.errors import InputError, PoolscopeError
-    from poolscope.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.build import build_game
     from poolscope.checking import Verdict, check
     from poolscope.curator import Estimate, estimate, simulate_estimate
@@ -91,7 +90,8 @@ if TYPE_CHECKING:
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load
     from poolscope.summary import summarise
-    from poolscope.universe import Universe
+    from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
+    from poolscope.world.universe import Universe
 
 
 def __getattr__(name: str) -> Any:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.behaviour import Behaviour
 from poolscope.mechanisms.base import Floats, Mechanism, Reports, Views
-from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import uniform, within_pools
+from poolscope.world.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

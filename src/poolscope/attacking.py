@@ -45,7 +45,7 @@ from poolscope.spreading import (
     support_of,
     warmed,
 )
-from poolscope.universe import NEUTRAL, Universe, read_columns
+from poolscope.world.universe import NEUTRAL, Universe, read_columns
 
 #: Rows of the table that a summary shows.
 HEAD = 12

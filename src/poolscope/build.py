@@ -11,18 +11,18 @@ from poolscope.adversary import Adversary
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
-from poolscope.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
 from poolscope.curator import estimate_objects, simulate_estimate
 from poolscope.game import Game
 from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import LocalMechanism, make
-from poolscope.popularity import uniform
-from poolscope.recorded.population import Recorded, population
-from poolscope.recorded.prepare import Recipe, prepare
-from poolscope.recorded.traces_file import read_traces
 from poolscope.scenario import Scenario
 from poolscope.scenario_format import AdversaryTable, DensityTable, PriorTable
-from poolscope.universe import Universe
+from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
+from poolscope.world.popularity import uniform
+from poolscope.world.recipe import Recipe, prepare
+from poolscope.world.recorded import Recorded, population
+from poolscope.world.traces_file import read_traces
+from poolscope.world.universe import Universe
 
 #: Who an adversary is, in plain words, by what it knows of the popularity.
 PHRASES = {

@@ -10,7 +10,7 @@ from poolscope.base.engines import Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.base import Floats, LocalMechanism, Objects, Reports, report_count
-from poolscope.popularity import project_to_simplex
+from poolscope.world.popularity import project_to_simplex
 
 #: Reports that are made and counted together.
 AT_ONCE = 1 << 16

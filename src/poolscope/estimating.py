@@ -17,7 +17,7 @@ from poolscope.game import Tick
 from poolscope.parallel import Supports
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.scenario import Scenario
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 
 def estimate_reports(

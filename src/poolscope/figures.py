@@ -25,7 +25,7 @@ from poolscope import drawing
 from poolscope.base.errors import one_line
 from poolscope.drawing import FAINT, INK, MUTED, STYLE
 from poolscope.summary import NON_PRIVATE
-from poolscope.universe import NEUTRAL
+from poolscope.world.universe import NEUTRAL
 
 FEWEST = 20
 """Users below which a point of a precision or calibration curve is noise and is not drawn."""

@@ -14,19 +14,19 @@ from poolscope.adversary import Adversary, posterior_block, views
 from poolscope.base.engines import Engine, Local, Map, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
-from poolscope.behaviour import UNIFORM, Behaviour, Floats
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.base import Mechanism
 from poolscope.mechanisms.memory import memoised
 from poolscope.memory_game import kept_answers
 from poolscope.outcomes import REACHED, Attacked, table
 from poolscope.parallel import played
-from poolscope.popularity import uniform, within_pools
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
-from poolscope.recorded.population import Recorded
-from poolscope.traces import Users, draw_traces, draw_users
-from poolscope.universe import Universe
+from poolscope.world.behaviour import UNIFORM, Behaviour, Floats
+from poolscope.world.popularity import uniform, within_pools
+from poolscope.world.recorded import Recorded
+from poolscope.world.synthetic import Users, draw_traces, draw_users
+from poolscope.world.universe import Universe
 
 NON_PRIVATE = "non-private"
 

@@ -14,7 +14,7 @@ from poolscope.base.tables import Batch, open_table
 from poolscope.mechanisms.base import ReportColumn
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.report_columns import KINDS, read_objects
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 #: Bytes that reading a table holds of it at once.
 BATCH_BYTES = 64 << 20

@@ -16,12 +16,12 @@ from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
 from poolscope.base.errors import InputError
-from poolscope.behaviour import Floats
 from poolscope.mechanisms.base import LocalMechanism, Reports, report_count
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory
 from poolscope.memory_scores import group_posterior
-from poolscope.popularity import within_pools
+from poolscope.world.behaviour import Floats
+from poolscope.world.popularity import within_pools
 
 Integers = NDArray[np.int64]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from poolscope.adversary import Adversary, attack
 from poolscope.base.randomness import Keys
-from poolscope.behaviour import Floats
 from poolscope.mechanisms.base import Objects, Reports
 from poolscope.mechanisms.memory import Memory
 from poolscope.memory_attack import attack_memoised
+from poolscope.world.behaviour import Floats
 
 
 def kept_answers(

@@ -38,10 +38,10 @@ from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
 from poolscope.base.errors import InputError
-from poolscope.behaviour import Density, Floats
 from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
-from poolscope.popularity import within_pools
 from poolscope.quadrature import fixed_rule
+from poolscope.world.behaviour import Density, Floats
+from poolscope.world.popularity import within_pools
 
 Integers = NDArray[np.int64]
 

@@ -22,7 +22,7 @@ from poolscope.mechanisms.base import LocalMechanism, Objects, ReportColumn, Rep
 from poolscope.mechanisms.memory import memoised
 from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario import Scenario
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
 ROWS, PIECE = 1 << 19, 1 << 15

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.behaviour import Floats
+from poolscope.world.behaviour import Floats
 
 #: Confidences whose first crossing is recorded, and their columns.
 REACHED = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from poolscope.base.errors import did_you_mean
 from poolscope.base.tables import Batch
 from poolscope.mechanisms.base import ReportColumn
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 #: Names among which the nearest is looked for; among more it would take seconds.
 FEW = 10_000

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from poolscope.base.tables import Batch, Source, check_output, open_table, writing
 from poolscope.mechanisms.base import LocalMechanism, ReportColumn, Reports
 from poolscope.report_columns import KINDS
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 Columns = Mapping[str, ReportColumn]
 

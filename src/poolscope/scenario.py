@@ -32,7 +32,7 @@ from poolscope.scenario_format import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from poolscope.universe import Universe
+    from poolscope.world.universe import Universe
 
 LARGEST_FILE = 1_000_000
 """Bytes that a scenario may have; data belongs into the files it names."""
@@ -107,7 +107,7 @@ class Scenario(Table):
         """The popularity of ``[popularity]``, (size,) float64."""
         import numpy as np
 
-        from poolscope import popularity
+        from poolscope.world import popularity
 
         table = self.popularity_table
         if table is None:
@@ -121,7 +121,7 @@ class Scenario(Table):
 
     def given_popularity(self, adversary: AdversaryTable, universe: "Universe") -> "np.ndarray":
         """The popularity that an adversary is given, by its own file or by the file of objects."""
-        from poolscope.popularity import read_popularity
+        from poolscope.world.popularity import read_popularity
 
         if adversary.file is None:
             return self._column(universe)
@@ -154,8 +154,8 @@ class Scenario(Table):
 
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
-        from poolscope.recorded import builtin_universe
-        from poolscope.universe import Universe, read_objects
+        from poolscope.world.builtin import builtin_universe
+        from poolscope.world.universe import Universe, read_objects
 
         table = self.universe_table
         if table.builtin is not None:
@@ -176,7 +176,7 @@ class Scenario(Table):
 
     def _column(self, universe: "Universe") -> "np.ndarray":
         """The popularity in the file of objects."""
-        from poolscope.popularity import given
+        from poolscope.world.popularity import given
 
         assert self.universe_table.objects is not None
         with located(file=self.resolve(self.universe_table.objects)):

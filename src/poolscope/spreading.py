@@ -26,7 +26,7 @@ from poolscope.mechanisms.base import LocalMechanism, Reports
 from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Counts, Scorer
 from poolscope.reports import USER, Columns, decode, in_file, users_of
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 
 class Piece(NamedTuple):

@@ -22,7 +22,7 @@ from poolscope.mechanisms.base import (
     report_count,
 )
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.
 REPORT = "report"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, children, fresh_keys
-from poolscope.traces import draw_objects
+from poolscope.world.synthetic import draw_objects
 
 Floats = NDArray[np.float64]
 Objects = NDArray[np.int64]

@@ -19,12 +19,12 @@ from poolscope.curator import unbiased
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
 from poolscope.mechanisms.base import LocalMechanism, at
-from poolscope.popularity import entropy as pool_entropy
-from poolscope.popularity import jensen_shannon, zipf
 from poolscope.run import read_outcomes
 from poolscope.scenario import Scenario, load
-from poolscope.traces import own_popularity
-from poolscope.universe import Universe
+from poolscope.world.popularity import entropy as pool_entropy
+from poolscope.world.popularity import jensen_shannon, zipf
+from poolscope.world.synthetic import own_popularity
+from poolscope.world.universe import Universe
 
 #: Share of the objects, the most popular ones, on which the percentage error is taken.
 TOP_OBJECTS = 0.8

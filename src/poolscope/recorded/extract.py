@@ -11,13 +11,13 @@ from pathlib import Path
 
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables.atomic import replacing
-from poolscope.recorded import archive
 from poolscope.recorded.archive import is_archive, own_words
 from poolscope.recorded.finders import Finder, Kind, Target, finder, target_of
-from poolscope.recorded.news import widened
 from poolscope.recorded.sources import Columns, ordered, read_rows
-from poolscope.recorded.traces_file import check_ending, write_rows
-from poolscope.universe import Universe
+from poolscope.world.builtin import archive
+from poolscope.world.builtin.news import widened
+from poolscope.world.traces_file import check_ending, write_rows
+from poolscope.world.universe import Universe
 
 MOST_FREQUENT = 5
 """Objects outside the universe that are told by name."""

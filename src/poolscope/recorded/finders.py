@@ -12,11 +12,11 @@ from os import PathLike, fspath
 from typing import Literal
 
 from poolscope.base.errors import InputError, did_you_mean, located
-from poolscope.recorded import UNIVERSES, builtin_universe
-from poolscope.recorded.emojis import emojis_in, qualified
-from poolscope.recorded.hosts import host_of, links_in, registered
-from poolscope.recorded.news import outlet_or_site
-from poolscope.universe import Universe, read_objects
+from poolscope.world.builtin import UNIVERSES, builtin_universe
+from poolscope.world.builtin.emojis import emojis_in, qualified
+from poolscope.world.builtin.hosts import host_of, links_in, registered
+from poolscope.world.builtin.news import outlet_or_site
+from poolscope.world.universe import Universe, read_objects
 
 Kind = Literal["text", "object", "domain"]
 Finder = Callable[[str], list[str]]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import entr, rel_entr
 
 from poolscope.base.errors import InputError, located, shown
-from poolscope.universe import Universe, as_weights, read_columns
+from poolscope.world.universe import Universe, as_weights, read_columns
 
 
 def uniform(universe: Universe) -> np.ndarray:

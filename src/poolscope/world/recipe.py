@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-from poolscope.recorded.hosts import host_of, registered
-from poolscope.universe import Universe
+from poolscope.world.builtin.hosts import host_of, registered
+from poolscope.world.universe import Universe
 
 
 @cache
@@ -60,7 +60,7 @@ def outlet_or_site(link: str) -> str | None:
 
 @cache
 def _rows() -> list[dict[str, str]]:
-    text = (resources.files("poolscope") / "recorded" / "news_2021.csv").read_text("utf-8")
+    text = (resources.files("poolscope.world.builtin") / "news_2021.csv").read_text("utf-8")
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from poolscope.base.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from poolscope.universe import Universe
+    from poolscope.world.universe import Universe
 
 
 def _emoji_11() -> Universe:
-    from poolscope.recorded.emojis import emoji_11
+    from poolscope.world.builtin.emojis import emoji_11
 
     return emoji_11()
 
 
 def _news_2021() -> Universe:
-    from poolscope.recorded.news import news_2021
+    from poolscope.world.builtin.news import news_2021
 
     return news_2021()
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.behaviour import Behaviour, Beta, Density
-from poolscope.recorded.prepare import Prepared, duplicated, measure
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour, Beta, Density
+from poolscope.world.recipe import Prepared, duplicated, measure
+from poolscope.world.universe import Universe
 
 Floats = NDArray[np.float64]
 

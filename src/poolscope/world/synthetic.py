@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Keys, Stream, children
-from poolscope.behaviour import Behaviour, Floats
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
-from poolscope.popularity import within_pools
-from poolscope.universe import Universe
+from poolscope.world.behaviour import Behaviour, Floats
+from poolscope.world.popularity import within_pools
+from poolscope.world.universe import Universe
 
 Objects = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from functools import cache
 from emoji import EMOJI_DATA, STATUS
 
 from poolscope.base.errors import PoolscopeError
-from poolscope.universe import Universe
+from poolscope.world.universe import Universe
 
 VERSION = 11.0
 """Emojis up to this version of Unicode Emoji are objects."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from poolscope.base.errors import InputError, did_you_mean, one_line, reading
 from poolscope.base.tables.atomic import replacing
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.universe import Universe, read_columns
+from poolscope.world.universe import Universe, read_columns
 
 if TYPE_CHECKING:
     import polars as pl

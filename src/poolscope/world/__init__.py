@@ -1,0 +1,1 @@
+"""What is true: universe, popularity, behaviour, traces."""
