@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poolscope.mechanisms.base import ReportColumn
+from poolscope.mechanisms.role import ReportColumn
 
 
 class Plain:

@@ -16,7 +16,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game import Game, play
 from poolscope.mechanisms import channel, grr, memoised
-from poolscope.mechanisms.base import ReportColumn
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.memory_attack import attack_memoised
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe

@@ -10,7 +10,7 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope.base.errors import InputError
-from poolscope.hashing import PRIME, Bijection, PolynomialFamily, TableFamily, family
+from poolscope.mechanisms.hashing import PRIME, Bijection, PolynomialFamily, TableFamily, family
 
 
 def bucket(a, b, c, x, m, prime, power):

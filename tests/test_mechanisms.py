@@ -184,7 +184,7 @@ def test_methods_work_in_parts(name, monkeypatch):
     objects, keys = some(mechanism, 500)
     reports = mechanism.report(objects, keys)
     whole = general(mechanism).mass(mechanism, reports, view)
-    monkeypatch.setattr("poolscope.mechanisms.base.CELLS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.role.CELLS_AT_ONCE", 7 * LARGE)
     monkeypatch.setattr("poolscope.mechanisms.grouping.BUCKETS_AT_ONCE", 7 * LARGE)
     monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)

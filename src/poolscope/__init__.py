@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.adapt import adapt
     from poolscope.mechanisms.channel import channel, empirical
     from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
+    from poolscope.mechanisms.devices import memoised
     from poolscope.mechanisms.grr import grr
+    from poolscope.mechanisms.hadamard_response import hr
     from poolscope.mechanisms.hcms import HCMS, hcms
-    from poolscope.mechanisms.hr import hr
     from poolscope.mechanisms.identity import Identity, identity
-    from poolscope.mechanisms.lh import blh, olh
-    from poolscope.mechanisms.memory import memoised
+    from poolscope.mechanisms.local_hashing import blh, olh
     from poolscope.mechanisms.oue import oue
     from poolscope.mechanisms.rappor import rappor
     from poolscope.mechanisms.spotme import spotme

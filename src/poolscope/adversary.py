@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.base import Floats, Mechanism, Reports, Views
+from poolscope.mechanisms.role import Floats, Mechanism, Reports, Views
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
 from poolscope.world.behaviour import Behaviour

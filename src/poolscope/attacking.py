@@ -26,7 +26,7 @@ from poolscope.build import adversary_of, build_adversary, build_mechanism, othe
 from poolscope.curator import Estimate
 from poolscope.game import Tick
 from poolscope.gathering import Bucket, Gathering
-from poolscope.mechanisms.base import LocalMechanism
+from poolscope.mechanisms.role import LocalMechanism
 from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Scorer, Tally
 from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches

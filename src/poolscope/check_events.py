@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.check_law import likelihoods, states_law
-from poolscope.mechanisms.base import Floats, Mechanism, ReportColumn, Reports, report_count
+from poolscope.mechanisms.role import Floats, Mechanism, ReportColumn, Reports, report_count
 
 Truths = NDArray[np.bool_]
 

@@ -25,7 +25,7 @@ from poolscope.build import build_mechanism
 from poolscope.check_events import Family, learn
 from poolscope.check_law import Exact, Share, clopper_pearson, declared_columns, exact
 from poolscope.check_samples import Sampler, Stage, Supports, spread
-from poolscope.mechanisms.base import Mechanism
+from poolscope.mechanisms.role import Mechanism
 from poolscope.scenario import Scenario
 
 #: Objects that are tried where the universe has more.

@@ -24,7 +24,7 @@ from poolscope.game import NON_PRIVATE, Game
 from poolscope.intervals import Estimate
 from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
 from poolscope.mechanisms import MECHANISMS
-from poolscope.mechanisms.base import Floats
+from poolscope.mechanisms.role import Floats
 from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.parts import Playing, all_blocks, block_size, play_parts

@@ -15,8 +15,8 @@ from poolscope.base.engines import Engine, Local, Map, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
 from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.base import Mechanism
-from poolscope.mechanisms.memory import memoised
+from poolscope.mechanisms.devices import memoised
+from poolscope.mechanisms.role import Mechanism
 from poolscope.memory_game import kept_answers
 from poolscope.outcomes import REACHED, Attacked, table
 from poolscope.parallel import played

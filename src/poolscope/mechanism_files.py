@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError, located, reading
 from poolscope.base.tables import Batch, open_table
-from poolscope.mechanisms.base import ReportColumn
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.report_columns import KINDS, read_objects
 from poolscope.world.universe import Universe
 

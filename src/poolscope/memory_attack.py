@@ -16,9 +16,9 @@ from scipy.special import logsumexp
 
 from poolscope.adversary import Adversary
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.base import LocalMechanism, Reports, report_count
+from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory
+from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
 from poolscope.memory_scores import group_posterior
 from poolscope.world.behaviour import Floats
 from poolscope.world.popularity import within_pools

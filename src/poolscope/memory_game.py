@@ -8,8 +8,8 @@ import numpy as np
 
 from poolscope.adversary import Adversary, attack
 from poolscope.base.randomness import Keys
-from poolscope.mechanisms.base import Objects, Reports
-from poolscope.mechanisms.memory import Memory
+from poolscope.mechanisms.devices import Memory
+from poolscope.mechanisms.role import Objects, Reports
 from poolscope.memory_attack import attack_memoised
 from poolscope.world.behaviour import Floats
 

@@ -18,8 +18,8 @@ from poolscope.base.randomness import Keys, Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.build import build_mechanism
 from poolscope.game import Tick
-from poolscope.mechanisms.base import LocalMechanism, Objects, ReportColumn, Reports
-from poolscope.mechanisms.memory import memoised
+from poolscope.mechanisms.devices import memoised
+from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Reports
 from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario import Scenario
 from poolscope.world.universe import Universe

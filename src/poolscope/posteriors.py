@@ -19,7 +19,7 @@ from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.game import CHUNK, Tick
 from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.base import Floats, LocalMechanism, Views
+from poolscope.mechanisms.role import Floats, LocalMechanism, Views
 
 Integers = NDArray[np.int64]
 

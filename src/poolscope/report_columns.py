@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import did_you_mean
 from poolscope.base.tables import Batch
-from poolscope.mechanisms.base import ReportColumn
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.world.universe import Universe
 
 #: Names among which the nearest is looked for; among more it would take seconds.

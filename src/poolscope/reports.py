@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.tables import Batch, Source, check_output, open_table, writing
-from poolscope.mechanisms.base import LocalMechanism, ReportColumn, Reports
+from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
 from poolscope.report_columns import KINDS
 from poolscope.world.universe import Universe
 

@@ -22,7 +22,7 @@ from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
 from poolscope.gathering import Bucket, bucket_edges, bucket_rows
-from poolscope.mechanisms.base import LocalMechanism, Reports
+from poolscope.mechanisms.role import LocalMechanism, Reports
 from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Counts, Scorer
 from poolscope.reports import USER, Columns, decode, in_file, users_of

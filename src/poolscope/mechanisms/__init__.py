@@ -8,18 +8,18 @@ from typing import Any
 
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
-from poolscope.mechanisms.base import LocalMechanism, Mechanism, Pure, Reports, Views
 from poolscope.mechanisms.channel import Channel, Empirical, channel, empirical
 from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
+from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory, memoised
 from poolscope.mechanisms.grr import GRR, grr
+from poolscope.mechanisms.hadamard_response import HadamardResponse, hr
 from poolscope.mechanisms.hcms import HCMS, hcms
-from poolscope.mechanisms.hr import HadamardResponse, hr
 from poolscope.mechanisms.identity import Identity, identity
-from poolscope.mechanisms.lh import LocalHashing, blh, olh
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.memory import Memoised, Memory, RapporMemory, memoised
+from poolscope.mechanisms.local_hashing import LocalHashing, blh, olh
 from poolscope.mechanisms.oue import OUE, oue
 from poolscope.mechanisms.rappor import Rappor, rappor
+from poolscope.mechanisms.role import LocalMechanism, Mechanism, Pure, Reports, Views
 from poolscope.mechanisms.spotme import SpotMe, spotme
 from poolscope.mechanisms.ss import SubsetSelection, ss
 from poolscope.mechanisms.sue import SUE, sue

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.role import (
     Floats,
     Objects,
     ReportColumn,
@@ -21,7 +22,6 @@ from poolscope.mechanisms.base import (
     check_objects,
     report_count,
 )
-from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.world.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Keys
-from poolscope.hashing import Bijection, HashFamily, family
 from poolscope.kernels import cms as kernels
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.hashing import Bijection, HashFamily, family
+from poolscope.mechanisms.role import (
     Floats,
     Objects,
     Pure,
@@ -24,9 +26,7 @@ from poolscope.mechanisms.base import (
     check_objects,
     lie,
 )
-from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.mechanisms.sketch import sketch_counts
+from poolscope.mechanisms.sketch_law import sketch_counts
 
 
 @dataclass(frozen=True, kw_only=True)

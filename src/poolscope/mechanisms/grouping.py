@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
-from poolscope.hashing import Buckets, Tabulated
 from poolscope.kernels import cms as kernels
+from poolscope.mechanisms.hashing import Buckets, Tabulated
 
 Indices = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.role import (
     Floats,
     Map,
     Objects,

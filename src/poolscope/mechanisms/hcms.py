@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, children
-from poolscope.hashing import HashFamily, family
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
+from poolscope.mechanisms.hashing import HashFamily, family
+from poolscope.mechanisms.role import (
     Floats,
     Objects,
     Pure,
@@ -24,7 +25,6 @@ from poolscope.mechanisms.base import (
     check_objects,
     lie,
 )
-from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.randomness import Keys
-from poolscope.mechanisms.base import Objects, Reports, check_objects
 from poolscope.mechanisms.grr import GRR
+from poolscope.mechanisms.role import Objects, Reports, check_objects
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.base import Floats, LocalMechanism, Reports, Views
+from poolscope.mechanisms.role import Floats, LocalMechanism, Reports, Views
 
 
 class Likelihood(LocalMechanism):

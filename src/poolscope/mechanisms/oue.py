@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poolscope.mechanisms.base import check_finite_epsilon, lie
+from poolscope.mechanisms.role import check_finite_epsilon, lie
 from poolscope.mechanisms.unary import Unary
 
 

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
-from poolscope.hashing import Buckets, HashFamily, family
 from poolscope.kernels import bloom as kernels
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.hashing import Buckets, HashFamily, family
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.role import (
     Floats,
     Objects,
     ReportColumn,
@@ -22,9 +25,6 @@ from poolscope.mechanisms.base import (
     check_objects,
     lie,
 )
-from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.mechanisms.likelihood import Likelihood
 
 
 @dataclass(frozen=True, kw_only=True)

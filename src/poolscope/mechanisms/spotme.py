@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.base import check_epsilon
+from poolscope.mechanisms.role import check_epsilon
 from poolscope.mechanisms.unary import Unary
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.base import Objects, check_epsilon, lie
 from poolscope.mechanisms.bits import threshold
+from poolscope.mechanisms.role import Objects, check_epsilon, lie
 from poolscope.mechanisms.unary import ObjectBits, Words
 
 

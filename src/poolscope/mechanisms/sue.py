@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poolscope.mechanisms.base import lie
+from poolscope.mechanisms.role import lie
 from poolscope.mechanisms.unary import Unary
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.base import check_finite_epsilon
+from poolscope.mechanisms.role import check_finite_epsilon
 from poolscope.mechanisms.unary import Unary
 
 #: Where the best threshold lies; at 1/2 the two errors of a bit are alike, beyond 1 the own bit is lost too often.

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.randomness import Keys
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
+from poolscope.mechanisms.role import (
     Floats,
     Map,
     Objects,
@@ -20,7 +21,6 @@ from poolscope.mechanisms.base import (
     Views,
     check_objects,
 )
-from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
 
 Words = NDArray[np.uint64]
 

@@ -18,7 +18,7 @@ from poolscope.build import build_game, build_mechanism
 from poolscope.curator import unbiased
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
-from poolscope.mechanisms.base import LocalMechanism, at
+from poolscope.mechanisms.role import LocalMechanism, at
 from poolscope.run import read_outcomes
 from poolscope.scenario import Scenario, load
 from poolscope.world.popularity import entropy as pool_entropy

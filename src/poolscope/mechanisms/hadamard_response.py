@@ -11,7 +11,7 @@ from poolscope.base.engines import Map
 from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.role import (
     Floats,
     Objects,
     ReportColumn,

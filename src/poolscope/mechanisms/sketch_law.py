@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from poolscope.base.engines import Map
 from poolscope.base.randomness import children
-from poolscope.hashing import HashFamily
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import tabulate
+from poolscope.mechanisms.hashing import HashFamily
 
 #: Buckets held at once by one chunk: functions times objects.
 BUCKETS_AT_ONCE = 1 << 21

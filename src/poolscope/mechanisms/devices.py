@@ -13,8 +13,8 @@ from scipy import special
 
 from poolscope.base.randomness import Keys, Stream, children
 from poolscope.kernels.random import uniforms
-from poolscope.mechanisms.base import Floats, Mechanism, Objects, Reports, check_objects
 from poolscope.mechanisms.rappor import Rappor
+from poolscope.mechanisms.role import Floats, Mechanism, Objects, Reports, check_objects
 
 #: Branches below a user's reports that no report's number reaches.
 ANSWERS, COHORT = -1, -2

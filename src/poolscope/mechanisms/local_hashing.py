@@ -12,7 +12,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.kernels.unary import rows_of
-from poolscope.mechanisms.base import (
+from poolscope.mechanisms.role import (
     LARGEST_EPSILON,
     Floats,
     Objects,
