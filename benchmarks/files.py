@@ -25,9 +25,9 @@ from poolscope.base.tables import open_table
 from poolscope.estimating import estimate_reports
 from poolscope.gathering import Bucket
 from poolscope.obfuscating import obfuscate_traces
-from poolscope.parallel import masses
 from poolscope.posteriors import Scorer
-from poolscope.reports import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
+from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
+from poolscope.reports.shares import masses
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 0

@@ -9,7 +9,7 @@ from synthetic import SEED
 from poolscope import cli
 from poolscope.base.randomness import user_keys
 from poolscope.build import build_mechanism
-from poolscope.reports import write_reports
+from poolscope.reports.files import write_reports
 from poolscope.scenario import load
 from poolscope.world.synthetic import draw_traces, draw_users
 

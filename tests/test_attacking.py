@@ -26,7 +26,7 @@ from poolscope.build import build_mechanism
 from poolscope.estimating import estimate_reports
 from poolscope.gathering import Gathering, bucket_edges
 from poolscope.obfuscating import obfuscate_traces
-from poolscope.reports import read_reports
+from poolscope.reports.files import read_reports
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])

@@ -10,10 +10,10 @@ from synthetic import SEED
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.curator import estimate, simulate_estimate
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
+from poolscope.reports.curator import estimate, simulate_estimate
 from poolscope.world.popularity import project_to_simplex
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])

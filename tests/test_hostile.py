@@ -24,7 +24,7 @@ from poolscope.build import build_mechanism
 from poolscope.mechanism_files import read_array, read_matrix, read_samples
 from poolscope.mechanisms import make
 from poolscope.report.run import read_run
-from poolscope.reports import read_reports
+from poolscope.reports.files import read_reports
 from poolscope.run import audit
 from poolscope.scenario import load, parse
 from poolscope.world.popularity import read_popularity

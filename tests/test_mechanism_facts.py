@@ -11,10 +11,10 @@ from synthetic import SEED
 from poolscope.adversary import Adversary, attack, views, weak
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.curator import estimate, simulate_estimate
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
 from poolscope.mechanisms.the import best_threshold, log_variance
+from poolscope.reports.curator import estimate, simulate_estimate
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

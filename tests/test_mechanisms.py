@@ -13,7 +13,7 @@ from poolscope.adversary import Adversary, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make
-from poolscope.reports import read_reports, write_reports
+from poolscope.reports.files import read_reports, write_reports
 from poolscope.world.universe import Universe
 
 

@@ -10,7 +10,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.base.tables import open_table
 from poolscope.mechanisms import MECHANISMS, make
-from poolscope.reports import blocks, read_reports, write_reports
+from poolscope.reports.files import blocks, read_reports, write_reports
 from poolscope.world.universe import Universe
 
 LARGE = 130

@@ -17,9 +17,9 @@ _HOME = {
     "build_game": "build",
     "Verdict": "checking",
     "check": "checking",
-    "Estimate": "curator",
-    "estimate": "curator",
-    "simulate_estimate": "curator",
+    "Estimate": "reports.curator",
+    "estimate": "reports.curator",
+    "simulate_estimate": "reports.curator",
     "Dask": "base.dask",
     "Local": "base.engines",
     "InputError": "base.errors",
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from poolscope.base.errors import InputError, PoolscopeError
     from poolscope.build import build_game
     from poolscope.checking import Verdict, check
-    from poolscope.curator import Estimate, estimate, simulate_estimate
     from poolscope.game import Game, play
     from poolscope.mechanisms import MECHANISMS
     from poolscope.mechanisms.adapt import adapt
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.the import the
     from poolscope.memory_attack import attack_memoised
     from poolscope.posterior import learnt, pool_posterior
+    from poolscope.reports.curator import Estimate, estimate, simulate_estimate
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load
     from poolscope.summary import summarise

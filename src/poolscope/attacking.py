@@ -23,13 +23,13 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
-from poolscope.curator import Estimate
 from poolscope.game import Tick
 from poolscope.gathering import Bucket, Gathering
 from poolscope.mechanisms.role import LocalMechanism
-from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Scorer, Tally
-from poolscope.reports import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
+from poolscope.reports.curator import Estimate
+from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
+from poolscope.reports.shares import Supports, masses
 from poolscope.scenario import Scenario
 from poolscope.spreading import (
     Piece,

@@ -11,10 +11,10 @@ from poolscope.adversary import Adversary
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
-from poolscope.curator import estimate_objects, simulate_estimate
 from poolscope.game import Game
 from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import LocalMechanism, make
+from poolscope.reports.curator import estimate_objects, simulate_estimate
 from poolscope.scenario import Scenario
 from poolscope.scenario_format import AdversaryTable, DensityTable, PriorTable
 from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity

@@ -28,9 +28,9 @@ from poolscope.mechanisms.role import Floats
 from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
 from poolscope.outcome_files import OutcomeFiles
 from poolscope.parts import Playing, all_blocks, block_size, play_parts
+from poolscope.reports.utility import measure_utility
 from poolscope.scenario import Scenario, changed
 from poolscope.summary import prior_guess
-from poolscope.utility import measure_utility
 
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000

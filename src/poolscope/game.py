@@ -19,9 +19,9 @@ from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
 from poolscope.memory_game import kept_answers
 from poolscope.outcomes import REACHED, Attacked, table
-from poolscope.parallel import played
 from poolscope.posterior import fill_posterior
 from poolscope.quadrature import axis, point_axis
+from poolscope.reports.shares import played
 from poolscope.world.behaviour import UNIFORM, Behaviour, Floats
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.recorded import Recorded

@@ -13,7 +13,7 @@ from poolscope.base.errors import InputError, located, reading
 from poolscope.base.tables import Batch, open_table
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.mechanisms.role import ReportColumn
-from poolscope.report_columns import KINDS, read_objects
+from poolscope.reports.columns import KINDS, read_objects
 from poolscope.world.universe import Universe
 
 #: Bytes that reading a table holds of it at once.

@@ -20,7 +20,7 @@ from poolscope.build import build_mechanism
 from poolscope.game import Tick
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Reports
-from poolscope.reports import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
+from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario import Scenario
 from poolscope.world.universe import Universe
 

@@ -23,9 +23,9 @@ from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
 from poolscope.gathering import Bucket, bucket_edges, bucket_rows
 from poolscope.mechanisms.role import LocalMechanism, Reports
-from poolscope.parallel import Supports, masses
 from poolscope.posteriors import Counts, Scorer
-from poolscope.reports import USER, Columns, decode, in_file, users_of
+from poolscope.reports.files import USER, Columns, decode, in_file, users_of
+from poolscope.reports.shares import Supports, masses
 from poolscope.world.universe import Universe
 
 

@@ -15,10 +15,10 @@ from poolscope import metrics
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.build import build_game, build_mechanism
-from poolscope.curator import unbiased
 from poolscope.game import Game
 from poolscope.intervals import Estimate, share_of
 from poolscope.mechanisms.role import LocalMechanism, at
+from poolscope.reports.curator import unbiased
 from poolscope.run import read_outcomes
 from poolscope.scenario import Scenario, load
 from poolscope.world.popularity import entropy as pool_entropy

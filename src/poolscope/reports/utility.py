@@ -11,8 +11,8 @@ from scipy import stats
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.curator import simulate_estimate
 from poolscope.mechanisms.role import Floats
+from poolscope.reports.curator import simulate_estimate
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.tables import Batch, Source, check_output, open_table, writing
 from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
-from poolscope.report_columns import KINDS
+from poolscope.reports.columns import KINDS
 from poolscope.world.universe import Universe
 
 Columns = Mapping[str, ReportColumn]

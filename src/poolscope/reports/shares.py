@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.engines import Engine, Map
 from poolscope.base.randomness import Keys
-from poolscope.curator import Estimate, unbiased
 from poolscope.mechanisms.role import Floats, LocalMechanism, Mechanism, Reports, Views, report_count
+from poolscope.reports.curator import Estimate, unbiased
 
 Integers = NDArray[np.int64]
 

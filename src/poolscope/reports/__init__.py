@@ -1,0 +1,1 @@
+"""Reports as columns and files, and what the curator makes of them."""
