@@ -17,7 +17,7 @@ from numba import njit
 from timing import machine
 
 from poolscope import CMS, build_game, load
-from poolscope.adversary import posterior_block, views
+from poolscope.attack.adversary import posterior_block, views
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game import CHUNK, Game, non_private_posterior, play_block
 from poolscope.kernels import cms as cms_kernels

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from synthetic import SEED
 
-from poolscope.adversary import Adversary
+from poolscope.attack.adversary import Adversary
 from poolscope.base.randomness import user_keys
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import zipf

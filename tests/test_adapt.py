@@ -10,14 +10,14 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope import adapt
-from poolscope.adversary import Adversary, attack, weak
+from poolscope.attack.adversary import Adversary, attack, weak
+from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game import Game, play
 from poolscope.mechanisms import channel, grr, memoised
 from poolscope.mechanisms.role import ReportColumn
-from poolscope.memory_attack import attack_memoised
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

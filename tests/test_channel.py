@@ -9,7 +9,7 @@ import reference
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, attack, views
+from poolscope.attack.adversary import Adversary, attack, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.build import build_game, build_mechanism

@@ -11,7 +11,7 @@ from scipy import stats
 from synthetic import SEED
 
 from poolscope import metrics
-from poolscope.adversary import Adversary, attack, weak
+from poolscope.attack.adversary import Adversary, attack, weak
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys

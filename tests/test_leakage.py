@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 from synthetic import POOLS, SEED, attack, bare
 
-from poolscope.adversary import Adversary, weak
+from poolscope.attack.adversary import Adversary, weak
 from poolscope.base.errors import InputError
 from poolscope.game import Game, play
 from poolscope.intervals import share_of

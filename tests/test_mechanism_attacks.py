@@ -11,7 +11,7 @@ from laws import KINDS, LARGE, TINY, large, rows, tiny
 from mpmath import mp, mpf
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, attack
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.calibration import ERROR_BINS, gather
 from poolscope.mechanisms import THE

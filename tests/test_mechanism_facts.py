@@ -8,7 +8,7 @@ from laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, attack, views, weak
+from poolscope.attack.adversary import Adversary, attack, views, weak
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels import unary as kernels

@@ -9,7 +9,7 @@ from laws import EPSILONS, KINDS, LARGE, TINY, large, law, rows, tiny
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, views
+from poolscope.attack.adversary import Adversary, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make

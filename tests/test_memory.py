@@ -13,13 +13,9 @@ from memory_cases import CROWD, ORACLE, STRONG, TINY, pool_integral, traces_of
 from scipy import stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, attack
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import user_keys
-from poolscope.calibration import calibration_error, calibration_limit
-from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
-from poolscope.memory_attack import attack_memoised, distinct, log_likelihood
-from poolscope.memory_scores import (
+from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.memory.groups import attack_memoised, distinct, log_likelihood
+from poolscope.attack.memory.scores import (
     _grid_scores,
     exact_scores,
     group_posterior,
@@ -27,6 +23,10 @@ from poolscope.memory_scores import (
     occupancy_scores,
     product_scores,
 )
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import user_keys
+from poolscope.calibration import calibration_error, calibration_limit
+from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
 from poolscope.world.behaviour import Behaviour, Beta
 from poolscope.world.popularity import within_pools, zipf
 from poolscope.world.synthetic import draw_traces, draw_users

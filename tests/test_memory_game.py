@@ -8,14 +8,14 @@ from polars.testing import assert_frame_equal
 from synthetic import SEED
 from typer.testing import CliRunner
 
-from poolscope.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.build import build_game
 from poolscope.cli import app
 from poolscope.game import Game, play
 from poolscope.mechanisms import cms, memoised, rappor
-from poolscope.memory_attack import attack_memoised
 from poolscope.scenario import parse
 
 NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)

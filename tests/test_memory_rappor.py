@@ -10,18 +10,18 @@ from scipy import stats
 from scipy.special import logsumexp
 from synthetic import SEED
 
-from poolscope.adversary import attack
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
-from poolscope.memory_attack import (
+from poolscope.attack.adversary import attack
+from poolscope.attack.memory.groups import (
     attack_memoised,
     gathered,
     group_by_agreement,
     mean_behaviour,
     same_group,
 )
-from poolscope.memory_scores import exact_scores, group_posterior, normalised
+from poolscope.attack.memory.scores import exact_scores, group_posterior, normalised
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import user_keys
+from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users

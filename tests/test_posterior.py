@@ -11,10 +11,10 @@ from mpmath import mp, mpf
 from scipy import special, stats
 from synthetic import SEED
 
-from poolscope.adversary import Adversary, attack, weak
+from poolscope.attack.adversary import Adversary, attack, weak
+from poolscope.attack.posterior import learnt, pool_posterior
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import cms
-from poolscope.posterior import learnt, pool_posterior
 from poolscope.world.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
 from poolscope.world.universe import Universe
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from poolscope.attack.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
 from poolscope.base.errors import InputError
-from poolscope.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
 from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity
 
 DENSITIES = {

@@ -7,9 +7,9 @@ __version__ = "0.1.0"
 
 #: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
 _HOME = {
-    "Adversary": "adversary",
-    "attack": "adversary",
-    "weak": "adversary",
+    "Adversary": "attack.adversary",
+    "attack": "attack.adversary",
+    "weak": "attack.adversary",
     "Behaviour": "world.behaviour",
     "Beta": "world.behaviour",
     "FunctionDensity": "world.behaviour",
@@ -48,9 +48,9 @@ _HOME = {
     "ss": "mechanisms",
     "sue": "mechanisms",
     "the": "mechanisms",
-    "attack_memoised": "memory_attack",
-    "learnt": "posterior",
-    "pool_posterior": "posterior",
+    "attack_memoised": "attack.memory.groups",
+    "learnt": "attack.posterior",
+    "pool_posterior": "attack.posterior",
     "audit": "run",
     "Scenario": "scenario",
     "load": "scenario",
@@ -61,7 +61,9 @@ _HOME = {
 __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
-    from poolscope.adversary import Adversary, attack, weak
+    from poolscope.attack.adversary import Adversary, attack, weak
+    from poolscope.attack.memory.groups import attack_memoised
+    from poolscope.attack.posterior import learnt, pool_posterior
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local
     from poolscope.base.errors import InputError, PoolscopeError
@@ -84,8 +86,6 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.ss import ss
     from poolscope.mechanisms.sue import sue
     from poolscope.mechanisms.the import the
-    from poolscope.memory_attack import attack_memoised
-    from poolscope.posterior import learnt, pool_posterior
     from poolscope.reports.curator import Estimate, estimate, simulate_estimate
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load

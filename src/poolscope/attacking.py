@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.adversary import Adversary
 from poolscope.arrivals import Arrivals, Integers, Places
+from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.adversary import Adversary
+from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from poolscope import __version__
-from poolscope.adversary import Adversary
+from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key

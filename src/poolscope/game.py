@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.adversary import Adversary, posterior_block, views
+from poolscope.attack.adversary import Adversary, posterior_block, views
+from poolscope.attack.memory.posteriors import kept_answers
+from poolscope.attack.posterior import fill_posterior
+from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.engines import Engine, Local, Map, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
-from poolscope.memory_game import kept_answers
 from poolscope.outcomes import REACHED, Attacked, table
-from poolscope.posterior import fill_posterior
-from poolscope.quadrature import axis, point_axis
 from poolscope.reports.shares import played
 from poolscope.world.behaviour import UNIFORM, Behaviour, Floats
 from poolscope.world.popularity import uniform, within_pools

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.adversary import Adversary, posterior_block, views
+from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.game import CHUNK, Tick

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from poolscope.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.randomness import Keys
 from poolscope.mechanisms.devices import Memory
 from poolscope.mechanisms.role import Objects, Reports
-from poolscope.memory_attack import attack_memoised
 from poolscope.world.behaviour import Floats
 
 

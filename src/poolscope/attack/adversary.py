@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.attack.posterior import fill_posterior
+from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import Floats, Mechanism, Reports, Views
-from poolscope.posterior import fill_posterior
-from poolscope.quadrature import axis, point_axis
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.universe import Universe

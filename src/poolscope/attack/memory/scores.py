@@ -36,10 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from poolscope.adversary import Adversary
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.quadrature import fixed_rule
 from poolscope.base.errors import InputError
 from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
-from poolscope.quadrature import fixed_rule
 from poolscope.world.behaviour import Density, Floats
 from poolscope.world.popularity import within_pools
 

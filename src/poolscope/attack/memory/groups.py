@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from poolscope.adversary import Adversary
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.memory.scores import group_posterior
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
-from poolscope.memory_scores import group_posterior
 from poolscope.world.behaviour import Floats
 from poolscope.world.popularity import within_pools
 

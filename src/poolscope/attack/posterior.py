@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 
+from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.nodes import scratch
-from poolscope.quadrature import Axis, axis, fixed_rule
 from poolscope.world.behaviour import Behaviour, Density
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Belief to posterior to guess."""

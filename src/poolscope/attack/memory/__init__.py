@@ -1,0 +1,1 @@
+"""The attack on devices that keep their answers."""
