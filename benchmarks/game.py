@@ -19,7 +19,7 @@ from timing import machine, ratio, repeat
 from poolscope import attack, build_game, cms, load, play
 from poolscope.base.engines import available_cores
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.game import Game
+from poolscope.game.game import Game
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 

@@ -19,7 +19,7 @@ from timing import machine
 from poolscope import CMS, build_game, load
 from poolscope.attack.adversary import posterior_block, views
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.game import CHUNK, Game, non_private_posterior, play_block
+from poolscope.game.game import CHUNK, Game, non_private_posterior, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.nodes import LANE, multiply

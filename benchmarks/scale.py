@@ -20,9 +20,9 @@ from timing import machine
 
 from poolscope.base.engine_choice import chosen
 from poolscope.base.engines import Local
-from poolscope.game import play_block
-from poolscope.outcome_files import OutcomeFiles
-from poolscope.parts import Block, Playing, play_part
+from poolscope.game.blocks import Block, Playing, play_part
+from poolscope.game.game import play_block
+from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.report import write_report
 from poolscope.run import audit, build_game, summary_of
 from poolscope.scenario import load

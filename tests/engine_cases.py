@@ -6,7 +6,7 @@ import sys
 
 from hypothesis import strategies as st
 
-from poolscope import game
+from poolscope.game import game
 from poolscope.run import read_outcomes
 from poolscope.scenario import parse
 
@@ -30,7 +30,7 @@ ADVERSARIES = {
 IN_SMALL_BLOCKS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from poolscope import game
+from poolscope.game import game
 game.BLOCK_BYTES = 1
 from poolscope.cli import main
 main()

@@ -15,7 +15,7 @@ from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.game import Game, play
+from poolscope.game.game import Game, play
 from poolscope.mechanisms import channel, grr, memoised
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.world.popularity import zipf
@@ -102,7 +102,7 @@ def test_reports_follow_the_law():
 
 def test_outcomes_do_not_depend_on_blocks(monkeypatch):
     whole = play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=1))
-    monkeypatch.setattr("poolscope.game.BLOCK_BYTES", 1)
+    monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", 1)
     assert_frame_equal(play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
     longer = play(game(adapt(Own(), UNIVERSE), observations=[3, 20]), 60, SEED).filter(pl.col("n") == 3)
     columns = ["user", "adversary", "confidence", "posterior_true"]

@@ -19,7 +19,7 @@ from poolscope.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.compare_figure import frontier
 from poolscope.compare_page import default_folder, render, write_comparison
 from poolscope.compare_words import at_equal_error, in_plain_words, reservation
-from poolscope.game import play
+from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario import load, parse

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from report_files import WEAK, command, small_attack
 
-from poolscope import build_game, parts, play
+from poolscope import build_game, play
 from poolscope.attacking import attack_reports
 from poolscope.base import dask as engine_dask
 from poolscope.base.dask import Dask
@@ -26,7 +26,8 @@ from poolscope.base.engine_choice import chosen
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.compare import compare
-from poolscope.game import play_block
+from poolscope.game import blocks as parts
+from poolscope.game.game import play_block
 from poolscope.manifest import read_manifest
 from poolscope.run import audit
 from poolscope.scenario import load, parse

@@ -16,7 +16,7 @@ from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.calibration import calibration_error, calibration_limit
-from poolscope.game import Game, non_private_posterior, play, play_block, preferences
+from poolscope.game.game import Game, non_private_posterior, play, play_block, preferences
 from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
 from poolscope.world.behaviour import Behaviour, Beta
 from poolscope.world.popularity import perturb, zipf
@@ -54,8 +54,8 @@ def outcomes():
 @pytest.mark.parametrize("engine", [Local(threads=1), Local(threads=2), Backwards(threads=3)], ids=str)
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):
-    monkeypatch.setattr("poolscope.game.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr("poolscope.game.CHUNK", 17)
+    monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("poolscope.game.game.CHUNK", 17)
     assert_frame_equal(play(GAME, 500, SEED, engine=engine), outcomes, check_exact=True)
 
 

@@ -8,7 +8,7 @@ from synthetic import POOLS, SEED, attack, bare
 
 from poolscope.attack.adversary import Adversary, weak
 from poolscope.base.errors import InputError
-from poolscope.game import Game, play
+from poolscope.game.game import Game, play
 from poolscope.intervals import share_of
 from poolscope.leakage import (
     SMALLEST_DOUBT,

@@ -14,7 +14,7 @@ from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.build import build_game
 from poolscope.cli import app
-from poolscope.game import Game, play
+from poolscope.game.game import Game, play
 from poolscope.mechanisms import cms, memoised, rappor
 from poolscope.scenario import parse
 
@@ -55,7 +55,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
     for name, small in (("MEMORY_USERS", 16), ("MEMORY_CHUNK", 3)):
-        monkeypatch.setattr(f"poolscope.game.{name}", small)
+        monkeypatch.setattr(f"poolscope.game.game.{name}", small)
     assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 

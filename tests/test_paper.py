@@ -151,7 +151,7 @@ def test_a_stopped_reproduction_goes_on(reproduced):
 def test_hcms_plays_on_a_small_universe():
     """The heavy plays' scenarios, made small."""
     from poolscope.build import build_game
-    from poolscope.game import play
+    from poolscope.game.game import play
 
     for name in ("hcms", "cms 4"):
         chosen = experiments.plays()[name]

@@ -10,7 +10,7 @@ from poolscope.attack.posterior import learnt, pool_posterior
 from poolscope.attack.quadrature import RUNGS, axis, capacity
 from poolscope.base.errors import InputError
 from poolscope.build import build_game
-from poolscope.game import play
+from poolscope.game.game import play
 from poolscope.scenario import parse
 from poolscope.world.behaviour import Behaviour, Beta, StepDensity
 from poolscope.world.synthetic import draw_users

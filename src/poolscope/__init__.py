@@ -24,8 +24,8 @@ _HOME = {
     "Local": "base.engines",
     "InputError": "base.errors",
     "PoolscopeError": "base.errors",
-    "Game": "game",
-    "play": "game",
+    "Game": "game.game",
+    "play": "game.game",
     "MECHANISMS": "mechanisms",
     "CMS": "mechanisms",
     "HCMS": "mechanisms",
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from poolscope.base.errors import InputError, PoolscopeError
     from poolscope.build import build_game
     from poolscope.checking import Verdict, check
-    from poolscope.game import Game, play
+    from poolscope.game.game import Game, play
     from poolscope.mechanisms import MECHANISMS
     from poolscope.mechanisms.adapt import adapt
     from poolscope.mechanisms.channel import channel, empirical

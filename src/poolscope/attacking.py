@@ -23,7 +23,7 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
-from poolscope.game import Tick
+from poolscope.game.game import Tick
 from poolscope.gathering import Bucket, Gathering
 from poolscope.mechanisms.role import LocalMechanism
 from poolscope.posteriors import Scorer, Tally

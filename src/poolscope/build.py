@@ -11,7 +11,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
-from poolscope.game import Game
+from poolscope.game.game import Game
 from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import LocalMechanism, make
 from poolscope.reports.curator import estimate_objects, simulate_estimate

@@ -20,14 +20,14 @@ from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.build import build_game, build_mechanism
-from poolscope.game import NON_PRIVATE, Game
+from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
+from poolscope.game.game import NON_PRIVATE, Game
+from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.intervals import Estimate
 from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
 from poolscope.mechanisms import MECHANISMS
 from poolscope.mechanisms.role import Floats
 from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
-from poolscope.outcome_files import OutcomeFiles
-from poolscope.parts import Playing, all_blocks, block_size, play_parts
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario import Scenario, changed
 from poolscope.summary import prior_guess

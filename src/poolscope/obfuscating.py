@@ -17,7 +17,7 @@ from poolscope.base.engines import Local
 from poolscope.base.randomness import Keys, Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.build import build_mechanism
-from poolscope.game import Tick
+from poolscope.game.game import Tick
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Reports
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import Stream, children, user_keys
-from poolscope.game import CHUNK, Tick
+from poolscope.game.game import CHUNK, Tick
 from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.role import Floats, LocalMechanism, Views

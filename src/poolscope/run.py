@@ -21,11 +21,11 @@ from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, PoolscopeError, located
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.build import build_game
-from poolscope.game import NON_PRIVATE, Game, play_block
+from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
+from poolscope.game.game import NON_PRIVATE, Game, play_block
+from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.metrics import CORRECT
-from poolscope.outcome_files import OutcomeFiles
-from poolscope.parts import Playing, all_blocks, block_size, play_parts
 from poolscope.scenario import Scenario
 from poolscope.summary import COUNTED, Counted, record_of
 

@@ -15,7 +15,7 @@ from poolscope import metrics
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.build import build_game, build_mechanism
-from poolscope.game import Game
+from poolscope.game.game import Game
 from poolscope.intervals import Estimate, share_of
 from poolscope.mechanisms.role import LocalMechanism, at
 from poolscope.reports.curator import unbiased

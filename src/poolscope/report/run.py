@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from poolscope.base.errors import InputError, located, one_line, reading
+from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics import EXPOSURE_THRESHOLDS
-from poolscope.outcome_files import OutcomeFiles
 from poolscope.summary import ESTIMATES
 
 COLUMNS = (

@@ -17,10 +17,10 @@ from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.engines import Engine, Local, Map, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
+from poolscope.game.outcomes import REACHED, Attacked, table
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
-from poolscope.outcomes import REACHED, Attacked, table
 from poolscope.reports.shares import played
 from poolscope.world.behaviour import UNIFORM, Behaviour, Floats
 from poolscope.world.popularity import uniform, within_pools

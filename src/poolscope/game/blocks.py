@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.atomic import write_bytes
-from poolscope.game import Game, blocks, play_block
+from poolscope.game.game import Game, blocks, play_block
 
 #: Users that are played before the first block, so that one process compiles for all.
 WARM = 2

@@ -1,0 +1,1 @@
+"""Truth against belief: the game, its blocks, its outcomes."""
