@@ -21,9 +21,9 @@ from poolscope.compare_page import default_folder, render, write_comparison
 from poolscope.compare_words import at_equal_error, in_plain_words, reservation
 from poolscope.game.game import play
 from poolscope.mechanisms import make
+from poolscope.metrics.records import summarise
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario import load, parse
-from poolscope.summary import summarise
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 from synthetic import POOLS, SEED, attack, game
 
-from poolscope import drawing, figures, metrics
-from poolscope.calibration import calibration
+from poolscope import drawing, figures
 from poolscope.figures import (
     behaviour_density,
     behaviour_maps,
@@ -19,6 +18,8 @@ from poolscope.figures import (
     popularity_plot,
     precision_null_rate,
 )
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.calibration import calibration
 
 HOSTILE = "<script>alert('$x$')</script>"
 

@@ -10,14 +10,14 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 from synthetic import SEED
 
-from poolscope import metrics
 from poolscope.attack.adversary import Adversary, attack, weak
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.calibration import calibration_error, calibration_limit
 from poolscope.game.game import Game, non_private_posterior, play, play_block, preferences
 from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.world.behaviour import Behaviour, Beta
 from poolscope.world.popularity import perturb, zipf
 from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity

@@ -9,8 +9,9 @@ from synthetic import POOLS, SEED, attack, bare
 from poolscope.attack.adversary import Adversary, weak
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game, play
-from poolscope.intervals import share_of
-from poolscope.leakage import (
+from poolscope.mechanisms import make
+from poolscope.metrics.intervals import share_of
+from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
     bayes_security,
     evidence,
@@ -20,9 +21,8 @@ from poolscope.leakage import (
     reports_to_exposure,
     security_of,
 )
-from poolscope.mechanisms import make
-from poolscope.metrics import select
-from poolscope.summary import summarise
+from poolscope.metrics.precision import select
+from poolscope.metrics.records import summarise
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

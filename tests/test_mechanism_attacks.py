@@ -13,9 +13,9 @@ from synthetic import SEED
 
 from poolscope.attack.adversary import Adversary, attack
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.calibration import ERROR_BINS, gather
 from poolscope.mechanisms import THE
 from poolscope.mechanisms.the import best_threshold
+from poolscope.metrics.calibration import ERROR_BINS, gather
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import zipf
 from poolscope.world.synthetic import draw_traces, draw_users
@@ -100,7 +100,7 @@ def of_name(name):
 def p_value(mechanism, reports, times=1):
     """How often a calibrated attack with these confidences shows an expected calibration error as large as was seen.
 
-    Under the hypothesis the successes of a bin are binomial (a little wider than they are, `poolscope.calibration`),
+    Under the hypothesis the successes of a bin are binomial (a little wider than they are, see `metrics.calibration`),
     so the null distribution of the error is drawn, not approximated. The adversary sees every report so many times.
     """
     seen = {name: np.repeat(column, times, axis=0) for name, column in reports.items()}

@@ -25,8 +25,8 @@ from poolscope.attack.memory.scores import (
 )
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.calibration import calibration_error, calibration_limit
 from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
+from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.world.behaviour import Behaviour, Beta
 from poolscope.world.popularity import within_pools, zipf
 from poolscope.world.synthetic import draw_traces, draw_users

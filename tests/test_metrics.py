@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import SEED, attack, bare, game
 
-from poolscope import metrics
 from poolscope.base.errors import InputError
-from poolscope.calibration import (
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.calibration import (
     ERROR_BINS,
     brier,
     calibration,
@@ -17,8 +17,8 @@ from poolscope.calibration import (
     calibration_limit,
     gather,
 )
-from poolscope.intervals import Z95, share_of, wilson
-from poolscope.summary import summarise
+from poolscope.metrics.intervals import Z95, share_of, wilson
+from poolscope.metrics.records import summarise
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
     lambda rows: bare(*map(np.array, zip(*rows, strict=True)))

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from poolscope.base.errors import InputError
-from poolscope.intervals import Estimate
+from poolscope.metrics.intervals import Estimate
 from poolscope.paper import drawings, experiments, runner
 from poolscope.paper.page import verdict, write_page
 from poolscope.scenario import changed, load

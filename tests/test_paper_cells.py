@@ -2,10 +2,10 @@
 
 import pytest
 
-from poolscope import metrics
 from poolscope.base.engines import Local
 from poolscope.build import build_game
 from poolscope.game.game import play
+from poolscope.metrics import precision as metrics
 from poolscope.scenario import load
 
 OBSERVATIONS = (7, 30, 90, 180)

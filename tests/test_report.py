@@ -10,7 +10,7 @@ from synthetic import POOLS, attack, game
 
 from poolscope import report
 from poolscope.base.errors import InputError
-from poolscope.summary import summarise
+from poolscope.metrics.records import summarise
 
 HOSTILE = "<script>alert('&$x$')</script>"
 

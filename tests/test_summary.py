@@ -4,7 +4,7 @@ import pytest
 from synthetic import attack
 
 from poolscope.base.errors import InputError
-from poolscope.summary import ESTIMATES, headline, in_plain_words, percent, summarise
+from poolscope.metrics.records import ESTIMATES, headline, in_plain_words, percent, summarise
 
 KNOWS = {"strong": "an adversary who knows what is popular"}
 

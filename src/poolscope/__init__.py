@@ -54,7 +54,7 @@ _HOME = {
     "audit": "run",
     "Scenario": "scenario",
     "load": "scenario",
-    "summarise": "summary",
+    "summarise": "metrics.records",
     "Universe": "world.universe",
 }
 
@@ -86,10 +86,10 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.ss import ss
     from poolscope.mechanisms.sue import sue
     from poolscope.mechanisms.the import the
+    from poolscope.metrics.records import summarise
     from poolscope.reports.curator import Estimate, estimate, simulate_estimate
     from poolscope.run import audit
     from poolscope.scenario import Scenario, load
-    from poolscope.summary import summarise
     from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.world.universe import Universe
 

@@ -23,14 +23,14 @@ from poolscope.build import build_game, build_mechanism
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.game import NON_PRIVATE, Game
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.intervals import Estimate
-from poolscope.leakage import evidence, leakage_of, reports_to_exposure, security_of
 from poolscope.mechanisms import MECHANISMS
 from poolscope.mechanisms.role import Floats
-from poolscope.metrics import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.leakage import evidence, leakage_of, reports_to_exposure, security_of
+from poolscope.metrics.precision import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+from poolscope.metrics.records import prior_guess
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario import Scenario, changed
-from poolscope.summary import prior_guess
 
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000

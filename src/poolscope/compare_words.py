@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from poolscope.compare import Comparison
-from poolscope.leakage import SMALLEST_DOUBT
-from poolscope.summary import percent
+from poolscope.metrics.leakage import SMALLEST_DOUBT
+from poolscope.metrics.records import percent
 
 Record = Mapping[str, Any]
 

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.base.errors import Stopped
+from poolscope.metrics.records import in_plain_words, is_skewed
 from poolscope.scenario import builtin_names, load
-from poolscope.summary import in_plain_words, is_skewed
 from poolscope.terminal import Terminal
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope import drawing
 from poolscope.base.errors import one_line
 from poolscope.drawing import FAINT, INK, MUTED, STYLE
-from poolscope.summary import NON_PRIVATE
+from poolscope.metrics.records import NON_PRIVATE
 from poolscope.world.universe import NEUTRAL
 
 FEWEST = 20

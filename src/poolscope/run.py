@@ -25,9 +25,9 @@ from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.game import NON_PRIVATE, Game, play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
-from poolscope.metrics import CORRECT
+from poolscope.metrics.precision import CORRECT
+from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario import Scenario
-from poolscope.summary import COUNTED, Counted, record_of
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
 SECONDS = 10.0

@@ -10,9 +10,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope import figures
-from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
-from poolscope.metrics import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
+from poolscope.metrics.calibration import calibration
+from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
 from poolscope.paper.experiments import PaperFigure
 from poolscope.paper.values import Played
 from poolscope.scenario_format import NON_PRIVATE

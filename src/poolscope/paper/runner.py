@@ -14,8 +14,8 @@ from typing import Any
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
-from poolscope.intervals import Estimate
 from poolscope.manifest import read_manifest
+from poolscope.metrics.intervals import Estimate
 from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of

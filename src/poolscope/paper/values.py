@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from poolscope import metrics
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.build import build_game, build_mechanism
 from poolscope.game.game import Game
-from poolscope.intervals import Estimate, share_of
 from poolscope.mechanisms.role import LocalMechanism, at
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
 from poolscope.run import read_outcomes
 from poolscope.scenario import Scenario, load

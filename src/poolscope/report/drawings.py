@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from poolscope import figures
 from poolscope.base.errors import InputError
-from poolscope.calibration import calibration
 from poolscope.drawing import to_svg
-from poolscope.metrics import (
+from poolscope.metrics.calibration import calibration
+from poolscope.metrics.precision import (
     CORRECT,
     EXPOSURE_THRESHOLDS,
     behaviour_counts,
@@ -23,8 +23,8 @@ from poolscope.metrics import (
     exposure_shares,
     precision_curve,
 )
+from poolscope.metrics.records import NON_PRIVATE
 from poolscope.report.run import Run
-from poolscope.summary import NON_PRIVATE
 
 CURVE_POINTS = 200
 """Points of a precision curve: more cannot be seen."""

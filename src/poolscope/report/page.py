@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from poolscope.metrics.records import headline, in_plain_words, is_skewed, percent
 from poolscope.report.drawings import Drawing
 from poolscope.report.inline import inline
 from poolscope.report.run import Summary
 from poolscope.report.words import GLOSSARY
-from poolscope.summary import headline, in_plain_words, is_skewed, percent
 
 Record = Mapping[str, Any]
 

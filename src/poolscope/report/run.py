@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from poolscope.base.errors import InputError, located, one_line, reading
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.metrics import EXPOSURE_THRESHOLDS
-from poolscope.summary import ESTIMATES
+from poolscope.metrics.precision import EXPOSURE_THRESHOLDS
+from poolscope.metrics.records import ESTIMATES
 
 COLUMNS = (
     "user",

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.intervals import Estimate, bounded_mean, share_of, wilson
+from poolscope.metrics.intervals import Estimate, bounded_mean, share_of, wilson
 
 EXPOSURE_THRESHOLDS = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
 """Confidence thresholds of ``exposure``, and the columns that hold when they were reached."""

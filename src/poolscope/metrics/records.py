@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 
 from poolscope.base.errors import InputError
-from poolscope.calibration import brier, calibration_error, calibration_limit
-from poolscope.intervals import Estimate, share_of
-from poolscope.leakage import leakage_of, security_of
-from poolscope.metrics import (
+from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
+from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.leakage import leakage_of, security_of
+from poolscope.metrics.precision import (
     EXPOSURE_THRESHOLDS,
     auc_of,
     by_user,

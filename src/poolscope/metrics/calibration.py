@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.intervals import Estimate, bounded_mean, wilson
-from poolscope.metrics import successes
+from poolscope.metrics.intervals import Estimate, bounded_mean, wilson
+from poolscope.metrics.precision import successes
 
 ERROR_BINS = 15
 """Bins of the expected calibration error (the customary number)."""

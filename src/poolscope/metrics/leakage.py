@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from poolscope.base.errors import InputError
-from poolscope.intervals import Estimate, share_of
-from poolscope.metrics import EXPOSURE_THRESHOLDS, successes
+from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.precision import EXPOSURE_THRESHOLDS, successes
 
 SMALLEST_DOUBT = 2.0**-53
 """What is left of a doubt that rounding has swallowed."""
