@@ -25,7 +25,7 @@ from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.report import write_report
 from poolscope.run import audit, build_game, summary_of
-from poolscope.scenario import load
+from poolscope.scenario.scenario import load
 
 
 def measured(*arguments: object) -> dict[str, float]:

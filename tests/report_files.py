@@ -8,9 +8,9 @@ from synthetic import SEED
 
 from poolscope import cli
 from poolscope.base.randomness import user_keys
-from poolscope.build import build_mechanism
 from poolscope.reports.files import write_reports
-from poolscope.scenario import load
+from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.scenario import load
 from poolscope.world.synthetic import draw_traces, draw_users
 
 BASE = """

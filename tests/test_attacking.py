@@ -22,11 +22,11 @@ from poolscope import attacking, build_game, estimate, obfuscating, play
 from poolscope.attacking import attack_reports
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.build import build_mechanism
 from poolscope.estimating import estimate_reports
 from poolscope.gathering import Gathering, bucket_edges
 from poolscope.obfuscating import obfuscate_traces
 from poolscope.reports.files import read_reports
+from poolscope.scenario.build import build_mechanism
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])

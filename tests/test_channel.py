@@ -12,10 +12,10 @@ from synthetic import SEED
 from poolscope.attack.adversary import Adversary, attack, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.build import build_game, build_mechanism
 from poolscope.game.game import play
 from poolscope.mechanisms import Channel, Empirical, Likelihood, channel, empirical, grr
-from poolscope.scenario import load
+from poolscope.scenario.build import build_game, build_mechanism
+from poolscope.scenario.scenario import load
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(4, {"a": 1, "b": 2})

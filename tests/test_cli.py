@@ -233,7 +233,7 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
     from poolscope import manifest, run
     from poolscope.base.errors import InputError
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
     with pytest.raises(InputError, match=r"cannot write: No space left on device"):
@@ -245,7 +245,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypa
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
     from poolscope import run
     from poolscope.base.errors import InputError
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "write_text", write_to_a_full_disk)

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from poolscope import compare_page
 from poolscope.base.errors import InputError
-from poolscope.build import build_game
 from poolscope.cli import app
 from poolscope.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.compare_figure import frontier
@@ -23,7 +22,8 @@ from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise
 from poolscope.reports.utility import expected_errors, measure_utility
-from poolscope.scenario import load, parse
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import load, parse
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from poolscope.scenario import parse
+from poolscope.scenario.scenario import parse
 
 PAGE = (Path(__file__).parent.parent / "docs" / "add-a-mechanism.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

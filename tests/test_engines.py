@@ -30,7 +30,7 @@ from poolscope.game import blocks as parts
 from poolscope.game.game import play_block
 from poolscope.manifest import read_manifest
 from poolscope.run import audit
-from poolscope.scenario import load, parse
+from poolscope.scenario.scenario import load, parse
 
 ORIGINAL_PLAY, ORIGINAL_WRITE = play_block, parts.write_bytes
 

@@ -20,13 +20,13 @@ import poolscope
 from poolscope.attacking import read_pools
 from poolscope.base.errors import InputError
 from poolscope.base.tables.parquet_check import check_bytes
-from poolscope.build import build_mechanism
-from poolscope.mechanism_files import read_array, read_matrix, read_samples
 from poolscope.mechanisms import make
 from poolscope.report.run import read_run
 from poolscope.reports.files import read_reports
 from poolscope.run import audit
-from poolscope.scenario import load, parse
+from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.parameters import read_array, read_matrix, read_samples
+from poolscope.scenario.scenario import load, parse
 from poolscope.world.popularity import read_popularity
 from poolscope.world.traces_file import read_traces
 from poolscope.world.universe import Universe, read_objects

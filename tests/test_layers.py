@@ -99,7 +99,7 @@ def test_imports_point_down():
     [
         ("kernels.cms", "from poolscope.base import errors"),
         ("game.game", "def late():\n    from poolscope.metrics.precision.precision import auc"),
-        ("metrics.records", "import poolscope.scenario.tables"),
+        ("metrics.records", "import poolscope.scenario.scenario.tables"),
         ("attack.decide", "from poolscope import metrics"),
         ("verbs.audit.run", "import rich"),
         ("attack.posterior", "from numba import njit"),

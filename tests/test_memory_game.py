@@ -12,11 +12,11 @@ from poolscope.attack.adversary import Adversary, attack
 from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.build import build_game
 from poolscope.cli import app
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import cms, memoised, rappor
-from poolscope.scenario import parse
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import parse
 
 NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
 CMS = cms(universe=60, epsilon=3.0, m=32, hashes=100)

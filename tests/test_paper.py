@@ -10,7 +10,7 @@ from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import Estimate
 from poolscope.paper import drawings, experiments, runner
 from poolscope.paper.page import verdict, write_page
-from poolscope.scenario import changed, load
+from poolscope.scenario.scenario import changed, load
 from poolscope.world.builtin import builtin_universe
 from poolscope.world.traces_file import write_traces
 
@@ -150,8 +150,8 @@ def test_a_stopped_reproduction_goes_on(reproduced):
 
 def test_hcms_plays_on_a_small_universe():
     """The heavy plays' scenarios, made small."""
-    from poolscope.build import build_game
     from poolscope.game.game import play
+    from poolscope.scenario.build import build_game
 
     for name in ("hcms", "cms 4"):
         chosen = experiments.plays()[name]

@@ -3,10 +3,10 @@
 import pytest
 
 from poolscope.base.engines import Local
-from poolscope.build import build_game
 from poolscope.game.game import play
 from poolscope.metrics import precision as metrics
-from poolscope.scenario import load
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import load
 
 OBSERVATIONS = (7, 30, 90, 180)
 # tab:emojis-AUC-PN and tab:news-AUC-PN

@@ -9,9 +9,9 @@ from synthetic import SEED
 from poolscope.attack.posterior import learnt, pool_posterior
 from poolscope.attack.quadrature import RUNGS, axis, capacity
 from poolscope.base.errors import InputError
-from poolscope.build import build_game
 from poolscope.game.game import play
-from poolscope.scenario import parse
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import parse
 from poolscope.world.behaviour import Behaviour, Beta, StepDensity
 from poolscope.world.synthetic import draw_users
 from poolscope.world.universe import Universe

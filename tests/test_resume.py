@@ -19,7 +19,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.tables import atomic as files
 from poolscope.manifest import Manifest, read_manifest
 from poolscope.run import audit
-from poolscope.scenario import load, parse
+from poolscope.scenario.scenario import load, parse
 
 USERS = 480
 

@@ -8,9 +8,9 @@ import tomllib
 import numpy as np
 import pytest
 
-from poolscope import scenario
 from poolscope.base.errors import InputError
-from poolscope.scenario_format import is_inside
+from poolscope.scenario import scenario
+from poolscope.scenario.tables import is_inside
 from poolscope.world import popularity
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
@@ -265,6 +265,6 @@ def test_the_built_in_scenario_of_recorded_users_needs_a_folder():
 
 
 def test_importing_is_light():
-    code = "import sys, poolscope.scenario; print({'numpy', 'polars', 'scipy'} & set(sys.modules))"
+    code = "import sys, poolscope.scenario.scenario; print({'numpy', 'polars', 'scipy'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from poolscope import scenario
 from poolscope.base.errors import InputError
-from poolscope.scenario_format import input_error
+from poolscope.scenario import scenario
+from poolscope.scenario.tables import input_error
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
 MECHANISM = "[mechanism]\nkind = 'cms'\nepsilon = 4\n"

@@ -14,7 +14,7 @@ _HOME = {
     "Beta": "world.behaviour",
     "FunctionDensity": "world.behaviour",
     "StepDensity": "world.behaviour",
-    "build_game": "build",
+    "build_game": "scenario.build",
     "Verdict": "checking",
     "check": "checking",
     "Estimate": "reports.curator",
@@ -52,8 +52,8 @@ _HOME = {
     "learnt": "attack.posterior",
     "pool_posterior": "attack.posterior",
     "audit": "run",
-    "Scenario": "scenario",
-    "load": "scenario",
+    "Scenario": "scenario.scenario",
+    "load": "scenario.scenario",
     "summarise": "metrics.records",
     "Universe": "world.universe",
 }
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local
     from poolscope.base.errors import InputError, PoolscopeError
-    from poolscope.build import build_game
     from poolscope.checking import Verdict, check
     from poolscope.game.game import Game, play
     from poolscope.mechanisms import MECHANISMS
@@ -89,7 +88,8 @@ if TYPE_CHECKING:
     from poolscope.metrics.records import summarise
     from poolscope.reports.curator import Estimate, estimate, simulate_estimate
     from poolscope.run import audit
-    from poolscope.scenario import Scenario, load
+    from poolscope.scenario.build import build_game
+    from poolscope.scenario.scenario import Scenario, load
     from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.world.universe import Universe
 

@@ -22,7 +22,6 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
-from poolscope.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.game.game import Tick
 from poolscope.gathering import Bucket, Gathering
 from poolscope.mechanisms.role import LocalMechanism
@@ -30,7 +29,8 @@ from poolscope.posteriors import Scorer, Tally
 from poolscope.reports.curator import Estimate
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import Supports, masses
-from poolscope.scenario import Scenario
+from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
+from poolscope.scenario.scenario import Scenario
 from poolscope.spreading import (
     Piece,
     Reading,

@@ -56,7 +56,7 @@ def audit(
     from poolscope.console import going_on, print_audit, progress, stoppable
     from poolscope.report import write_report
     from poolscope.run import audit, default_folder
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     loaded = load(scenario)
     folder = out or default_folder(loaded, resume)
@@ -129,7 +129,7 @@ def attack(
     from poolscope.base.engine_choice import chosen
     from poolscope.console import progress, stoppable
     from poolscope.console_reports import print_attack
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
         loaded = load(scenario)
@@ -150,7 +150,7 @@ def obfuscate(
     from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_obfuscated
     from poolscope.obfuscating import obfuscate_traces
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     with stoppable(), counting("Made") as tick:
         summary = obfuscate_traces(traces, load(scenario), out, seed, tick=tick)
@@ -167,7 +167,7 @@ def estimate(
     from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_estimate
     from poolscope.estimating import estimate_reports
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     with stoppable(), counting("Read") as tick:
         summary = estimate_reports(reports, load(scenario), out, tick=tick)
@@ -184,7 +184,7 @@ def check(
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
     from poolscope.checking import check_scenario
     from poolscope.console_check import print_verdict
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     verdict = check_scenario(load(scenario), samples=samples, seed=seed, confidence=confidence)
     print_verdict(verdict)
@@ -209,7 +209,7 @@ def compare(
     from poolscope.compare_page import default_folder, refuse, write_comparison
     from poolscope.console import progress, stoppable
     from poolscope.console_compare import print_comparison
-    from poolscope.scenario import load
+    from poolscope.scenario.scenario import load
 
     loaded = load(scenario)
     folder = out or default_folder(loaded)
@@ -236,7 +236,7 @@ def scenarios(
 ) -> None:
     """List the built-in scenarios, or print the TOML of one."""
     from poolscope.console import print_scenarios
-    from poolscope.scenario import builtin_text
+    from poolscope.scenario.scenario import builtin_text
 
     if name is None:
         print_scenarios()

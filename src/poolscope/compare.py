@@ -19,7 +19,6 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
-from poolscope.build import build_game, build_mechanism
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.game import NON_PRIVATE, Game
 from poolscope.game.outcome_files import OutcomeFiles
@@ -30,7 +29,8 @@ from poolscope.metrics.leakage import evidence, leakage_of, reports_to_exposure,
 from poolscope.metrics.precision import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
 from poolscope.metrics.records import prior_guess
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario import Scenario, changed
+from poolscope.scenario.build import build_game, build_mechanism
+from poolscope.scenario.scenario import Scenario, changed
 
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000

@@ -21,7 +21,7 @@ from poolscope.compare_figure import frontier
 from poolscope.compare_words import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
 from poolscope.drawing import to_svg
 from poolscope.report.inline import inline
-from poolscope.scenario import Scenario
+from poolscope.scenario.scenario import Scenario
 
 
 class Column(NamedTuple):

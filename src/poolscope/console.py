@@ -23,7 +23,7 @@ from rich.text import Text
 
 from poolscope.base.errors import Stopped
 from poolscope.metrics.records import in_plain_words, is_skewed
-from poolscope.scenario import builtin_names, load
+from poolscope.scenario.scenario import builtin_names, load
 from poolscope.terminal import Terminal
 
 if TYPE_CHECKING:

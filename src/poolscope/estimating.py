@@ -11,12 +11,12 @@ import polars as pl
 
 from poolscope.base.engines import Local
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.build import build_mechanism
 from poolscope.game.game import Tick
 from poolscope.reports.curator import Estimate
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.shares import Supports
-from poolscope.scenario import Scenario
+from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
 

@@ -13,8 +13,8 @@ from poolscope.base.errors import InputError, reading
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.game.game import MOST_USERS
-from poolscope.mechanism_files import FILES
-from poolscope.scenario import Scenario
+from poolscope.scenario.parameters import FILES
+from poolscope.scenario.scenario import Scenario
 
 #: What must be the same for a run to go on, and how a message calls it.
 SAME = {

@@ -16,12 +16,12 @@ from poolscope.arrivals import Arrivals, Places
 from poolscope.base.engines import Local
 from poolscope.base.randomness import Keys, Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.build import build_mechanism
 from poolscope.game.game import Tick
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Reports
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
-from poolscope.scenario import Scenario
+from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.

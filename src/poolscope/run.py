@@ -20,14 +20,14 @@ from poolscope import __version__
 from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError, PoolscopeError, located
 from poolscope.base.tables.atomic import sweep, write_text
-from poolscope.build import build_game
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.game import NON_PRIVATE, Game, play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.metrics.precision import CORRECT
 from poolscope.metrics.records import COUNTED, Counted, record_of
-from poolscope.scenario import Scenario
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import Scenario
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
 SECONDS = 10.0

@@ -15,7 +15,7 @@ from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
 from poolscope.paper.experiments import PaperFigure
 from poolscope.paper.values import Played
-from poolscope.scenario_format import NON_PRIVATE
+from poolscope.scenario.tables import NON_PRIVATE
 
 CURVE_POINTS = 200
 

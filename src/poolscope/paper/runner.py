@@ -20,7 +20,7 @@ from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
 from poolscope.run import audit
-from poolscope.scenario import Scenario, builtin_text, changed, load, parse
+from poolscope.scenario.scenario import Scenario, builtin_text, changed, load, parse
 
 #: Users that a simulation of the curator counts for in the progress.
 UTILITY_WEIGHT = 15_000

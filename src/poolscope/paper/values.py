@@ -13,14 +13,14 @@ import polars as pl
 
 from poolscope.base.engines import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
-from poolscope.build import build_game, build_mechanism
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import LocalMechanism, at
 from poolscope.metrics import precision as metrics
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
 from poolscope.run import read_outcomes
-from poolscope.scenario import Scenario, load
+from poolscope.scenario.build import build_game, build_mechanism
+from poolscope.scenario.scenario import Scenario, load
 from poolscope.world.popularity import entropy as pool_entropy
 from poolscope.world.popularity import jensen_shannon, zipf
 from poolscope.world.synthetic import own_popularity

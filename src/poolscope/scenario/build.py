@@ -12,11 +12,11 @@ from poolscope.base.engines import Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
-from poolscope.mechanism_files import FILES
 from poolscope.mechanisms import LocalMechanism, make
 from poolscope.reports.curator import estimate_objects, simulate_estimate
-from poolscope.scenario import Scenario
-from poolscope.scenario_format import AdversaryTable, DensityTable, PriorTable
+from poolscope.scenario.parameters import FILES
+from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.tables import AdversaryTable, DensityTable, PriorTable
 from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
 from poolscope.world.popularity import uniform
 from poolscope.world.recipe import Recipe, prepare

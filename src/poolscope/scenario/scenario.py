@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.base.errors import InputError, did_you_mean, located, reading
-from poolscope.scenario_format import (
+from poolscope.scenario.tables import (
     OUTSIDE,
     AdversaryTable,
     AttackTable,
@@ -266,7 +266,7 @@ def _key(key: str) -> str:
 
 def builtin_names() -> list[str]:
     """The built-in scenarios."""
-    folder = resources.files("poolscope") / "scenarios"
+    folder = resources.files("poolscope.scenario") / "builtin"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
@@ -275,7 +275,7 @@ def builtin_text(name: str) -> str:
     known = builtin_names()
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
-    return (resources.files("poolscope") / "scenarios" / f"{name}.toml").read_text("utf-8")
+    return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
 
 
 def _parse_toml(text: str) -> dict[str, Any]:

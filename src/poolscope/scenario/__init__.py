@@ -1,0 +1,1 @@
+"""TOML files and the objects that they name."""
