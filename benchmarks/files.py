@@ -18,16 +18,16 @@ import polars as pl
 from timing import machine, ratio, repeat
 
 from poolscope import build_game, load, play
-from poolscope.attacking import attack_reports
 from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import open_table
-from poolscope.estimating import estimate_reports
-from poolscope.gathering import Bucket
-from poolscope.obfuscating import obfuscate_traces
-from poolscope.posteriors import Scorer
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import masses
+from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.attack.crowds import Bucket
+from poolscope.verbs.attack.scorer import Scorer
+from poolscope.verbs.estimate import estimate_reports
+from poolscope.verbs.obfuscate import obfuscate_traces
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 0

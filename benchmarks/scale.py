@@ -24,8 +24,8 @@ from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.report import write_report
-from poolscope.run import audit, build_game, summary_of
 from poolscope.scenario.scenario import load
+from poolscope.verbs.audit.run import audit, build_game, summary_of
 
 
 def measured(*arguments: object) -> dict[str, float]:
@@ -105,7 +105,7 @@ def end(scenario: str, users: int, folder: Path) -> dict[str, float]:
 
 def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     """What follows the last block."""
-    from poolscope.manifest import Manifest
+    from poolscope.verbs.audit.manifest import Manifest
 
     loaded = load(scenario)
     game = build_game(loaded, 0, Local().map)

@@ -7,8 +7,8 @@ import sys
 from hypothesis import strategies as st
 
 from poolscope.game import game
-from poolscope.run import read_outcomes
 from poolscope.scenario.scenario import parse
+from poolscope.verbs.audit.run import read_outcomes
 
 MECHANISMS = [
     'kind = "cms"\nepsilon = 4\nm = 32\nhashes = 64',

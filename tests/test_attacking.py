@@ -18,15 +18,17 @@ from report_files import (
 )
 from synthetic import SEED
 
-from poolscope import attacking, build_game, estimate, obfuscating, play
-from poolscope.attacking import attack_reports
+from poolscope import build_game, estimate, play
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.estimating import estimate_reports
-from poolscope.gathering import Gathering, bucket_edges
-from poolscope.obfuscating import obfuscate_traces
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
+from poolscope.verbs import obfuscate as obfuscating
+from poolscope.verbs.attack import attack as attacking
+from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.attack.crowds import Gathering, bucket_edges
+from poolscope.verbs.estimate import estimate_reports
+from poolscope.verbs.obfuscate import obfuscate_traces
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])

@@ -10,12 +10,12 @@ from synthetic import SEED
 from typer.testing import CliRunner
 
 from poolscope.base.errors import InputError
-from poolscope.check_events import Seen, fingerprints, learn
-from poolscope.check_law import all_reports, clopper_pearson, exact, normalises, support_shares
-from poolscope.checking import check, most_telling
 from poolscope.cli import app
 from poolscope.console_check import rows, sentence
 from poolscope.mechanisms import MECHANISMS, make
+from poolscope.verbs.check.check import check, most_telling
+from poolscope.verbs.check.events import Seen, fingerprints, learn
+from poolscope.verbs.check.law import all_reports, clopper_pearson, exact, normalises, support_shares
 
 SAMPLES = 20_000
 

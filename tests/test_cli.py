@@ -231,9 +231,9 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 
 @needs_full_disk
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
-    from poolscope import manifest, run
     from poolscope.base.errors import InputError
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.audit import manifest, run
 
     monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
     with pytest.raises(InputError, match=r"cannot write: No space left on device"):
@@ -243,9 +243,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypa
 
 @needs_full_disk
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
-    from poolscope import run
     from poolscope.base.errors import InputError
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.audit import run
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "write_text", write_to_a_full_disk)

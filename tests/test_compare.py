@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from poolscope import compare_page
 from poolscope.base.errors import InputError
 from poolscope.cli import app
-from poolscope.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.compare_figure import frontier
 from poolscope.compare_page import default_folder, render, write_comparison
 from poolscope.compare_words import at_equal_error, in_plain_words, reservation
@@ -24,6 +23,7 @@ from poolscope.metrics.records import summarise
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load, parse
+from poolscope.verbs.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

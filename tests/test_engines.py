@@ -19,18 +19,18 @@ from polars.testing import assert_frame_equal
 from report_files import WEAK, command, small_attack
 
 from poolscope import build_game, play
-from poolscope.attacking import attack_reports
 from poolscope.base import dask as engine_dask
 from poolscope.base.dask import Dask
 from poolscope.base.engine_choice import chosen
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError, PoolscopeError
-from poolscope.compare import compare
 from poolscope.game import blocks as parts
 from poolscope.game.game import play_block
-from poolscope.manifest import read_manifest
-from poolscope.run import audit
 from poolscope.scenario.scenario import load, parse
+from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.audit.manifest import read_manifest
+from poolscope.verbs.audit.run import audit
+from poolscope.verbs.compare import compare
 
 ORIGINAL_PLAY, ORIGINAL_WRITE = play_block, parts.write_bytes
 

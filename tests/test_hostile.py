@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from report_files import command
 
 import poolscope
-from poolscope.attacking import read_pools
 from poolscope.base.errors import InputError
 from poolscope.base.tables.parquet_check import check_bytes
 from poolscope.mechanisms import make
-from poolscope.report.run import read_run
 from poolscope.reports.files import read_reports
-from poolscope.run import audit
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples
 from poolscope.scenario.scenario import load, parse
+from poolscope.verbs.attack.attack import read_pools
+from poolscope.verbs.audit.folder import read_run
+from poolscope.verbs.audit.run import audit
 from poolscope.world.popularity import read_popularity
 from poolscope.world.traces_file import read_traces
 from poolscope.world.universe import Universe, read_objects
@@ -334,8 +334,8 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
 
 
 def test_a_reproduction_escapes_too(tmp_path):
-    from poolscope.paper import page
-    from poolscope.paper.runner import Compared, Reproduction
+    from poolscope.verbs.reproduce import page
+    from poolscope.verbs.reproduce.runner import Compared, Reproduction
 
     name = next(iter(page.experiments()))
     cells = dict.fromkeys(("low", "high"), 0.1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
-from poolscope.recorded.extract import make_traces
+from poolscope.verbs.traces.extract import make_traces
 from poolscope.world.recipe import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
 from poolscope.world.traces_file import read_traces
 from poolscope.world.universe import Universe

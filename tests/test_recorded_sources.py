@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from poolscope.base.errors import InputError
-from poolscope.recorded.archive import own_words
-from poolscope.recorded.extract import describe, make_traces
-from poolscope.recorded.sources import Columns, ordered, read_rows
+from poolscope.verbs.traces.archive import own_words
+from poolscope.verbs.traces.extract import describe, make_traces
+from poolscope.verbs.traces.sources import Columns, ordered, read_rows
 from poolscope.world.universe import read_objects
 
 WHO_WHAT = Columns("who", "what")

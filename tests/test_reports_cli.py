@@ -10,9 +10,9 @@ import pytest
 from report_files import command, scenario_of, small_attack, write_traces
 from synthetic import SEED
 
-from poolscope.attacking import attack_reports
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts
+from poolscope.verbs.attack.attack import attack_reports
 
 ORACLE = Path(__file__).parents[1] / ".." / "shared" / "oracle" / "cms_example.npz"
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from report_files import command
 from synthetic import SEED
 
-from poolscope import manifest
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables import atomic as files
-from poolscope.manifest import Manifest, read_manifest
-from poolscope.run import audit
 from poolscope.scenario.scenario import load, parse
+from poolscope.verbs.audit import manifest
+from poolscope.verbs.audit.manifest import Manifest, read_manifest
+from poolscope.verbs.audit.run import audit
 
 USERS = 480
 
@@ -120,7 +120,7 @@ def test_a_killed_client_takes_its_workers_along(scenario, tmp_path):
 
 
 def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
-    from poolscope.paper import runner
+    from poolscope.verbs.reproduce import runner
 
     def stopping(*_, **__):
         raise KeyboardInterrupt

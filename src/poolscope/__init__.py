@@ -15,8 +15,8 @@ _HOME = {
     "FunctionDensity": "world.behaviour",
     "StepDensity": "world.behaviour",
     "build_game": "scenario.build",
-    "Verdict": "checking",
-    "check": "checking",
+    "Verdict": "verbs.check.check",
+    "check": "verbs.check.check",
     "Estimate": "reports.curator",
     "estimate": "reports.curator",
     "simulate_estimate": "reports.curator",
@@ -51,7 +51,7 @@ _HOME = {
     "attack_memoised": "attack.memory.groups",
     "learnt": "attack.posterior",
     "pool_posterior": "attack.posterior",
-    "audit": "run",
+    "audit": "verbs.audit.run",
     "Scenario": "scenario.scenario",
     "load": "scenario.scenario",
     "summarise": "metrics.records",
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local
     from poolscope.base.errors import InputError, PoolscopeError
-    from poolscope.checking import Verdict, check
     from poolscope.game.game import Game, play
     from poolscope.mechanisms import MECHANISMS
     from poolscope.mechanisms.adapt import adapt
@@ -87,9 +86,10 @@ if TYPE_CHECKING:
     from poolscope.mechanisms.the import the
     from poolscope.metrics.records import summarise
     from poolscope.reports.curator import Estimate, estimate, simulate_estimate
-    from poolscope.run import audit
     from poolscope.scenario.build import build_game
     from poolscope.scenario.scenario import Scenario, load
+    from poolscope.verbs.audit.run import audit
+    from poolscope.verbs.check.check import Verdict, check
     from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity, StepDensity
     from poolscope.world.universe import Universe
 

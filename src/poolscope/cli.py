@@ -55,8 +55,8 @@ def audit(
     from poolscope.base.engine_choice import chosen
     from poolscope.console import going_on, print_audit, progress, stoppable
     from poolscope.report import write_report
-    from poolscope.run import audit, default_folder
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.audit.run import audit, default_folder
 
     loaded = load(scenario)
     folder = out or default_folder(loaded, resume)
@@ -78,7 +78,7 @@ def traces(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Turn recorded data into traces: what each user picked, in order."""
-    from poolscope.recorded.extract import describe, make_traces
+    from poolscope.verbs.traces.extract import describe, make_traces
 
     made = make_traces(
         sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
@@ -104,7 +104,7 @@ def reproduce(
     """Play the paper's experiments and lay the published numbers beside ours."""
     from poolscope.base.engine_choice import chosen
     from poolscope.console import going_on, print_reproduction, progress, stoppable
-    from poolscope.paper.runner import reproduce
+    from poolscope.verbs.reproduce.runner import reproduce
 
     with stoppable(going_on()):
         with chosen(engine, scheduler) as own, progress("Reproducing") as (begin, tick):
@@ -125,11 +125,11 @@ def attack(
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
-    from poolscope.attacking import attack_reports
     from poolscope.base.engine_choice import chosen
     from poolscope.console import progress, stoppable
     from poolscope.console_reports import print_attack
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.attack.attack import attack_reports
 
     with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
         loaded = load(scenario)
@@ -149,8 +149,8 @@ def obfuscate(
     """Make the reports that the users' devices would send."""
     from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_obfuscated
-    from poolscope.obfuscating import obfuscate_traces
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.obfuscate import obfuscate_traces
 
     with stoppable(), counting("Made") as tick:
         summary = obfuscate_traces(traces, load(scenario), out, seed, tick=tick)
@@ -166,8 +166,8 @@ def estimate(
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.console import stoppable
     from poolscope.console_reports import counting, print_estimate
-    from poolscope.estimating import estimate_reports
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.estimate import estimate_reports
 
     with stoppable(), counting("Read") as tick:
         summary = estimate_reports(reports, load(scenario), out, tick=tick)
@@ -182,9 +182,9 @@ def check(
     confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
-    from poolscope.checking import check_scenario
     from poolscope.console_check import print_verdict
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.check.check import check_scenario
 
     verdict = check_scenario(load(scenario), samples=samples, seed=seed, confidence=confidence)
     print_verdict(verdict)
@@ -205,11 +205,11 @@ def compare(
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.compare import compare, numbers, words
     from poolscope.compare_page import default_folder, refuse, write_comparison
     from poolscope.console import progress, stoppable
     from poolscope.console_compare import print_comparison
     from poolscope.scenario.scenario import load
+    from poolscope.verbs.compare import compare, numbers, words
 
     loaded = load(scenario)
     folder = out or default_folder(loaded)

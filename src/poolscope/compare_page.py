@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from poolscope import __version__
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
-from poolscope.compare import Comparison
 from poolscope.compare_figure import frontier
 from poolscope.compare_words import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
 from poolscope.drawing import to_svg
 from poolscope.report.inline import inline
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.compare import Comparison
 
 
 class Column(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.compare import Comparison
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 from poolscope.metrics.records import percent
+from poolscope.verbs.compare import Comparison
 
 Record = Mapping[str, Any]
 

@@ -27,7 +27,7 @@ from poolscope.scenario.scenario import builtin_names, load
 from poolscope.terminal import Terminal
 
 if TYPE_CHECKING:
-    from poolscope.paper.runner import Reproduction
+    from poolscope.verbs.reproduce.runner import Reproduction
 
 Progressing = tuple[Callable[[int], None], Callable[[float], None]]
 

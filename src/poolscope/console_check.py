@@ -7,9 +7,9 @@ import math
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.check_law import LAW_CONFIDENCE, Share
-from poolscope.checking import Verdict
 from poolscope.terminal import Terminal
+from poolscope.verbs.check.check import Verdict
+from poolscope.verbs.check.law import LAW_CONFIDENCE, Share
 
 
 def print_verdict(verdict: Verdict) -> None:

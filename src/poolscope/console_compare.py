@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from poolscope.compare import Comparison
 from poolscope.compare_words import Record, bits, count, error, in_plain_words, log_odds, number, reservation
 from poolscope.terminal import Terminal
+from poolscope.verbs.compare import Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:

@@ -13,9 +13,9 @@ from poolscope import figures
 from poolscope.drawing import to_svg
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
-from poolscope.paper.experiments import PaperFigure
-from poolscope.paper.values import Played
 from poolscope.scenario.tables import NON_PRIVATE
+from poolscope.verbs.reproduce.experiments import PaperFigure
+from poolscope.verbs.reproduce.values import Played
 
 CURVE_POINTS = 200
 

@@ -14,9 +14,9 @@ from rich.text import Text
 from poolscope import __version__
 from poolscope.base.tables.atomic import write_text
 from poolscope.paper.drawings import Drawing, draw
-from poolscope.paper.experiments import Experiment, experiments, figures, published
-from poolscope.paper.runner import Compared, Reproduction
 from poolscope.report.inline import inline
+from poolscope.verbs.reproduce.experiments import Experiment, experiments, figures, published
+from poolscope.verbs.reproduce.runner import Compared, Reproduction
 
 
 def number(value: float | str | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from poolscope.base.tables.atomic import write_text
 from poolscope.report.drawings import draw
 from poolscope.report.page import render
-from poolscope.report.run import read_run
+from poolscope.verbs.audit.folder import read_run
 
 __all__ = ["write_report"]
 

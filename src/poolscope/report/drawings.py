@@ -24,7 +24,7 @@ from poolscope.metrics.precision import (
     precision_curve,
 )
 from poolscope.metrics.records import NON_PRIVATE
-from poolscope.report.run import Run
+from poolscope.verbs.audit.folder import Run
 
 CURVE_POINTS = 200
 """Points of a precision curve: more cannot be seen."""

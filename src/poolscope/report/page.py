@@ -15,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from poolscope.metrics.records import headline, in_plain_words, is_skewed, percent
 from poolscope.report.drawings import Drawing
 from poolscope.report.inline import inline
-from poolscope.report.run import Summary
 from poolscope.report.words import GLOSSARY
+from poolscope.verbs.audit.folder import Summary
 
 Record = Mapping[str, Any]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables.atomic import replacing
-from poolscope.recorded.archive import is_archive, own_words
-from poolscope.recorded.finders import Finder, Kind, Target, finder, target_of
-from poolscope.recorded.sources import Columns, ordered, read_rows
-from poolscope.world.builtin import archive
+from poolscope.verbs.traces import archive
+from poolscope.verbs.traces.archive import is_archive, own_words
+from poolscope.verbs.traces.finders import Finder, Kind, Target, finder, target_of
+from poolscope.verbs.traces.sources import Columns, ordered, read_rows
 from poolscope.world.builtin.news import widened
 from poolscope.world.traces_file import check_ending, write_rows
 from poolscope.world.universe import Universe
@@ -71,7 +71,7 @@ def make_traces(
     Parameters
     ----------
     sources
-        Files or folders as in :mod:`poolscope.recorded.sources`.
+        Files or folders as in :mod:`poolscope.verbs.traces.sources`.
     out
         The traces, CSV or Parquet by the ending. With ``news-2021`` a second file is written beside it, of the same
         name with the ending ``.objects.csv``: the outlets, and as neutral objects all other sites that occur.

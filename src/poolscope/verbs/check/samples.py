@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.check_events import Seen
-from poolscope.check_law import Share, stated, support_shares
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.verbs.check.events import Seen
+from poolscope.verbs.check.law import Share, stated, support_shares
 
 #: Bytes of reports, and reports, that are held at once.
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13

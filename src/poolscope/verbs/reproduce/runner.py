@@ -14,13 +14,13 @@ from typing import Any
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
-from poolscope.manifest import read_manifest
 from poolscope.metrics.intervals import Estimate
-from poolscope.paper import experiments as data
-from poolscope.paper.experiments import Cell, Experiment, Play
-from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
-from poolscope.run import audit
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load, parse
+from poolscope.verbs.audit.manifest import read_manifest
+from poolscope.verbs.audit.run import audit
+from poolscope.verbs.reproduce import experiments as data
+from poolscope.verbs.reproduce.experiments import Cell, Experiment, Play
+from poolscope.verbs.reproduce.values import OF_UTILITY, Played, utility, value_of
 
 #: Users that a simulation of the curator counts for in the progress.
 UTILITY_WEIGHT = 15_000

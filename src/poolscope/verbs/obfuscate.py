@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.arrivals import Arrivals, Places
 from poolscope.base.engines import Local
 from poolscope.base.randomness import Keys, Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
@@ -22,6 +21,7 @@ from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Rep
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.attack.users import Arrivals, Places
 from poolscope.world.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.

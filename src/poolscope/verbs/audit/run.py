@@ -23,11 +23,11 @@ from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.game import NON_PRIVATE, Game, play_block
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.metrics.precision import CORRECT
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
 SECONDS = 10.0

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.arrivals import Arrivals, Integers, Places
 from poolscope.base.engines import Engine, Local, Tick
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
-from poolscope.gathering import Bucket, bucket_edges, bucket_rows
 from poolscope.mechanisms.role import LocalMechanism, Reports
-from poolscope.posteriors import Counts, Scorer
 from poolscope.reports.files import USER, Columns, decode, in_file, users_of
 from poolscope.reports.shares import Supports, masses
+from poolscope.verbs.attack.crowds import Bucket, bucket_edges, bucket_rows
+from poolscope.verbs.attack.scorer import Counts, Scorer
+from poolscope.verbs.attack.users import Arrivals, Integers, Places
 from poolscope.world.universe import Universe
 
 

@@ -18,9 +18,9 @@ from poolscope.mechanisms.role import LocalMechanism, at
 from poolscope.metrics import precision as metrics
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
-from poolscope.run import read_outcomes
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, load
+from poolscope.verbs.audit.run import read_outcomes
 from poolscope.world.popularity import entropy as pool_entropy
 from poolscope.world.popularity import jensen_shannon, zipf
 from poolscope.world.synthetic import own_popularity

@@ -183,4 +183,4 @@ def _data() -> dict[str, Any]:
 
 
 def _text(name: str) -> str:
-    return (resources.files("poolscope.paper") / name).read_text("utf-8")
+    return (resources.files("poolscope.verbs.reproduce") / name).read_text("utf-8")

@@ -17,9 +17,9 @@ from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.game.game import CHUNK, Tick
-from poolscope.gathering import Bucket
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.role import Floats, LocalMechanism, Views
+from poolscope.verbs.attack.crowds import Bucket
 
 Integers = NDArray[np.int64]
 

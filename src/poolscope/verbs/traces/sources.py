@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from poolscope.base.errors import InputError, did_you_mean, one_line, reading
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.recorded.archive import is_archive, time_of
+from poolscope.verbs.traces.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]
 """Row number, who and what, not yet checked."""

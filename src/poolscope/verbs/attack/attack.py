@@ -17,21 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.arrivals import Arrivals, Integers, Places
 from poolscope.attack.adversary import Adversary
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.game.game import Tick
-from poolscope.gathering import Bucket, Gathering
 from poolscope.mechanisms.role import LocalMechanism
-from poolscope.posteriors import Scorer, Tally
 from poolscope.reports.curator import Estimate
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import Supports, masses
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.spreading import (
+from poolscope.verbs.attack.crowds import Bucket, Gathering
+from poolscope.verbs.attack.pieces import (
     Piece,
     Reading,
     ScoredCrowd,
@@ -45,6 +43,8 @@ from poolscope.spreading import (
     support_of,
     warmed,
 )
+from poolscope.verbs.attack.scorer import Scorer, Tally
+from poolscope.verbs.attack.users import Arrivals, Integers, Places
 from poolscope.world.universe import NEUTRAL, Universe, read_columns
 
 #: Rows of the table that a summary shows.

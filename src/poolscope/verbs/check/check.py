@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.check_events import Family, learn
-from poolscope.check_law import Exact, Share, clopper_pearson, declared_columns, exact
-from poolscope.check_samples import Sampler, Stage, Supports, spread
 from poolscope.mechanisms.role import Mechanism
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.check.events import Family, learn
+from poolscope.verbs.check.law import Exact, Share, clopper_pearson, declared_columns, exact
+from poolscope.verbs.check.samples import Sampler, Stage, Supports, spread
 
 #: Objects that are tried where the universe has more.
 MOST_OBJECTS = 12

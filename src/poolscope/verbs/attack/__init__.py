@@ -1,0 +1,1 @@
+"""The attack on reports in a file."""

@@ -1,0 +1,1 @@
+"""Play a scenario's game into a folder."""

@@ -1,0 +1,1 @@
+"""Does an implementation keep its epsilon?"""

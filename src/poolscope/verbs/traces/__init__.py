@@ -1,0 +1,1 @@
+"""Raw recorded data to traces."""
