@@ -23,7 +23,7 @@ from poolscope.base.engines import Local
 from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.report import write_report
+from poolscope.pages.audit import write_report
 from poolscope.scenario.scenario import load
 from poolscope.verbs.audit.run import audit, build_game, summary_of
 

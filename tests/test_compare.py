@@ -11,15 +11,15 @@ from synthetic import SEED
 from test_cli import SMALL, poolscope
 from typer.testing import CliRunner
 
-from poolscope import compare_page
 from poolscope.base.errors import InputError
 from poolscope.cli import app
-from poolscope.compare_figure import frontier
-from poolscope.compare_page import default_folder, render, write_comparison
-from poolscope.compare_words import at_equal_error, in_plain_words, reservation
 from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise
+from poolscope.pages import comparison as compare_page
+from poolscope.pages.comparison import default_folder, render, write_comparison
+from poolscope.pages.frontier import frontier
+from poolscope.pages.numbers import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load, parse

@@ -9,8 +9,11 @@ import polars as pl
 import pytest
 from synthetic import POOLS, SEED, attack, game
 
-from poolscope import drawing, figures
-from poolscope.figures import (
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.calibration import calibration
+from poolscope.pages import figures
+from poolscope.pages import style as drawing
+from poolscope.pages.figures import (
     behaviour_density,
     behaviour_maps,
     calibration_plot,
@@ -18,8 +21,6 @@ from poolscope.figures import (
     popularity_plot,
     precision_null_rate,
 )
-from poolscope.metrics import precision as metrics
-from poolscope.metrics.calibration import calibration
 
 HOSTILE = "<script>alert('$x$')</script>"
 
@@ -160,5 +161,5 @@ def test_one_user_is_enough_for_every_figure():
 
 
 def test_needs_no_pyplot():
-    check = "import sys, poolscope.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
+    check = "import sys, poolscope.pages.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

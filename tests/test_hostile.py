@@ -334,7 +334,7 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
 
 
 def test_a_reproduction_escapes_too(tmp_path):
-    from poolscope.verbs.reproduce import page
+    from poolscope.pages import reproduction as page
     from poolscope.verbs.reproduce.runner import Compared, Reproduction
 
     name = next(iter(page.experiments()))

@@ -8,9 +8,10 @@ import pytest
 
 from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import Estimate
-from poolscope.paper.page import verdict, write_page
+from poolscope.pages import reproduction_pictures as drawings
+from poolscope.pages.reproduction import verdict, write_page
 from poolscope.scenario.scenario import changed, load
-from poolscope.verbs.reproduce import drawings, experiments, runner
+from poolscope.verbs.reproduce import experiments, runner
 from poolscope.world.builtin import builtin_universe
 from poolscope.world.traces_file import write_traces
 

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from synthetic import POOLS, attack, game
 
-from poolscope import report
 from poolscope.base.errors import InputError
 from poolscope.metrics.records import summarise
+from poolscope.pages import audit as report
 
 HOSTILE = "<script>alert('&$x$')</script>"
 

@@ -54,7 +54,7 @@ def audit(
     """Play the pool inference game and report what the reports reveal."""
     from poolscope.base.engine_choice import chosen
     from poolscope.console import going_on, print_audit, progress, stoppable
-    from poolscope.report import write_report
+    from poolscope.pages.audit import write_report
     from poolscope.scenario.scenario import load
     from poolscope.verbs.audit.run import audit, default_folder
 
@@ -205,9 +205,9 @@ def compare(
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.compare_page import default_folder, refuse, write_comparison
     from poolscope.console import progress, stoppable
     from poolscope.console_compare import print_comparison
+    from poolscope.pages.comparison import default_folder, refuse, write_comparison
     from poolscope.scenario.scenario import load
     from poolscope.verbs.compare import compare, numbers, words
 
@@ -249,7 +249,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
 ) -> None:
     """Write the report of a finished run again."""
-    from poolscope.report import write_report
+    from poolscope.pages.audit import write_report
 
     typer.echo(write_report(folder))
 

@@ -118,7 +118,7 @@ def print_audit(summary: Mapping[str, Any], report: Path) -> None:
 
 def print_reproduction(done: Reproduction, out: Path) -> None:
     """Every cell beside the published one, how many agree, and where the page is."""
-    from poolscope.paper.page import terminal_tables, verdict, write_page
+    from poolscope.pages.reproduction import terminal_tables, verdict, write_page
 
     console = Terminal()
     for table in terminal_tables(done):

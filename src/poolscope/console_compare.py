@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from poolscope.compare_words import Record, bits, count, error, in_plain_words, log_odds, number, reservation
+from poolscope.pages.numbers import Record, bits, count, error, in_plain_words, log_odds, number, reservation
 from poolscope.terminal import Terminal
 from poolscope.verbs.compare import Comparison
 

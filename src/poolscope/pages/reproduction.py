@@ -13,8 +13,8 @@ from rich.text import Text
 
 from poolscope import __version__
 from poolscope.base.tables.atomic import write_text
-from poolscope.paper.drawings import Drawing, draw
-from poolscope.report.inline import inline
+from poolscope.pages.inline import inline
+from poolscope.pages.reproduction_pictures import Drawing, draw
 from poolscope.verbs.reproduce.experiments import Experiment, experiments, figures, published
 from poolscope.verbs.reproduce.runner import Compared, Reproduction
 
@@ -69,13 +69,13 @@ def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
     for drawing in drawings:
         write_text(out / "figures" / f"{drawing.slug}.svg", drawing.svg)
     environment = Environment(
-        loader=PackageLoader("poolscope", "."),
+        loader=PackageLoader("poolscope.pages", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    html = environment.get_template("paper/reproduction.html.j2").render(
+    html = environment.get_template("reproduction.html.j2").render(
         verdict=verdict(reproduction),
         version=__version__,
         machine=f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",

@@ -6,8 +6,8 @@ from os import PathLike
 from pathlib import Path
 
 from poolscope.base.tables.atomic import write_text
-from poolscope.report.drawings import draw
-from poolscope.report.page import render
+from poolscope.pages.audit_page import render
+from poolscope.pages.audit_pictures import draw
 from poolscope.verbs.audit.folder import read_run
 
 __all__ = ["write_report"]

@@ -21,10 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope import drawing
 from poolscope.base.errors import one_line
-from poolscope.drawing import FAINT, INK, MUTED, STYLE
 from poolscope.metrics.records import NON_PRIVATE
+from poolscope.pages import style as drawing
+from poolscope.pages.style import FAINT, INK, MUTED, STYLE
 from poolscope.world.universe import NEUTRAL
 
 FEWEST = 20

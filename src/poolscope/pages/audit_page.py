@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from poolscope.metrics.records import headline, in_plain_words, is_skewed, percent
-from poolscope.report.drawings import Drawing
-from poolscope.report.inline import inline
-from poolscope.report.words import GLOSSARY
+from poolscope.pages.audit_pictures import Drawing
+from poolscope.pages.glossary import GLOSSARY
+from poolscope.pages.inline import inline
 from poolscope.verbs.audit.folder import Summary
 
 Record = Mapping[str, Any]
@@ -49,7 +49,7 @@ COLUMNS = (
 def render(summary: Summary, drawings: Sequence[Drawing]) -> str:
     """The report as HTML; every name from the run is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
         # Always: the template's name does not end in .html, which is what Jinja would go by.
         autoescape=True,
         undefined=StrictUndefined,

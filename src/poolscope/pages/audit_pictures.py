@@ -10,9 +10,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from poolscope import figures
 from poolscope.base.errors import InputError
-from poolscope.drawing import to_svg
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import (
     CORRECT,
@@ -24,6 +22,8 @@ from poolscope.metrics.precision import (
     precision_curve,
 )
 from poolscope.metrics.records import NON_PRIVATE
+from poolscope.pages import figures
+from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
 
 CURVE_POINTS = 200

@@ -16,10 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from poolscope import __version__
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
-from poolscope.compare_figure import frontier
-from poolscope.compare_words import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
-from poolscope.drawing import to_svg
-from poolscope.report.inline import inline
+from poolscope.pages.frontier import frontier
+from poolscope.pages.inline import inline
+from poolscope.pages.numbers import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
+from poolscope.pages.style import to_svg
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.compare import Comparison
 
@@ -104,7 +104,7 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
 def render(comparison: Comparison, wide: str, narrow: str) -> str:
     """The page as HTML; every name is escaped."""
     environment = Environment(
-        loader=PackageLoader("poolscope", "report"),
+        loader=PackageLoader("poolscope.pages", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

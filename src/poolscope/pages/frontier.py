@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from poolscope import drawing
 from poolscope.base.errors import one_line
+from poolscope.pages import style as drawing
 
 Record = Mapping[str, Any]
 
