@@ -32,7 +32,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from poolscope.game import game
 game.BLOCK_BYTES = 1
-from poolscope.cli import main
+from poolscope.cli.commands import main
 main()
 """
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from synthetic import SEED
 
-from poolscope import cli
 from poolscope.base.randomness import user_keys
+from poolscope.cli import commands as cli
 from poolscope.reports.files import write_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load

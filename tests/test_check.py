@@ -10,8 +10,8 @@ from synthetic import SEED
 from typer.testing import CliRunner
 
 from poolscope.base.errors import InputError
-from poolscope.cli import app
-from poolscope.console_check import rows, sentence
+from poolscope.cli.check import rows, sentence
+from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS, make
 from poolscope.verbs.check.check import check, most_telling
 from poolscope.verbs.check.events import Seen, fingerprints, learn

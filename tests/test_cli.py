@@ -256,7 +256,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path
 
 def test_help_imports_nothing_heavy(tmp_path):
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli.commands import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "heavy = {'numpy', 'numba', 'polars', 'matplotlib', 'scipy', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -12,7 +12,7 @@ from test_cli import SMALL, poolscope
 from typer.testing import CliRunner
 
 from poolscope.base.errors import InputError
-from poolscope.cli import app
+from poolscope.cli.commands import app
 from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise

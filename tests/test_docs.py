@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import poolscope
-from poolscope.cli import app
+from poolscope.cli.commands import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -162,7 +162,7 @@ def test_a_cluster_of_its_own(tmp_path):
 
 
 def test_without_dask_one_line_names_what_to_install(tmp_path):
-    code = "import sys; sys.modules['distributed'] = None; from poolscope.cli import main; main()"
+    code = "import sys; sys.modules['distributed'] = None; from poolscope.cli.commands import main; main()"
     arguments = ["audit", "apple-emojis", "--engine", "dask", "--out", "run"]
     done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
@@ -316,7 +316,7 @@ def test_workers_of_another_version_are_refused(dask, monkeypatch):
 
 
 def test_the_help_is_light():
-    code = "import sys, poolscope.cli, poolscope.base.engines; assert 'distributed' not in sys.modules"
+    code = "import sys, poolscope.cli.commands, poolscope.base.engines; assert 'distributed' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert load("apple-emojis").name == "apple-emojis"
 

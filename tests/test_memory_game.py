@@ -12,7 +12,7 @@ from poolscope.attack.adversary import Adversary, attack
 from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.cli import app
+from poolscope.cli.commands import app
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import cms, memoised, rappor
 from poolscope.scenario.build import build_game

@@ -1,5 +1,5 @@
 """``python -m poolscope``."""
 
-from poolscope.cli import main
+from poolscope.cli.commands import main
 
 main()

@@ -7,7 +7,7 @@ import math
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.terminal import Terminal
+from poolscope.cli.terminal import Terminal
 from poolscope.verbs.check.check import Verdict
 from poolscope.verbs.check.law import LAW_CONFIDENCE, Share
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import Record, bits, count, error, in_plain_words, log_odds, number, reservation
-from poolscope.terminal import Terminal
 from poolscope.verbs.compare import Comparison
 
 

@@ -22,9 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.base.errors import Stopped
+from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import in_plain_words, is_skewed
 from poolscope.scenario.scenario import builtin_names, load
-from poolscope.terminal import Terminal
 
 if TYPE_CHECKING:
     from poolscope.verbs.reproduce.runner import Reproduction

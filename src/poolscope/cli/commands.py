@@ -53,7 +53,7 @@ def audit(
 ) -> None:
     """Play the pool inference game and report what the reports reveal."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.console import going_on, print_audit, progress, stoppable
+    from poolscope.cli.progress import going_on, print_audit, progress, stoppable
     from poolscope.pages.audit import write_report
     from poolscope.scenario.scenario import load
     from poolscope.verbs.audit.run import audit, default_folder
@@ -103,7 +103,7 @@ def reproduce(
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.console import going_on, print_reproduction, progress, stoppable
+    from poolscope.cli.progress import going_on, print_reproduction, progress, stoppable
     from poolscope.verbs.reproduce.runner import reproduce
 
     with stoppable(going_on()):
@@ -126,8 +126,8 @@ def attack(
 ) -> None:
     """Infer from real reports which pool each user prefers."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.console import progress, stoppable
-    from poolscope.console_reports import print_attack
+    from poolscope.cli.files import print_attack
+    from poolscope.cli.progress import progress, stoppable
     from poolscope.scenario.scenario import load
     from poolscope.verbs.attack.attack import attack_reports
 
@@ -147,8 +147,8 @@ def obfuscate(
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
 ) -> None:
     """Make the reports that the users' devices would send."""
-    from poolscope.console import stoppable
-    from poolscope.console_reports import counting, print_obfuscated
+    from poolscope.cli.files import counting, print_obfuscated
+    from poolscope.cli.progress import stoppable
     from poolscope.scenario.scenario import load
     from poolscope.verbs.obfuscate import obfuscate_traces
 
@@ -164,8 +164,8 @@ def estimate(
     out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
-    from poolscope.console import stoppable
-    from poolscope.console_reports import counting, print_estimate
+    from poolscope.cli.files import counting, print_estimate
+    from poolscope.cli.progress import stoppable
     from poolscope.scenario.scenario import load
     from poolscope.verbs.estimate import estimate_reports
 
@@ -182,7 +182,7 @@ def check(
     confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
-    from poolscope.console_check import print_verdict
+    from poolscope.cli.check import print_verdict
     from poolscope.scenario.scenario import load
     from poolscope.verbs.check.check import check_scenario
 
@@ -205,8 +205,8 @@ def compare(
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.base.engine_choice import chosen
-    from poolscope.console import progress, stoppable
-    from poolscope.console_compare import print_comparison
+    from poolscope.cli.compare import print_comparison
+    from poolscope.cli.progress import progress, stoppable
     from poolscope.pages.comparison import default_folder, refuse, write_comparison
     from poolscope.scenario.scenario import load
     from poolscope.verbs.compare import compare, numbers, words
@@ -235,7 +235,7 @@ def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this one's TOML to start from.")] = None,
 ) -> None:
     """List the built-in scenarios, or print the TOML of one."""
-    from poolscope.console import print_scenarios
+    from poolscope.cli.progress import print_scenarios
     from poolscope.scenario.scenario import builtin_text
 
     if name is None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.base.errors import one_line
-from poolscope.terminal import Terminal
+from poolscope.cli.terminal import Terminal
 
 #: Pools that a terminal names; the rest is summed up.
 MOST_POOLS = 12

@@ -1,0 +1,1 @@
+"""One command a verb: parse, call, print; nothing computes."""
