@@ -24,7 +24,7 @@ from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from reference import plain_numpy_attack
+from oracle.reference import plain_numpy_attack
 
 FUNCTIONS = 2048
 NODES, FEWEST_NODES = 64, 32

@@ -98,8 +98,8 @@ def test_imports_point_down():
     ("module", "text"),
     [
         ("kernels.cms", "from poolscope.base import errors"),
-        ("game.game", "def late():\n    from poolscope.metrics.precision.precision import auc"),
-        ("metrics.records", "import poolscope.scenario.scenario.tables"),
+        ("game.game", "def late():\n    from poolscope.metrics.precision import auc"),
+        ("metrics.records", "import poolscope.scenario.tables"),
         ("attack.decide", "from poolscope import metrics"),
         ("verbs.audit.run", "import rich"),
         ("attack.posterior", "from numba import njit"),

@@ -1,0 +1,228 @@
+"""The command line: what a person types, sees and gets, good input and bad."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.command_line import SMALL, poolscope
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_audit_writes_the_contract(scenario, tmp_path):
+    done = poolscope("audit", scenario, "--seed", 3, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "strong" in done.stdout
+    assert "After 10 reports" in done.stdout
+    assert done.stderr == ""  # no progress bar in a pipe
+    run = tmp_path / "run"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["seed"] == 3
+    assert summary["users"] == 200
+    assert summary["version"]
+    assert summary["scenario"]["title"] == "Small"
+    rows = {(r["adversary"], r["n"]) for r in summary["results"]}
+    assert rows == {(a, n) for a in ("weak", "strong", "non-private") for n in (3, 10)}
+    for row in summary["results"]:
+        for name in ("auc", "auc_low", "auc_high", "precision", "precision_top10", "calibration_error", "baseline"):
+            assert isinstance(row[name], float)
+        assert row["auc_low"] <= row["auc"] <= row["auc_high"]
+        assert row["baseline"] == pytest.approx(1 / 3)
+    outcomes = pl.read_parquet(run / "outcomes" / "*.parquet")
+    assert outcomes.height == 200 * 3 * 2
+    html = (run / "report.html").read_text()
+    assert "<svg" in html
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
+    assert list((run / "figures").glob("*.svg"))
+    again = poolscope("report", "run", cwd=tmp_path)
+    assert again.returncode == 0
+    assert (run / "report.html").read_text() == html
+
+
+def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
+    for out in ("one", "two"):
+        assert poolscope("audit", scenario, "--out", out, cwd=tmp_path).returncode == 0
+    one, two = (sorted((tmp_path / out / "outcomes").iterdir()) for out in ("one", "two"))
+    assert [f.read_bytes() for f in one] == [f.read_bytes() for f in two]
+    # a run that lost its last block goes on to the same bytes
+    manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
+    lost = max(manifest["parts"])
+    del manifest["parts"][lost]
+    (tmp_path / "two" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "two" / "outcomes" / lost).unlink()
+    (tmp_path / "two" / "summary.json").unlink()
+    assert poolscope("audit", scenario, "--out", "two", "--resume", cwd=tmp_path).returncode == 0
+    assert [f.read_bytes() for f in one] == [f.read_bytes() for f in two]
+    other = poolscope("audit", scenario, "--out", "two", "--resume", "--seed", 1, cwd=tmp_path)
+    assert (other.returncode, "the seed differs" in other.stderr) == (2, True)
+    (tmp_path / "two" / "outcomes" / lost).write_bytes(b"changed")
+    changed = poolscope("audit", scenario, "--out", "two", "--resume", cwd=tmp_path)
+    assert (changed.returncode, "has been changed" in changed.stderr) == (2, True)
+
+
+def test_a_threshold_is_reported(scenario, tmp_path):
+    scenario.write_text(SMALL + "threshold = 0.9\n")
+    done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert "guessed at 0.9" in done.stdout
+    rows = json.loads((tmp_path / "run" / "summary.json").read_text())["results"]
+    assert all(row["threshold"] == 0.9 and 0 <= row["null_rate"] <= 1 for row in rows)
+
+
+def test_scenarios_lists_and_prints(tmp_path):
+    listed = poolscope("scenarios", cwd=tmp_path).stdout
+    for name in ("apple-emojis", "apple-web-domains", "apple-hcms"):
+        assert name in listed
+        text = poolscope("scenarios", name, cwd=tmp_path).stdout
+        assert "[mechanism]" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epsilon = 4", "epsilon = 0"), "mechanism.epsilon: must be positive, got 0"),
+        (("epsilon = 4", "epsilon = nan"), "mechanism.epsilon: must be positive"),
+        (("epsilon = 4", "epsilom = 4"), "did you mean 'epsilon'?"),
+        (("hashes = 64", "hashes = 0"), "hashes must be at least 1"),
+        (("m = 32", "m = 1"), "m must be at least 2"),
+        (('kind = "cms"', 'kind = "cmz"'), "did you mean 'cms'?"),
+        (("hashes = 64", 'hash_table = "table.npy"'), "table.npy"),
+        (("[users]", "[user]"), "did you mean 'users'?"),
+        (("count = 200", "count = 0"), "users.count: must be at least 1"),
+        (("size = 30", "size = 10"), "universe"),
+        (("a = 5, b = 5, c = 5", "a = 5"), "must be at least two"),
+        (("b = 5", "b = 0"), "universe"),
+        (("[3, 10]", "[10, 3]"), "attack.observations"),
+        (("[3, 10]", "[0, 3]"), "attack.observations"),
+        (('name = "strong"', 'name = "weak"'), "must be unique"),
+    ],
+)
+def test_bad_scenarios_are_one_line_and_leave_nothing(scenario, tmp_path, change, message):
+    assert change[0] in SMALL
+    scenario.write_text(SMALL.replace(*change))
+    done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "small.toml" in done.stderr or "table.npy" in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.zeros((4, 29), dtype=np.int64), "must have a column for each of 30 objects"),
+        (np.full((4, 30), 32), "hash values must be 0..31"),
+        (np.zeros(30, dtype=np.int64), "must have the shape (hashes, objects)"),
+        (np.zeros((4, 30)), "must hold integers"),
+    ],
+)
+def test_bad_hash_tables(scenario, tmp_path, table, message):
+    np.save(tmp_path / "table.npy", table)
+    scenario.write_text(SMALL.replace("hashes = 64", 'hash_table = "table.npy"'))
+    done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_pickled_hash_table_is_never_unpickled(scenario, tmp_path):
+    np.save(tmp_path / "table.npy", np.array([[{"a": 1}] * 30], dtype=object), allow_pickle=True)
+    scenario.write_text(SMALL.replace("hashes = 64", 'hash_table = "table.npy"'))
+    done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert (done.returncode, "without pickled objects" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("a,p,1\nb,p,1\nc,q,0\nd,q,0\ne,,1\n", "q"),
+        ("a,p,-1\nb,q,1\ne,,1\n", "row 1"),
+        ("a,p,nan\nb,q,1\ne,,1\n", "row 1"),
+        ("a,p,1\na,q,1\ne,,1\n", "a"),
+        ("a,p,1\nb,p,1\n", "must be at least two"),
+    ],
+)
+def test_bad_objects(tmp_path, rows, message):
+    (tmp_path / "objects.csv").write_text("object,pool,popularity\n" + rows)
+    text = SMALL.replace("size = 30\npools = { a = 5, b = 5, c = 5 }", 'objects = "objects.csv"')
+    text = text.replace('kind = "zipf"\nexponent = 1.2', 'kind = "given"')
+    (tmp_path / "small.toml").write_text(text)
+    done = poolscope("audit", "small.toml", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1
+    assert "objects.csv" in done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_calls(scenario, tmp_path):
+    unknown = poolscope("audit", "apple-emoji", cwd=tmp_path)
+    assert (unknown.returncode, "did you mean 'apple-emojis'?" in unknown.stderr) == (2, True)
+    few = poolscope("audit", scenario, "--users", 0, "--out", "run", cwd=tmp_path)
+    assert (few.returncode, "users must be at least 1, got 0" in few.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    taken = poolscope("audit", scenario, "--out", "full", cwd=tmp_path)
+    assert (taken.returncode, "is not empty" in taken.stderr) == (2, True)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["letter.txt"]
+    assert poolscope("audit", scenario, "--out", "run", cwd=tmp_path).returncode == 0
+    again = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "holds another run" in again.stderr
+    assert "--resume" in again.stderr
+    missing = poolscope("report", "nowhere", cwd=tmp_path)
+    assert (missing.returncode, "no such folder" in missing.stderr) == (2, True)
+
+
+def write_to_a_full_disk(path, text):
+    with open("/dev/full", "w") as disk:
+        disk.write(text)
+
+
+needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full to stand for a full disk")
+
+
+@needs_full_disk
+def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
+    from poolscope.base.errors import InputError
+    from poolscope.scenario.scenario import load
+    from poolscope.verbs.audit import manifest, run
+
+    monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
+    with pytest.raises(InputError, match=r"cannot write: No space left on device"):
+        run.audit(load(scenario), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@needs_full_disk
+def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
+    from poolscope.base.errors import InputError
+    from poolscope.scenario.scenario import load
+    from poolscope.verbs.audit import run
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "write_text", write_to_a_full_disk)
+        with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with --resume"):
+            run.audit(load(scenario), tmp_path / "run")
+    assert run.audit(load(scenario), tmp_path / "run", resume=True)["users"] > 0
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli.commands import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "heavy = {'numpy', 'numba', 'polars', 'matplotlib', 'scipy', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

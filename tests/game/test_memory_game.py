@@ -1,0 +1,135 @@
+"""The game with devices that keep their answers, from a scenario."""
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.memory import CROWD, POPULARITY, STRONG, traces_of
+from cases.synthetic import SEED
+from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
+
+from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.memory.groups import attack_memoised
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.cli.commands import app
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import cms, memoised, rappor
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import parse
+
+NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
+CMS = cms(universe=60, epsilon=3.0, m=32, hashes=100)
+RAPPOR = rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
+
+
+def game(mechanism, observations=(5, 12), memory=True):
+    return Game(
+        universe=CROWD,
+        popularity=POPULARITY,
+        mechanism=mechanism,
+        adversaries=[STRONG, NAIVE],
+        observations=observations,
+        memory=memory,
+    )
+
+
+@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+def test_outcomes_are_those_of_the_attacks(mechanism):
+    """Both adversaries on the same reports, each as its function says."""
+    outcomes = play(game(mechanism), 12, SEED)
+    keys, users, traces = traces_of(12, 12)
+    memory = memoised(mechanism)
+    reports, lengths = memory.report(traces, keys), np.full(12, 12)
+    expected = {
+        "strong": attack_memoised(memory, reports, STRONG, lengths=lengths),
+        "naive": attack(mechanism, reports, NAIVE, lengths=lengths)[:, -1],
+    }
+    for name, posterior in expected.items():
+        rows = outcomes.filter((pl.col("adversary") == name) & (pl.col("n") == 12)).sort("user")
+        np.testing.assert_array_equal(rows["confidence"], posterior.max(axis=1))
+        np.testing.assert_array_equal(rows["posterior_true"], posterior[np.arange(12), users.iota])
+
+
+@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
+    whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
+    for name, small in (("MEMORY_USERS", 16), ("MEMORY_CHUNK", 3)):
+        monkeypatch.setattr(f"poolscope.game.game.{name}", small)
+    assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
+
+
+def test_first_reports_stay_the_same():
+    columns = ["user", "adversary", "confidence", "posterior_true"]
+    short, long = (play(game(RAPPOR, observations), 10, SEED) for observations in ((5,), (5, 12)))
+    assert_frame_equal(short.select(columns), long.filter(pl.col("n") == 5).select(columns), check_exact=True)
+
+
+def test_exposure_is_dated_by_observation_counts():
+    """Whoever knows of the memory attacks at observation counts only."""
+    outcomes = play(game(CMS, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
+    assert set(outcomes["reached_50"].drop_nulls()) <= {4, 9, 15}
+
+
+SCENARIO = """
+[universe]
+size = 60
+pools = { a = 8, b = 8, c = 12 }
+[popularity]
+kind = "zipf"
+exponent = 1
+[mechanism]
+kind = "sue"
+epsilon = 3
+memory = true
+[users]
+count = 6
+[[adversary]]
+name = "grouping"
+popularity = "true"
+[[adversary]]
+name = "naive"
+popularity = "true"
+knows_memory = false
+[attack]
+observations = [4, 10]
+"""
+
+
+def test_a_scenario_can_have_memory():
+    scenario = parse(SCENARIO, name="kept")
+    assert scenario.mechanism.parameters == {"epsilon": 3}
+    built = build_game(scenario, seed=1)
+    assert built.memory
+    assert [adversary.knows_memory for adversary in built.adversaries] == [True, False]
+    assert "takes every report by itself" in built.adversaries[1].phrase
+    assert not build_game(parse(SCENARIO.replace("memory = true\n", "").replace("knows_", "#"), name="x"), 1).memory
+
+
+def test_only_devices_with_memory_can_be_known_to_have_it():
+    with pytest.raises(
+        InputError, match=r"adversary\[1\]\.knows_memory: goes only with memory = true in \[mechanism\]"
+    ):
+        parse(SCENARIO.replace("memory = true", "memory = false"), name="x")
+    with pytest.raises(InputError, match=r"mechanism\.memory: must be true or false"):
+        parse(SCENARIO.replace("memory = true", "memory = 1"), name="x")
+
+
+def test_commands(tmp_path):
+    """Audit plays it, obfuscate sends what is kept, attack takes reports one by one and says so."""
+    path, out = tmp_path / "kept.toml", tmp_path / "run"
+    path.write_text(SCENARIO)
+    done = CliRunner().invoke(app, ["audit", str(path), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert {"grouping", "naive"} <= set(pl.read_parquet(out / "outcomes")["adversary"].cast(pl.String))
+    traces, reports = tmp_path / "traces.csv", tmp_path / "reports.csv"
+    traces.write_text("user,object\n" + "".join(f"{user},{z}\n" for z in (7, 3, 7, 50, 7) for user in ("ann", "bob")))
+    done = CliRunner().invoke(app, ["obfuscate", str(traces), "--scenario", str(path), "--out", str(reports)])
+    assert done.exit_code == 0, done.output
+    sent = pl.read_csv(reports).group_by("user", maintain_order=True).agg("ones")
+    for ones in sent["ones"].to_list():
+        assert ones[0] == ones[2] == ones[4]
+        assert len(set(ones)) == 3
+    assert sent["ones"][0][0] != sent["ones"][1][0], "each user has answers of its own"
+    refused = CliRunner().invoke(app, ["attack", str(reports), "--scenario", str(path)])
+    assert "adversary[0].knows_memory: must be false: attack takes every report" in str(refused.exception)

@@ -1,0 +1,167 @@
+"""A mechanism of one's own, made to play."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import SEED
+from polars.testing import assert_frame_equal
+from scipy import stats
+
+from poolscope import adapt
+from poolscope.attack.adversary import Adversary, attack, weak
+from poolscope.attack.memory.groups import attack_memoised
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import channel, grr, memoised
+from poolscope.mechanisms.role import ReportColumn
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
+
+UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})
+POPULARITY = zipf(UNIVERSE, 1.0)
+ORACLE = Adversary(name="oracle", universe=UNIVERSE, popularity=POPULARITY)
+EPSILON = 2.0
+
+
+class Own:
+    """Randomized response among twelve, as somebody might write it: several draws, all objects at once."""
+
+    keep = np.exp(EPSILON) / (np.exp(EPSILON) + 11)
+
+    def obfuscate(self, objects, rng):
+        kept = rng.random(len(objects)) < self.keep
+        return np.where(kept, objects, (objects + rng.integers(1, 12, size=len(objects))) % 12)
+
+    def log_likelihood(self, reports):
+        return np.log(np.where(reports[:, None] == np.arange(12), self.keep, (1 - self.keep) / 11))
+
+
+class Columns(Own):
+    """The same with reports of two columns, one of them a vector."""
+
+    epsilon = EPSILON
+    report_columns = {"low": ReportColumn("integer", 4), "high": ReportColumn("integer", 3)}  # noqa: RUF012
+
+    def obfuscate(self, objects, rng):
+        value = super().obfuscate(objects, rng)
+        return {"low": value % 4, "high": np.eye(3, dtype=int)[value // 4]}
+
+    def log_likelihood(self, reports):
+        return super().log_likelihood(reports["low"] + 4 * reports["high"].argmax(axis=1))
+
+
+class Fast(Own):
+    """The same with a method that draws from keys."""
+
+    def report(self, objects, keys):
+        return grr(universe=12, epsilon=EPSILON).report(objects, keys)["value"]
+
+
+def game(mechanism, **changed):
+    base = Game(
+        universe=UNIVERSE, popularity=POPULARITY, mechanism=mechanism, adversaries=[weak(UNIVERSE)], observations=[3, 9]
+    )
+    return replace(base, **changed)
+
+
+@pytest.mark.parametrize("own", [Own(), Columns(), Fast()], ids=lambda own: type(own).__name__)
+def test_it_attacks_like_the_mechanism_it_is(own):
+    mechanism, value = adapt(own, UNIVERSE), np.array([3, 3, 0, 11, 5, 3])
+    reports = {"low": value % 4, "high": np.eye(3, dtype=int)[value // 4]} if isinstance(own, Columns) else value
+    expected = attack(grr(universe=12, epsilon=EPSILON), {"value": value}, ORACLE)
+    np.testing.assert_allclose(attack(mechanism, reports, ORACLE), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("own", [Own(), Columns(), Fast()], ids=lambda own: type(own).__name__)
+def test_reports_depend_on_their_key_alone(own):
+    mechanism = adapt(own, 12)
+    objects, keys = np.arange(200) % 12, children(np.uint64(SEED), np.arange(200))
+    reports = mechanism.report(objects, keys)
+    part = np.random.default_rng(1).permutation(200)[:50]
+    for name, column in mechanism.report(objects[part], keys[part]).items():
+        np.testing.assert_array_equal(column, reports[name][part])
+    for name, column in mechanism.report(objects[:0], keys[:0]).items():
+        assert column.shape == (0, *reports[name].shape[1:])
+
+
+def test_reports_follow_the_law():
+    """Those of keys, and those of a generator."""
+    mechanism, count = adapt(Own(), 12), 6000
+    expected = np.full(12, count * (1 - Own.keep) / 11)
+    expected[4] = count * Own.keep
+    objects = np.full(count, 4)
+    by_key = mechanism.report(objects, children(np.uint64(SEED), np.arange(count)))
+    by_generator = mechanism.obfuscate(objects, np.random.default_rng(SEED))
+    for reports in (by_key, by_generator):
+        assert stats.chisquare(np.bincount(reports["report"], minlength=12), expected).pvalue > 1e-4
+
+
+def test_outcomes_do_not_depend_on_blocks(monkeypatch):
+    whole = play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=1))
+    monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", 1)
+    assert_frame_equal(play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
+    longer = play(game(adapt(Own(), UNIVERSE), observations=[3, 20]), 60, SEED).filter(pl.col("n") == 3)
+    columns = ["user", "adversary", "confidence", "posterior_true"]
+    assert_frame_equal(longer.select(columns), whole.filter(pl.col("n") == 3).select(columns), check_exact=True)
+
+
+def test_what_it_states_is_used():
+    silent, telling = adapt(Own(), 12), adapt(Columns(), 12)
+    assert np.isnan(silent.epsilon)
+    assert telling.epsilon == EPSILON
+    assert telling.report_columns["low"].size == 4
+    with pytest.raises(InputError, match=r"does not say what its reports are in a file.*report_columns"):
+        _ = silent.report_columns
+    with pytest.raises(InputError, match="has no frequency estimate"):
+        silent.support_counts({"report": np.array([1])})
+
+
+def test_it_can_have_memory():
+    memory = memoised(adapt(Own(), UNIVERSE))
+    reports = memory.report(np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
+    assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
+    assert attack_memoised(memory, reports, ORACLE).sum() == pytest.approx(1)
+
+
+def test_impossible_reports_are_impossible():
+    class Silent(Own):
+        def log_likelihood(self, reports):
+            return np.where(reports[:, None] == np.arange(12), 0.0, -np.inf)
+
+    reports = np.array([0, 0])
+    same = channel(universe=12, matrix=np.eye(12))
+    expected = attack(same, {"report": reports}, ORACLE)
+    np.testing.assert_allclose(attack(adapt(Silent(), 12), reports, ORACLE), expected, rtol=1e-12)
+
+
+def changed(**methods):
+    return type("Changed", (Own,), methods)()
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (object(), "a mechanism must have a method obfuscate, got 'object'"),
+        (changed(log_likelihood=None), "must have a method log_likelihood"),
+        (changed(obfuscate=lambda self, objects, rng: 7), "a row for each object, 1, got ()"),
+        (changed(obfuscate=lambda self, objects, rng: np.zeros(3)), "a row for each object, 1, got (3,)"),
+        (changed(obfuscate=lambda self, objects, rng: {}), "reports must have a column"),
+        (changed(obfuscate=lambda self, objects, rng: {"a": [1], "b": [1, 2]}), "b: reports must have a row"),
+        (changed(log_likelihood=lambda self, reports: np.zeros((1, 5))), "(reports, universe), (1, 12), got (1, 5)"),
+        (changed(log_likelihood=lambda self, reports: np.full((1, 12), np.nan)), "numbers or -inf, got nan"),
+        (changed(log_likelihood=lambda self, reports: np.full((1, 12), np.inf)), "numbers or -inf, got inf"),
+    ],
+)
+def test_bad_mechanisms(own, words):
+    with pytest.raises(InputError) as caught:
+        adapt(own, UNIVERSE)
+    assert words in str(caught.value)
+
+
+def test_objects_outside_the_universe():
+    with pytest.raises(InputError, match=r"objects must be 0\.\.11, got 12"):
+        adapt(Own(), 12).obfuscate([0, 12], np.random.default_rng(0))

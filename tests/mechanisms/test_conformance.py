@@ -1,0 +1,301 @@
+"""One suite that every mechanism passes, and what is particular to some of them."""
+
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import SEED
+from oracle.laws import EPSILONS, KINDS, LARGE, TINY, large, law, rows, tiny
+from scipy import stats
+
+from poolscope.attack.adversary import Adversary, views
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make
+from poolscope.reports.files import read_reports, write_reports
+from poolscope.world.universe import Universe
+
+
+def key(report):
+    return tuple((name, np.asarray(report[name]).tolist().__repr__()) for name in sorted(report))
+
+
+def each_object():
+    """A view with a column for every object: masses are what the mechanism says of single objects."""
+    return Views(np.arange(TINY, dtype=np.uint32)[None], np.ones((1, TINY)), TINY)
+
+
+def two_views():
+    """Two adversaries with pools of their own, one without a neutral pool."""
+    rng = np.random.default_rng(2)
+    first = Universe.sized(LARGE, {"a": 3, "b": 40, "c": 1})
+    pool_of = np.arange(LARGE) % 5
+    second = Universe(size=LARGE, pool_names=tuple("vwxyz"), pool_of=pool_of)
+    return views(
+        [
+            Adversary(name="1", universe=first, popularity=rng.random(LARGE)),
+            Adversary(name="2", universe=second, popularity=rng.random(LARGE) ** 8),
+        ]
+    )[0]
+
+
+def some(mechanism, count=3000, seed=0):
+    """Objects and report keys."""
+    keys = children(np.uint64(SEED + seed), np.arange(count))
+    return np.random.default_rng(seed).integers(mechanism.universe, size=count), keys
+
+
+def general(mechanism):
+    """The class whose general methods the fast ones must agree with."""
+    return Pure if isinstance(mechanism, Pure) else Likelihood
+
+
+every_mechanism = pytest.mark.parametrize("name", list(KINDS))
+every_noise = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].noisy])
+every_limit = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].limit])
+every_count = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].counted])
+every_law = pytest.mark.parametrize(
+    ("name", "epsilon"), [(name, e) for name in KINDS for e in (*EPSILONS, np.inf) if KINDS[name].limit or e < np.inf]
+)
+
+
+def test_every_mechanism_is_in_the_suite():
+    """All names of scenarios, and an object of somebody's own."""
+    assert set(KINDS) == {*MECHANISMS, "adapted"}
+
+
+# The law
+
+
+@every_law
+def test_likelihoods_are_the_law(name, epsilon):
+    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one."""
+    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
+    weight = mechanism.floor + mechanism.slope * mechanism.mass(KINDS[name].every(), each_object())
+    factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
+    possible = probability.any(axis=1)
+    np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
+
+
+@every_law
+def test_the_own_object_is_supported_with_probability_p_star(name, epsilon):
+    """For pure mechanisms under any hash function; others may have a p* that is a mean over them."""
+    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    if isinstance(mechanism, Pure):
+        support = mechanism.support(KINDS[name].every())
+        np.testing.assert_allclose((probability * support).sum(axis=0), mechanism.p_star, rtol=1e-14)
+
+
+@every_noise
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
+    probability = law(name, epsilon)
+    ratio = probability.max(axis=1) / probability.min(axis=1)
+    assert ratio.max() <= np.exp(epsilon) * (1 + 1e-12)
+    assert (ratio.max() == pytest.approx(np.exp(epsilon), rel=1e-12)) == KINDS[name].tight, "reached, where it is tight"
+
+
+@every_mechanism
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_samples_follow_the_law(name, epsilon):
+    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    position = {key(report): i for i, report in enumerate(rows(KINDS[name].every()))}
+    rng = np.random.default_rng(SEED)
+    for z in range(TINY):
+        reports = mechanism.obfuscate(np.full(8000, z), rng)
+        assert tuple(reports) == mechanism.columns
+        seen = np.bincount([position[key(r)] for r in rows(reports)], minlength=len(position))
+        expected = 8000 * probability[:, z]
+        assert seen[expected == 0].sum() == 0
+        often = expected >= 5
+        if (expected[~often] > 0).any():
+            seen = np.append(seen[often], seen[~often].sum())
+            expected = np.append(expected[often], expected[~often].sum())
+        else:
+            seen, expected = seen[often], expected[often]
+        p = stats.chisquare(seen, expected).pvalue if len(seen) > 1 else 1.0
+        assert p > 1e-4, (z, p)
+
+
+@every_limit
+@pytest.mark.parametrize("epsilon", [np.inf, 2000.0])
+@pytest.mark.filterwarnings("error")
+def test_without_noise_a_report_is_transparent(name, epsilon):
+    """It supports what it was made from, always, and gives other likelihoods no floor."""
+    mechanism = large(name, epsilon)
+    objects, keys = some(mechanism)
+    reports = mechanism.report(objects, keys)
+    assert mechanism.support(reports)[np.arange(len(objects)), objects].all()
+    assert (mechanism.p_star, mechanism.floor, mechanism.slope) == (1, 0, 1)
+    if mechanism.q_star == 0:
+        np.testing.assert_array_equal(mechanism.support(reports).sum(axis=1), 1)
+
+
+@every_count
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_p_star_and_q_star(name, epsilon):
+    """Over many hash functions: the own object, and the mean over all others, by Monte Carlo."""
+    mechanism = large(name, epsilon)
+    objects, keys = some(mechanism, 40_000, seed=1)
+    support = mechanism.support(mechanism.report(objects, keys))
+    own = support[np.arange(len(objects)), objects]
+    others = (support.sum(axis=1) - own) / (LARGE - 1)
+    for stated, sample in ((mechanism.p_star, own), (mechanism.q_star, others)):
+        bound = 4 * sample.std() / np.sqrt(len(sample)) + 1e-15
+        assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
+
+
+# Fast paths
+
+
+@every_mechanism
+@pytest.mark.parametrize("changed", [{}, {"m": 64}, {"m": 1024}, {"hashes": 3}])
+def test_fast_paths_are_the_general_ones(name, changed):
+    if not set(changed) <= set(KINDS[name].large):
+        pytest.skip(f"{name} has no {', '.join(changed)}")
+    mechanism, view = large(name, **changed), two_views()
+    objects, keys = some(mechanism)
+    reports = mechanism.report(objects, keys)
+    mass = mechanism.mass(reports, view)
+    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mass)
+    np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
+    assert mass.min() >= 0
+    if KINDS[name].counted:
+        counts = mechanism.support_counts(reports)
+        np.testing.assert_array_equal(counts, LocalMechanism.support_counts(mechanism, reports))
+
+
+@every_mechanism
+def test_reports_depend_on_their_key_alone(name):
+    mechanism = large(name)
+    objects, keys = some(mechanism)
+    reports = mechanism.report(objects, keys)
+    part = np.random.default_rng(3).permutation(len(objects))[:500]
+    for column, values in mechanism.report(objects[part], keys[part]).items():
+        np.testing.assert_array_equal(values, reports[column][part])
+
+
+@every_mechanism
+def test_methods_work_in_parts(name, monkeypatch):
+    """The general ones and the fast ones: what is held at once changes nothing."""
+    mechanism, view = large(name, **({"hashes": 7} if "hashes" in KINDS[name].large else {})), two_views()
+    objects, keys = some(mechanism, 500)
+    reports = mechanism.report(objects, keys)
+    whole = general(mechanism).mass(mechanism, reports, view)
+    monkeypatch.setattr("poolscope.mechanisms.role.CELLS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.grouping.BUCKETS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
+    np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
+    np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
+    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
+    if KINDS[name].counted:
+        dense = mechanism.support(reports).sum(axis=0)
+        np.testing.assert_array_equal(LocalMechanism.support_counts(mechanism, reports), dense)
+        np.testing.assert_array_equal(mechanism.support_counts(reports), dense)
+
+
+@every_mechanism
+def test_no_reports_at_all(name):
+    mechanism, view = large(name), two_views()
+    reports = mechanism.obfuscate(np.empty(0, dtype=np.int64), np.random.default_rng(0))
+    assert mechanism.mass(reports, view).shape == (0, view.width)
+    if KINDS[name].counted:
+        assert not mechanism.support_counts(reports).any()
+
+
+@every_mechanism
+def test_obfuscate_takes_a_generator(name):
+    mechanism = large(name)
+    one, same, other = (mechanism.obfuscate([5, 0, LARGE - 1] * 20, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert set(one) == set(mechanism.columns)
+    for column in one:
+        assert len(one[column]) == 60
+        np.testing.assert_array_equal(one[column], same[column])
+    if KINDS[name].noisy:
+        assert any((one[column] != other[column]).any() for column in one)
+
+
+@every_mechanism
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_reports_survive_a_file(name, ending, tmp_path):
+    mechanism, universe = large(name), Universe.sized(LARGE, {"a": 3, "b": 4})
+    objects, keys = some(mechanism, 50)
+    reports = mechanism.report(objects, keys)
+    assert tuple(mechanism.report_columns) == tuple(reports) == mechanism.columns
+    users = pl.Series("user", [f"u{i // 10}" for i in range(50)])
+    write_reports(tmp_path / f"reports.{ending}", users, reports, mechanism, universe)
+    read_users, read = read_reports(tmp_path / f"reports.{ending}", mechanism, universe)
+    assert read_users.to_list() == users.to_list()
+    np.testing.assert_array_equal(mechanism.mass(read, two_views()), mechanism.mass(reports, two_views()))
+    for column in reports:
+        np.testing.assert_array_equal(read[column], reports[column])
+
+
+# Bad input
+
+
+@every_mechanism
+@pytest.mark.parametrize("z", [-1, LARGE])
+def test_objects_outside_the_universe(name, z):
+    with pytest.raises(InputError, match=rf"objects must be 0\.\.129.*{z}"):
+        large(name).obfuscate(np.array([0, z]), np.random.default_rng(0))
+
+
+@every_noise
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan, -np.inf])
+def test_bad_epsilon(name, epsilon):
+    with pytest.raises(InputError, match="epsilon must be positive"):
+        large(name, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "words"),
+    [(name, changed, words) for name in KINDS for changed, words in KINDS[name].bad],
+)
+def test_bad_parameters(name, changed, words):
+    parameters = {"epsilon": 1.0} if KINDS[name].noisy else {}
+    with pytest.raises(InputError, match=words):
+        make(name, LARGE, {**KINDS[name].large, **parameters, **changed})
+
+
+def test_unknown_and_missing_names():
+    with pytest.raises(InputError, match=r"known mechanism.*hcsm.*hcms"):
+        make("hcsm", 10, {})
+    with pytest.raises(InputError, match=r"unknown key.*hashes"):
+        make("cms", 10, {"epsilon": 1.0, "m": 4, "hashs": 3})
+    with pytest.raises(InputError, match="unknown key"):
+        make("cms", 10, {"epsilon": 1.0, "m": 4, "hashes": 3, "universe": 7})
+    with pytest.raises(InputError, match=r"m.*is missing.*cms needs it"):
+        make("cms", 10, {"epsilon": 1.0})
+
+
+@every_mechanism
+def test_bits_of_another_length(name):
+    mechanism = large(name)
+    if "bits" not in mechanism.columns:
+        return
+    size = -(-mechanism.report_columns["bits"].size // 8)
+    reports = mechanism.obfuscate([1, 2], np.random.default_rng(0))
+    short = {**reports, "bits": reports["bits"][:, :-1]}
+    for method in (mechanism.support_counts, lambda r: mechanism.mass(r, two_views())):
+        with pytest.raises(InputError, match=f"bits must be {size} bytes"):
+            method(short)
+
+
+# Particulars
+
+
+def test_bits_lie_as_the_format_says():
+    """Bit i is bit i mod 8, least significant first, of byte i div 8; spare bits are zero."""
+    mechanism = make("cms-no-hash", 20, {"epsilon": np.inf})
+    bits = mechanism.obfuscate(np.arange(20), np.random.default_rng(0))["bits"]
+    assert bits.shape == (20, 3)
+    for z, byte in product(range(20), range(3)):
+        assert bits[z, byte] == (1 << z % 8 if z // 8 == byte else 0)
+    noisy = make("cms-no-hash", 20, {"epsilon": 0.01}).obfuscate(np.zeros(400, dtype=int), np.random.default_rng(0))[
+        "bits"
+    ]
+    assert (noisy[:, 2] < 16).all()
+    assert (noisy[:, 2] >= 8).any()

@@ -1,0 +1,137 @@
+"""Leakage from the outcome table: definitions, ends, intervals, and the bound that composition gives."""
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import POOLS, SEED, attack, bare
+from scipy import stats
+
+from poolscope.attack.adversary import Adversary, weak
+from poolscope.base.errors import InputError
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import make
+from poolscope.metrics.intervals import share_of
+from poolscope.metrics.leakage import (
+    SMALLEST_DOUBT,
+    bayes_security,
+    evidence,
+    leakage_of,
+    min_entropy_leakage,
+    quantile,
+    reports_to_exposure,
+    security_of,
+)
+from poolscope.metrics.precision import select
+from poolscope.metrics.records import summarise
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
+
+
+def crowd(right, users=100):
+    return bare(np.full(users, 0.5), np.arange(users) < right)
+
+
+@pytest.mark.parametrize(
+    ("right", "security", "bits"),
+    [(25, 1.0, 0.0), (100, 0.0, 2.0), (50, 2 / 3, 1.0), (0, 4 / 3, -np.inf)],
+)
+def test_definitions(right, security, bits):
+    rows = crowd(right)
+    found = bayes_security(rows, 0.25)
+    assert found.value == pytest.approx(security)
+    assert found.low <= found.value <= found.high
+    found = min_entropy_leakage(rows, 0.25)
+    assert found.value == pytest.approx(bits)
+    assert found.low <= found.value <= found.high
+    assert found.high <= 2
+
+
+def test_intervals_are_those_of_the_precision():
+    precision = share_of(60, 100)
+    security, bits = security_of(precision, 0.25), leakage_of(precision, 0.25)
+    assert security.low == pytest.approx((1 - precision.high) / 0.75)
+    assert security.high == pytest.approx((1 - precision.low) / 0.75)
+    assert bits.low == pytest.approx(np.log2(precision.low / 0.25))
+
+
+def test_a_crowd_that_all_prefer_one_pool_has_no_security_to_lose():
+    assert np.isnan(security_of(share_of(10, 10), 1.0).value)
+
+
+def test_evidence_is_what_the_odds_gained():
+    rows = attack(500, strength=0.4).filter(pl.col("n") == 90)
+    prior = dict.fromkeys(POOLS, 1 / 6)
+    posterior = rows["posterior_true"].to_numpy()
+    gained = np.sort(np.log(posterior / (1 - posterior) * 5))
+    found = evidence(rows, prior)
+    assert found.value == pytest.approx(gained[494])
+    assert found.low <= found.value <= found.high
+    assert evidence(rows, prior, level=0.5).value < found.value
+
+
+def test_certainty_is_as_large_as_rounding_lets_it_be():
+    rows = pl.DataFrame({"pool": ["a", "b"], "posterior_true": [1.0, 1.0]})
+    assert evidence(rows, {"a": 0.5, "b": 0.5}).value == pytest.approx(-np.log(SMALLEST_DOUBT))
+
+
+@pytest.mark.parametrize("kind", ["grr", "hcms"])
+def test_composition_bounds_the_evidence_of_every_user(kind):
+    """n epsilon is never exceeded, whatever the adversary believes."""
+    universe = Universe.sized(8, {"a": 2, "b": 2, "c": 2})
+    parameters = {"m": 4, "hashes": 5} if kind == "hcms" else {}
+    believes = Adversary(name="sure", universe=universe, popularity=zipf(universe, 3.0))
+    game = Game(
+        universe=universe,
+        popularity=zipf(universe, 1.0),
+        mechanism=make(kind, 8, {"epsilon": 0.4, **parameters}),
+        adversaries=[weak(universe), believes],
+        observations=[1, 5, 20],
+        non_private=False,
+    )
+    outcomes = play(game, 200, SEED)
+    for name in ("weak", "sure"):
+        for n in game.observations:
+            most = evidence(select(outcomes, name, n), dict.fromkeys("abc", 1 / 3), level=1.0)
+            assert 0 < most.value <= 0.4 * n * (1 + 1e-9)
+
+
+def test_reports_to_exposure_count_those_who_never_are():
+    rows = pl.DataFrame({"reached_90": [3, 5, None, None, 9], "reached_50": [0, 1, 2, 3, 4]})
+    assert reports_to_exposure(rows).value == 9
+    assert reports_to_exposure(rows).high == np.inf
+    assert reports_to_exposure(rows, 0.5).value == 2
+    assert reports_to_exposure(rows.with_columns(reached_90=pl.Series([3, None, None, None, None]))).value == np.inf
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_intervals_of_a_quantile_hold_it(level):
+    rng = np.random.default_rng(SEED)
+    truth, runs = stats.norm.ppf(level), 400
+    held = 0
+    for _ in range(runs):
+        found = quantile(rng.standard_normal(80), level)
+        held += found.low <= truth <= found.high
+    assert held >= stats.binom.ppf(1e-4, runs, 0.94), held
+
+
+def test_a_quantile_is_a_value_that_was_seen():
+    assert quantile([4, 1, 3, 2], 0.5).value == 2
+    assert quantile([7], 0.99) == (7, 7, 7)
+    with pytest.raises(InputError, match="at least one user"):
+        quantile([], 0.5)
+
+
+def test_a_summary_has_the_leakage():
+    for record in summarise(attack(300), 6, SEED):
+        assert record["bayes_security"] == pytest.approx((1 - record["precision"]) / (1 - 1 / 6))
+        assert record["min_entropy_leakage"] == pytest.approx(np.log2(6 * record["precision"]))
+        for name in ("bayes_security", "min_entropy_leakage"):
+            assert record[f"{name}_low"] <= record[name] <= record[f"{name}_high"]
+
+
+def test_a_summary_has_no_infinity():
+    never = bare(np.full(9, 0.5), np.zeros(9, dtype=bool))
+    never = never.with_columns(**{f"reached_{level}": pl.lit(None, dtype=pl.Int32) for level in (50, 90, 95)})
+    (record,) = summarise(never.with_columns(pool=pl.Series([*"abcdefghi"]), guess=pl.lit("z")), 10, 1)
+    assert record["min_entropy_leakage"] is None
+    assert record["min_entropy_leakage_low"] is None

@@ -1,0 +1,312 @@
+"""Metrics against plain definitions, and their intervals against known laws."""
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import SEED, attack, bare, game
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolscope.base.errors import InputError
+from poolscope.metrics import precision as metrics
+from poolscope.metrics.calibration import (
+    ERROR_BINS,
+    brier,
+    calibration,
+    calibration_error,
+    calibration_limit,
+    gather,
+)
+from poolscope.metrics.intervals import Z95, share_of, wilson
+from poolscope.metrics.records import summarise
+
+OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
+    lambda rows: bare(*map(np.array, zip(*rows, strict=True)))
+)
+
+
+def calibrated(users: int, rng: np.random.Generator) -> pl.DataFrame:
+    """Confidence uniform on (0, 1), success with that probability."""
+    confidence = rng.random(users)
+    return bare(confidence, rng.random(users) < confidence)
+
+
+def assert_covers(hits: list[bool], nominal: float = 0.95, *, exactly: bool = True) -> None:
+    """The share of intervals that held the truth is within 4 standard errors of nominal."""
+    share, bound = np.mean(hits), 4 * np.sqrt(nominal * (1 - nominal) / len(hits))
+    assert share >= nominal - bound, (share, nominal, bound)
+    assert not exactly or share <= nominal + bound, (share, nominal, bound)
+
+
+# Intervals
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_inverts_the_score_test(users, data):
+    share = data.draw(st.integers(0, users)) / users
+    for end in wilson(share, users):
+        assert abs(share - end) == pytest.approx(Z95 * np.sqrt(end * (1 - end) / users), abs=1e-7)
+
+
+def test_wilson_of_nobody_knows_nothing():
+    assert [float(end) for end in wilson(np.nan, 0)] == [0, 1]
+    value, low, high = share_of(0, 0)
+    assert np.isnan(value)
+    assert (low, high) == (0, 1)
+
+
+# Ranking, curve and area
+
+
+@given(OUTCOMES)
+def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
+    curve = metrics.precision_curve(rows, SEED)
+    correct, confidence = metrics.ranked(rows, SEED)
+    precision = [correct[:m].mean() for m in range(1, rows.height + 1)]
+    assert curve["precision"].to_numpy() == pytest.approx(precision)
+    assert curve["null_rate"].to_numpy() == pytest.approx(1 - np.arange(1, rows.height + 1) / rows.height)
+    assert curve["threshold"].to_list() == sorted(rows["confidence"], reverse=True)
+    assert confidence.tolist() == curve["threshold"].to_list()
+    value, low, high = metrics.auc(rows, SEED)
+    assert value == pytest.approx(np.mean(precision))
+    assert 0 <= low <= value <= high <= 1
+    assert high - low > 0.01
+
+
+def test_curve_can_be_thinned_and_keeps_its_ends():
+    rows = attack(500)
+    full, thin = (metrics.precision_curve(metrics.select(rows, "strong", 30), 1, p) for p in (None, 9))
+    assert thin.height == 9
+    assert thin.row(0) == full.row(0)
+    assert thin.row(-1) == full.row(-1)
+    assert thin.join(full, on=full.columns, how="anti").is_empty()
+
+
+def test_ties_follow_the_seed_and_nothing_else():
+    rng = np.random.default_rng(SEED)
+    rows = bare(np.full(200, 0.5), rng.random(200) < 0.5)
+    shuffled = rows.sample(fraction=1, shuffle=True, seed=3)
+    assert metrics.auc(rows, 1) == metrics.auc(shuffled, 1)
+    areas = [metrics.auc(rows, seed).value for seed in range(300)]
+    assert len(set(areas)) > 250
+    # Ordered by success, or by failure, all of them would lie on one side of the precision.
+    bound = 4 * np.std(areas) / np.sqrt(len(areas))
+    assert abs(np.mean(areas) - metrics.precision(rows, 1).value) < bound
+
+
+def test_rounding_of_the_posterior_does_not_order_ties():
+    correct = np.arange(100) < 50
+    rows = bare(1 / 6 + 1e-15 * correct, correct)
+    assert metrics.auc(rows, 1).value < 0.8  # ordered by the last digits it would be 0.85
+
+
+def test_area_interval_agrees_with_a_bootstrap():
+    rng = np.random.default_rng(SEED)
+    rows = calibrated(800, rng)
+    _, low, high = metrics.auc(rows, SEED)
+    again = [
+        metrics.auc(rows[rng.integers(800, size=800)].with_columns(user=pl.int_range(800)), seed) for seed in range(400)
+    ]
+    spread = np.std([estimate.value for estimate in again])
+    # A standard deviation from 400 draws has relative error 1 / sqrt(800).
+    assert (high - low) / (2 * Z95) == pytest.approx(spread, rel=4 / np.sqrt(800))
+
+
+@pytest.mark.parametrize(("users", "nominal", "exactly"), [(10, 0.92, False), (60, 0.92, False), (600, 0.95, True)])
+def test_area_interval_covers_the_truth(users, nominal, exactly):
+    rng = np.random.default_rng([SEED, users])
+    truth = 0.75  # the integral of (1 - q) (-ln q)
+    estimates = [metrics.auc(calibrated(users, rng), SEED) for _ in range(500)]
+    assert_covers([low <= truth <= high for _, low, high in estimates], nominal, exactly=exactly)
+
+
+def test_area_of_one_user_says_nearly_nothing():
+    right, wrong = (metrics.auc(bare(np.array([0.9]), np.array([c])), 1) for c in (True, False))
+    assert right == pytest.approx((1, 0.1306, 1), abs=1e-3)
+    assert wrong == pytest.approx((0, 0, 0.8694), abs=1e-3)
+
+
+def test_area_of_users_who_are_all_right_stays_open():
+    value, low, _ = metrics.auc(bare(np.full(1000, 0.9), np.ones(1000, bool)), 1)
+    assert value == pytest.approx(1)
+    assert 0.98 < low < 0.999
+
+
+# Precision
+
+
+def test_precision_on_the_most_confident_share():
+    confidence = np.linspace(0.3, 1, 200)
+    rows = bare(confidence, confidence > 0.9)
+    assert metrics.precision(rows, 1, top=0.1) == share_of(20, 20)
+    assert metrics.precision(rows, 1) == share_of(int((confidence > 0.9).sum()), 200)
+    assert metrics.precision(rows, 1, top=1e-9) == share_of(1, 1)
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.5, float("nan")])
+def test_precision_refuses_an_impossible_share(top):
+    with pytest.raises(InputError, match=r"top: must be above 0 and at most 1, got"):
+        metrics.precision(bare(np.array([1.0]), np.array([True])), 1, top=top)
+
+
+def test_threshold_makes_null_users():
+    rows = bare(np.array([0.2, 0.5, 0.5, 0.9]), np.array([True, False, True, True]))
+    assert metrics.null_rate(rows, 0.5) == share_of(1, 4)
+    assert metrics.precision_at(rows, 0.5) == share_of(2, 3)
+    assert np.isnan(metrics.precision_at(rows, 0.95).value)
+    assert metrics.null_rate(rows, 0.95).value == 1
+
+
+def test_no_users_and_unknown_attacks_are_refused():
+    rows = attack(5)
+    for table in (rows, rows.with_columns(pl.col("adversary").cast(pl.Enum(["strong"])))):
+        with pytest.raises(InputError, match="no outcomes of adversary 'oracle' at n = 7"):
+            metrics.select(table, "oracle", 7)
+    for metric in (lambda r: metrics.auc(r, 1), calibration, brier):
+        with pytest.raises(InputError, match="outcomes: must have at least one user"):
+            metric(rows.clear())
+
+
+# Calibration
+
+
+def test_calibration_curve_counts_every_user_once():
+    rows = metrics.select(attack(3000), "strong", 30)
+    table = calibration(rows, bins=10)
+    assert table["users"].sum() == 3000
+    for confidence, success, _, _, users in table.rows():
+        low = np.floor(confidence * 10) / 10
+        part = rows.filter(pl.col("confidence").is_between(low, low + 0.1, closed="left"))
+        assert users == part.height
+        assert success == pytest.approx(metrics.successes(part).mean())
+        assert confidence == pytest.approx(part["confidence"].to_numpy().mean())
+
+
+def test_calibrated_attack_stays_below_its_limit():
+    rng = np.random.default_rng(SEED)
+    crowds = [calibrated(500, rng) for _ in range(200)]
+    binned = [gather(crowd, ERROR_BINS) for crowd in crowds]
+    limits = [calibration_limit(crowd, SEED) for crowd in crowds]
+    assert_covers([b.error(b.success) <= limit for b, limit in zip(binned, limits, strict=True)])
+    few = [calibration_error(crowd, SEED).low == 0 for crowd in crowds[:40]]
+    assert_covers(few, 0.975, exactly=False)
+
+
+def test_miscalibrated_attack_is_found_out():
+    honest, boastful = (metrics.select(attack(4000, sharpness=sharpness), "strong", 30) for sharpness in (1, 3))
+    assert calibration_error(honest, 1).low == 0
+    value, low, _ = calibration_error(boastful, 1)
+    assert value > 2 * calibration_limit(boastful, 1)
+    assert low > calibration_limit(boastful, 1)
+    assert brier(boastful).low > brier(honest).high
+
+
+def test_calibration_error_interval_covers_a_known_error():
+    rng = np.random.default_rng(SEED)
+    truth = 1 / 6  # success with the square of the confidence: the integral of c - c^2
+    covered = []
+    for _ in range(60):
+        confidence = rng.random(800)
+        _, low, high = calibration_error(bare(confidence, rng.random(800) < confidence**2), SEED)
+        covered.append(low <= truth <= high)
+    assert_covers(covered, exactly=False)
+
+
+def test_calibration_error_of_few_who_are_all_right_stays_open():
+    rows = bare(np.ones(5), np.ones(5, bool))
+    value, low, high = calibration_error(rows, 1)
+    assert (value, low) == (0, 0)
+    assert high > 0.3
+    with pytest.raises(InputError, match="bins: must be at least 1, got 0"):
+        calibration(rows, bins=0)
+
+
+@pytest.mark.parametrize("users", [8, 400])
+def test_brier_interval_covers_the_truth(users):
+    rng = np.random.default_rng([SEED, users])
+    estimates = [brier(calibrated(users, rng)) for _ in range(400)]
+    assert_covers([low <= 1 / 6 <= high for _, low, high in estimates], exactly=users > 100)
+
+
+# Behaviour and exposure
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(2, 9), st.integers(1, 5), st.integers(1, 5))
+def test_behaviour_map_agrees_with_counting(users, k, across, along):
+    rng = np.random.default_rng(users)
+    rows = bare(rng.random(users), rng.random(users) < 0.5).with_columns(
+        gamma=pl.Series(1 - rng.random(users)), delta=pl.Series(1 - rng.random(users))
+    )
+    table = metrics.behaviour_map(rows, k, cells=(across, along))
+    assert table.height == across * along
+    assert table["users"].sum() == users
+    clipped = rows.with_columns(pl.col("delta").clip(lower_bound=1 / k + 1e-12))
+    for g0, g1, d0, d1, precision, low, high, count in table.rows():
+        part = clipped.filter(
+            pl.col("gamma").is_between(g0, g1, closed="right"),
+            pl.col("delta").is_between(d0, d1, closed="right"),
+        )
+        assert count == part.height
+        if count:
+            assert (precision, low, high) == share_of(int(metrics.successes(part).sum()), count)
+        else:
+            assert np.isnan(precision)
+            assert (low, high) == (0, 1)
+
+
+def test_behaviour_map_leaves_out_users_of_unknown_behaviour():
+    rows = bare(np.full(3, 0.5), np.ones(3, bool)).with_columns(
+        gamma=pl.Series([0.5, None, 0.5]), delta=pl.Series([0.5, 0.5, np.nan])
+    )
+    assert metrics.behaviour_map(rows, 2)["users"].sum() == 1
+
+
+def test_exposure_counts_who_has_reached_a_threshold():
+    rows = metrics.select(attack(400), "strong", 7)
+    table = metrics.exposure(rows, 90)
+    assert table.columns == ["n", "threshold", "share", "low", "high"]
+    for threshold, column in metrics.EXPOSURE_THRESHOLDS.items():
+        part = table.filter(pl.col("threshold") == threshold)
+        assert part["n"].to_list() == list(range(91))
+        for n in (0, 1, 30, 90):
+            count = sum(first is not None and first <= n for first in rows[column])
+            assert part.row(n)[2:] == pytest.approx(share_of(count, 400))
+            assert metrics.reached(rows, threshold, n) == share_of(count, 400)
+
+
+# The summary
+
+
+def test_summary_holds_every_metric_of_every_attack():
+    outcomes = game(300)
+    results = summarise(outcomes, 6, SEED)
+    assert [(r["adversary"], r["n"]) for r in results] == [
+        (a, n) for a in ("weak", "strong", "non-private") for n in (7, 30, 90)
+    ]
+    rows = metrics.select(outcomes, "strong", 30)
+    record = results[4]
+    for field, estimate in {
+        "auc": metrics.auc(rows, SEED),
+        "precision": metrics.precision(rows, SEED),
+        "precision_top5": metrics.precision(rows, SEED, top=0.05),
+        "precision_top20": metrics.precision(rows, SEED, top=0.2),
+        "calibration_error": calibration_error(rows, SEED),
+        "brier": brier(rows),
+        "reached_90": metrics.reached(rows, 0.9, 30),
+    }.items():
+        assert (record[field], record[f"{field}_low"], record[f"{field}_high"]) == estimate
+    assert record["calibration_error_limit"] == calibration_limit(rows, SEED)
+    assert record["baseline"] == 1 / 6
+    assert record["majority"] == rows["pool"].value_counts()["count"].max() / 300
+
+
+def test_order_of_rows_categories_and_names_of_users_change_nothing():
+    outcomes = attack(50)
+    shuffled = outcomes.sample(fraction=1, shuffle=True, seed=1).sort("n", maintain_order=True)
+    assert summarise(shuffled, 6, SEED) == summarise(outcomes, 6, SEED)
+    named = outcomes.with_columns(
+        pl.col("adversary", "pool", "guess").cast(pl.Categorical),
+        pl.col("user").cast(pl.String).str.zfill(6),
+    )
+    assert summarise(named, 6, SEED) == summarise(outcomes, 6, SEED)

@@ -1,0 +1,242 @@
+"""The report: self-contained, escaped, whole or not there at all."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+from cases.synthetic import POOLS, attack, game
+
+from poolscope.base.errors import InputError
+from poolscope.metrics.records import summarise
+from poolscope.pages import audit as report
+
+HOSTILE = "<script>alert('&$x$')</script>"
+
+ADVERSARIES = {
+    "weak": "an adversary who knows nothing",
+    "strong": "an adversary who knows what is popular",
+    "non-private": "an adversary who sees what was picked",
+}
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its elements, ids and visible text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.text = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+
+def make_run(folder, outcomes, **changes):
+    """A run's folder as an audit leaves it, its outcomes in two parts."""
+    (folder / "outcomes").mkdir(parents=True)
+    half = outcomes.height // 2
+    for index, part in enumerate((outcomes[:half], outcomes[half:])):
+        part.write_parquet(folder / "outcomes" / f"part-{index}.parquet")
+    summary = {
+        "scenario": {"title": "Emojis", "text": 'title = "Emojis"\n', "file": "apple-emojis"},
+        "seed": 7,
+        "users": outcomes["user"].n_unique(),
+        "version": "1.2.3",
+        "results": summarise(outcomes, len(POOLS), 7),
+        "pools": list(POOLS),
+        "horizon": int(outcomes["n"].max()),
+        "adversaries": ADVERSARIES,
+        "seconds": 1.5,
+        "unknown": "is for others",
+    }
+    (folder / "summary.json").write_text(json.dumps(summary | changes))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return game(300, observations=(7, 60))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, outcomes):
+    folder = make_run(tmp_path_factory.mktemp("run") / "audit", outcomes)
+    assert report.write_report(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return Page((run / "report.html").read_text("utf-8"))
+
+
+def test_folder_holds_report_and_figures_and_no_scraps(run):
+    assert {path.name for path in run.iterdir()} == {
+        "summary.json",
+        "outcomes",
+        "figures",
+        "report.html",
+    }
+    names = ("precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration")
+    expected = {f"{name}{kind}.svg" for name in names for kind in ("", "-column")}
+    assert {path.name for path in (run / "figures").iterdir()} == expected
+
+
+def test_report_needs_no_network(run, page):
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "img", "object", "embed"), tag
+        for name, value in attributes.items():
+            if name in ("src", "href", "xlink:href", "action", "data"):
+                assert value.startswith("#"), (tag, name, value)
+    html = (run / "report.html").read_text("utf-8")
+    assert not re.search(r"@import|url\((?!#)", html)
+
+
+def test_ids_are_unique_and_every_reference_has_its_target(page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.elements:
+        for name, value in attributes.items():
+            targets = re.findall(r"url\(#([^)]+)\)", value or "")
+            if name == "xlink:href":
+                targets.append(value[1:])
+            assert set(targets) <= set(ids)
+
+
+def test_report_says_what_was_found_and_how(run, page):
+    results = json.loads((run / "summary.json").read_text())["results"]
+    assert "After 60 reports, an adversary who knows what is popular (strong)" in page.words
+    assert "300 users" in page.words
+    assert "poolscope audit apple-emojis --users 300 --seed 7" in page.words
+    assert 'title = "Emojis"' in page.words
+    assert "poolscope 1.2.3" in page.words
+    for term in ("Null rate", "Precision", "AUC", "Confidence", *ADVERSARIES):
+        assert term in page.words
+    for record in results:
+        assert f"{record['auc']:.3f}" in page.words
+        assert f"{record['auc_low']:.3f}–{record['auc_high']:.3f}" in page.words
+    assert page.words.count("Who is most at risk?") == 2
+
+
+@pytest.mark.parametrize(("name", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_table_can_be_copied(run, name, separator):
+    html = (run / "report.html").read_text("utf-8")
+    assert f'data-copy="{name}"' in html
+    text = re.search(rf'<textarea id="{name}"[^>]*>\n(.*?)</textarea>', html, re.DOTALL)[1]
+    table = pl.read_csv(text.encode(), separator=separator)
+    results = json.loads((run / "summary.json").read_text())["results"]
+    assert table.columns == list(results[0])
+    assert table["auc"].to_list() == pytest.approx([r["auc"] for r in results], rel=1e-5)
+
+
+def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
+    hostile = outcomes.filter(pl.col("adversary") == "strong").with_columns(
+        pl.lit(HOSTILE).alias("adversary"), pl.col("pool", "guess").replace("light", HOSTILE)
+    )
+    folder = make_run(
+        tmp_path / "run",
+        hostile,
+        scenario={"title": HOSTILE, "text": HOSTILE, "file": HOSTILE},
+        pools=[HOSTILE, *POOLS[1:]],
+        adversaries={HOSTILE: HOSTILE},
+        version=HOSTILE,
+    )
+    html = report.write_report(folder).read_text("utf-8")
+    assert "<script>alert" not in html
+    page = Page(html)
+    assert [tag for tag, _ in page.elements].count("script") == 1
+    # Title, heading, words, pools, tiles, figures, table, glossary, command, version, scenario.
+    assert page.words.count(HOSTILE) > 12
+    assert all(path.name.isascii() for path in (folder / "figures").iterdir())
+
+
+def test_same_run_same_report(run, tmp_path, outcomes):
+    again = make_run(tmp_path / "again", outcomes)
+    report.write_report(again)
+    for path in ("report.html", "figures/precision.svg"):
+        assert (again / path).read_bytes() == (run / path).read_bytes()
+
+
+def test_one_user_makes_a_report(tmp_path):
+    lonely = attack(1, observations=(2,))
+    folder = make_run(tmp_path / "run", lonely, seconds=None, scenario={"title": "", "text": ""})
+    words = Page(report.write_report(folder).read_text("utf-8")).words
+    assert "What the reports reveal" in words
+    assert "1 user " in words
+    assert "poolscope audit scenario.toml --users 1" in words
+
+
+def test_failure_leaves_the_old_report(tmp_path, outcomes, monkeypatch):
+    folder = make_run(tmp_path / "run", outcomes.filter(pl.col("adversary") == "weak"))
+    (folder / "report.html").write_text("old")
+    (folder / "figures").mkdir()
+    replaced = report.Path.replace
+
+    def full_disk(path, target):
+        if target.name == "report.html":
+            raise OSError(28, "No space left on device")
+        return replaced(path, target)
+
+    monkeypatch.setattr(report.Path, "replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        report.write_report(folder)
+    assert (folder / "report.html").read_text() == "old"
+    assert not list(folder.glob(".*"))
+
+
+def edit(folder, **changes):
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    for key, value in changes.items():
+        if value is None:
+            del summary[key]
+        else:
+            summary[key] = value
+    path.write_text(json.dumps(summary))
+
+
+DAMAGES = {
+    "must have summary.json": lambda f: (f / "summary.json").unlink(),
+    "must be JSON": lambda f: (f / "summary.json").write_text("{"),
+    "must be UTF-8": lambda f: (f / "summary.json").write_bytes(b'"\xff"'),
+    "valid dictionary": lambda f: (f / "summary.json").write_text("[]"),
+    "seed: Field required": lambda f: edit(f, seed=None),
+    "users: Input should be greater": lambda f: edit(f, users=0),
+    "results: List should have at least 1": lambda f: edit(f, results=[]),
+    "results.0.adversary: must be a text": lambda f: edit(f, results=[{}]),
+    "results.0.n: must be a number, got None": lambda f: edit(f, results=[{"adversary": "weak"}]),
+    "must have outcomes": lambda f: [p.unlink() for p in (f / "outcomes").iterdir()],
+    "part-0.parquet: must be a Parquet file": lambda f: (f / "outcomes/part-0.parquet").write_text("no"),
+    "must have a column 'user'": lambda f: pl.DataFrame({"n": [1]}).write_parquet(f / "outcomes/part-0.parquet"),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes, message):
+    folder = make_run(tmp_path / "run", outcomes[:2])
+    DAMAGES[message](folder)
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        report.write_report(folder)
+    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value)
+    assert not (folder / "report.html").exists()
+    assert not (folder / "figures").exists()
+
+
+def test_missing_folder_and_empty_outcomes(tmp_path, outcomes):
+    with pytest.raises(InputError, match="there is no such folder"):
+        report.write_report(tmp_path / "nowhere")
+    folder = make_run(tmp_path / "run", outcomes[:1])
+    for path in (folder / "outcomes").iterdir():
+        outcomes.clear().write_parquet(path)
+    with pytest.raises(InputError, match="must have at least one row"):
+        report.write_report(folder)

@@ -1,0 +1,287 @@
+"""The same users against many mechanisms, what the curator learns, and the folder that says so."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases.command_line import SMALL, poolscope
+from cases.synthetic import SEED
+from scipy import stats
+from typer.testing import CliRunner
+
+from poolscope.base.errors import InputError
+from poolscope.cli.commands import app
+from poolscope.game.game import play
+from poolscope.mechanisms import make
+from poolscope.metrics.records import summarise
+from poolscope.pages import comparison as compare_page
+from poolscope.pages.comparison import default_folder, render, write_comparison
+from poolscope.pages.frontier import frontier
+from poolscope.pages.numbers import at_equal_error, in_plain_words, reservation
+from poolscope.reports.utility import expected_errors, measure_utility
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import load, parse
+from poolscope.verbs.compare import compare, mark_frontier, numbers, variants, words
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
+
+USERS, REPORTS = 120, 2000
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return parse(SMALL, name="small")
+
+
+@pytest.fixture(scope="module")
+def done(scenario):
+    return compare(scenario, ["grr", "oue", "cms", "identity"], [1, 4], users=USERS, seed=SEED, reports=REPORTS)
+
+
+# What is compared
+
+
+def test_every_choice_meets_every_adversary(done):
+    choices = [(k, e) for k in ("grr", "oue", "cms") for e in (1.0, 4.0)] + [("identity", np.inf)]
+    seen = [(r["mechanism"], r["epsilon"], r["adversary"]) for r in done.results]
+    assert seen == [(*choice, adversary) for choice in choices for adversary in ("weak", "strong")]
+    assert (done.n, done.users, done.reports) == (10, USERS, REPORTS)
+    for record in done.results:
+        for name in ("auc", "precision", "exposed", "reports_to_exposure", "bayes_security", "evidence"):
+            assert record[f"{name}_low"] <= record[name] <= record[f"{name}_high"], name
+        assert record["composition_bound"] == 10 * record["epsilon"]
+        assert record["evidence"] <= record["composition_bound"]
+
+
+def test_users_are_those_of_an_audit(scenario, done):
+    """A choice that is the scenario's own gives what the scenario gives."""
+    game = build_game(scenario, SEED)
+    summary = summarise(play(game, USERS, SEED), game.pool_counts, SEED)
+    audited = {r["adversary"]: r for r in summary if r["n"] == 10}
+    for record in [*(r for r in done.results if (r["mechanism"], r["epsilon"]) == ("cms", 4.0)), done.non_private]:
+        for name in ("auc", "precision", "bayes_security", "min_entropy_leakage"):
+            assert record[name] == audited[record["adversary"]][name]
+        assert record["exposed"] == audited[record["adversary"]]["reached_90"]
+
+
+def test_less_noise_serves_better_and_gives_away_more(done):
+    for mechanism in ("grr", "oue", "cms"):
+        low, high = (r for r in done.results if r["mechanism"] == mechanism and r["adversary"] == "strong")
+        assert high["mse"] < low["mse"]
+        assert high["auc"] > low["auc"]
+    assert done.results[-1]["auc"] >= max(r["auc"] for r in done.results[:-2])
+
+
+def test_parameters_are_those_of_the_scenario_where_a_mechanism_has_none(scenario):
+    hcms, rappor, olh = variants(scenario, ["hcms", "rappor", "olh"], [2])
+    assert hcms.mechanism.parameters == {"epsilon": 2.0, "m": 32, "hashes": 64}
+    assert rappor.mechanism.parameters == {"epsilon": 2.0}, "its own hashes are not those of a sketch"
+    assert olh.mechanism.parameters == {"epsilon": 2.0}
+    (own,) = variants(scenario, ["cms"], [2])
+    assert own.mechanism.parameters == {"epsilon": 2.0, "m": 32, "hashes": 64}
+    (once,) = variants(scenario, ["identity"], [1, 2])
+    assert once.mechanism.parameters == {}
+
+
+def test_a_parameter_that_is_missing_is_named():
+    sparse = parse(SMALL.replace('kind = "cms"', 'kind = "grr"').replace("m = 32\nhashes = 64", ""), name="sparse")
+    with pytest.raises(
+        InputError, match=r"sparse: mechanism.m: is missing; the mechanism hcms needs it|mechanism hcms"
+    ):
+        compare(sparse, ["grr", "hcms"], [1], users=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mechanisms": ["grrr"]}, "must be a known mechanism, got 'grrr'; did you mean 'grr'"),
+        ({"mechanisms": []}, "at least one mechanism"),
+        ({"epsilons": []}, "epsilon: must have at least one value"),
+        ({"epsilons": [-1]}, "mechanism.epsilon: must be positive"),
+        ({"users": 0}, "users must be at least 1"),
+        ({"reports": 0}, "reports must be at least 1"),
+    ],
+)
+def test_bad_options(scenario, options, message):
+    asked = {"mechanisms": ["grr"], "epsilons": [1], **options}
+    with pytest.raises(InputError, match=re.escape(message)):
+        compare(scenario, asked.pop("mechanisms"), asked.pop("epsilons"), **asked)
+
+
+def test_a_comparison_needs_an_adversary():
+    alone = parse(re.sub(r"\[\[adversary\]\][^\[]*", "", SMALL), name="alone")
+    with pytest.raises(InputError, match=r"\[\[adversary\]\]"):
+        compare(alone, ["grr"], [1])
+
+
+def test_lists_are_written_with_commas():
+    assert words("grr, oue,,") == ["grr", "oue"]
+    assert numbers("0.5,1,inf") == [0.5, 1.0, np.inf]
+    with pytest.raises(InputError, match="epsilon: must be numbers"):
+        numbers("1;2")
+
+
+def test_the_frontier_is_what_nobody_beats():
+    points = [(1, 0.9), (2, 0.5), (3, 0.5), (2, 0.6), (4, 0.1), (1, 0.9), (None, 0.05)]
+    records = [{"adversary": "a", "mse": mse, "auc": auc} for mse, auc in points]
+    assert [r["frontier"] for r in mark_frontier(records)] == [True, True, False, False, True, True, False]
+
+
+# Utility
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "olh", "hcms"])
+def test_measured_errors_are_the_expected_ones(name):
+    universe = Universe.sized(400, {"a": 100, "b": 100})
+    popularity = zipf(universe, 1.0)
+    mechanism = make(name, 400, {"epsilon": 2.0, **({"m": 64, "hashes": 1 << 16} if name == "hcms" else {})})
+    found = measure_utility(mechanism, popularity, 5000, np.uint64(SEED))
+    squared, absolute = expected_errors(popularity / popularity.sum(), mechanism.p_star, mechanism.q_star, 5000)
+    # five draws of 400 errors each, which hang together: by one degree of freedom a draw at the very most
+    bound = 4 * np.sqrt(2 * np.square(squared).sum() / 5) / 400 * 3
+    assert abs(found.mse - squared.mean()) < bound, (found, bound)
+    assert found.mse_expected == pytest.approx(squared.mean())
+    assert found.mae == pytest.approx(absolute.mean(), rel=0.1)
+
+
+def test_the_closed_form_is_the_binomial_law():
+    frequency, p, q, n = np.array([0.0, 0.1, 0.5, 1.0]), 0.7, 0.2, 37
+    squared, absolute = expected_errors(frequency, p, q, n)
+    for i, f in enumerate(frequency):
+        counts = np.arange(n + 1)
+        law = stats.binom.pmf(counts, n, q + f * (p - q))
+        error = (counts - n * q) / (p - q) / n - f
+        assert squared[i] == pytest.approx(law @ error**2)
+        assert absolute[i] == pytest.approx(law @ np.abs(error))
+    squared, absolute = expected_errors(np.array([0.0, 1.0]), 1.0, 0.0, 10)
+    assert not squared.any()
+    assert not absolute.any()
+
+
+def test_a_mechanism_without_an_estimate_has_no_utility():
+    class Own:
+        universe = 3
+
+    assert measure_utility(Own(), np.ones(3), 10, np.uint64(1)) is None
+
+
+# Words, figure, folder
+
+
+def line(mechanism, points):
+    return [{"mechanism": mechanism, "mse": mse, "auc": auc} for mse, auc in points]
+
+
+def test_mechanisms_are_compared_at_an_error_they_share():
+    rmse, aucs = at_equal_error(line("a", [(1.0, 0.2), (0.25, 0.8)]) + line("b", [(0.5, 0.3), (0.1, 0.9)]))
+    assert rmse == pytest.approx(np.sqrt(0.25))
+    assert aucs == pytest.approx({"a": 0.8, "b": 0.3 + 0.6 * np.log(2) / np.log(5)})
+    assert at_equal_error(line("a", [(1.0, 0.2), (0.5, 0.8)]) + line("b", [(0.1, 0.3), (0.2, 0.9)])) is None
+    assert at_equal_error(line("a", [(1.0, 0.2), (1e-6, 0.8)]) + line("b", [(1e-3, 0.3), (2e-3, 0.9)])) is None
+
+
+def test_the_sentence_speaks_of_the_strongest_adversary(done):
+    worst = max(done.results, key=lambda record: record["auc"])["adversary"]
+    errors = [{**record, "mse": 1 / record["epsilon"]} for record in done.results]
+    said = in_plain_words(replace(done, results=tuple(errors)))
+    assert said.startswith(f"After 10 reports, the {worst} adversary is right for ")
+    assert "a random guess is right for 33 %. Where the frequencies have the same error (RMSE " in said
+    apart = [{**record, "mse": None} for record in done.results]
+    assert in_plain_words(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_the_figure_has_a_line_for_each_mechanism(done, columns):
+    figure = frontier(done.results, done.non_private, done.reports, columns=columns)
+    for axis in figure.axes:
+        assert {text.get_text() for text in axis.texts} >= {"∞"}
+        assert sum(len(line.get_xdata()) == 2 and line.get_marker() != "None" for line in axis.lines) == 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["grr", "oue", "cms", "identity"]
+
+
+def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
+    page = write_comparison(done, tmp_path / "out")
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"comparison.html", "comparison.json", "figures"}
+    html = page.read_text()
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
+    assert html.count("<svg") == 2
+    content = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert len(content["results"]) == len(done.results)
+    assert content["results"][-1]["epsilon"] == "inf"
+    with pytest.raises(InputError, match="is not empty"):
+        write_comparison(done, tmp_path / "out")
+
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compare_page, "write_text", full)
+    with pytest.raises(InputError, match="cannot write: No space left"):
+        write_comparison(done, tmp_path / "other")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_names_are_escaped(done):
+    named = parse(SMALL.replace('"Small"', '"<b>&"'), name="small")
+    html = render(replace(done, scenario=named), EMPTY, EMPTY)
+    assert "<h1>&lt;b&gt;&amp;</h1>" in html
+
+
+def test_folders_are_numbered(scenario, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert default_folder(scenario).name == "poolscope-compare-small"
+    default_folder(scenario).mkdir()
+    assert default_folder(scenario).name == "poolscope-compare-small-2"
+
+
+def test_what_the_intervals_leave_out_is_said(done):
+    """An adversary's one estimate, in the figure's caption and over the tables; nothing where there is none."""
+
+    def asked(*names):
+        entries = "".join(f'[[adversary]]\nname = "{n}"\npopularity = "estimated"\nreports = 9\n' for n in names)
+        return replace(done, scenario=parse(SMALL.split("[[adversary]]")[0] + entries, name="x"))
+
+    said = "is one estimate for each choice"
+    assert reservation(asked()) == ""
+    assert f"the popularity that a works with {said}" in reservation(asked("a"))
+    assert f"that a, b and c work with {said}" in reservation(asked("a", "b", "c"))
+    assert render(asked("a"), EMPTY, EMPTY).count(said) == 2
+
+
+def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
+    lacking = [{**r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))} for r in done.results[-2:]]
+    results = tuple(mark_frontier([*done.results[:-2], *lacking]))
+    html = render(replace(done, results=results), EMPTY, EMPTY)
+    assert html.count("<td>–</td>") == 4
+
+
+# The command
+
+
+def test_the_command(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["compare", "small.toml", "--mechanism", "grr,cms", "--users", 50, "--reports", 500]
+    ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    for head in ("mechanism", "exposed", "security", "closed form"):
+        assert head in ran.stdout
+    assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
+    assert load(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "small.toml"]
+
+
+def test_a_bad_command_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["compare", "small.toml", "--mechanism", "grr"]
+    for options, message in (
+        (["--epsilon", "1,x"], "must be numbers"),
+        (["--epsilon", "1", "--out", "."], "not empty"),
+    ):
+        error = CliRunner().invoke(app, [*asked, *options]).exception
+        assert isinstance(error, InputError)
+        assert message in str(error)
+    assert [p.name for p in tmp_path.iterdir()] == ["small.toml"]
