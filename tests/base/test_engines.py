@@ -21,8 +21,7 @@ from polars.testing import assert_frame_equal
 from poolscope import build_game, play
 from poolscope.base import dask as engine_dask
 from poolscope.base.dask import Dask
-from poolscope.base.engine_choice import chosen
-from poolscope.base.engines import Local
+from poolscope.base.engines import Local, chosen
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.game import blocks as parts
 from poolscope.game.game import play_block

@@ -266,7 +266,7 @@ def test_exposure_counts_who_has_reached_a_threshold():
     rows = metrics.select(attack(400), "strong", 7)
     table = metrics.exposure(rows, 90)
     assert table.columns == ["n", "threshold", "share", "low", "high"]
-    for threshold, column in metrics.EXPOSURE_THRESHOLDS.items():
+    for threshold, column in metrics.REACHED.items():
         part = table.filter(pl.col("threshold") == threshold)
         assert part["n"].to_list() == list(range(91))
         for n in (0, 1, 30, 90):

@@ -9,12 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
+from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.nodes import scratch
 from poolscope.world.behaviour import Behaviour, Density
-
-Floats = NDArray[np.float64]
 
 
 def pool_posterior(

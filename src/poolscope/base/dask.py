@@ -17,7 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from poolscope import __version__
-from poolscope.base.engines import Item, Local, Result, Shared, Tick, available_cores
+from poolscope.base.arrays import Tick
+from poolscope.base.engines import Item, Local, Result, Shared, available_cores
 from poolscope.base.errors import InputError, PoolscopeError
 
 if TYPE_CHECKING:

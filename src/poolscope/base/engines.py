@@ -6,21 +6,23 @@ blocks, wherever the engine has room for them, and hands back what little each o
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from poolscope.base.arrays import Tick
+from poolscope.base.errors import InputError, did_you_mean
+
+#: Names of the engines.
+ENGINES = ("local", "dask")
 
 Item = TypeVar("Item")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
-
-#: Anything that maps a function over items, in any order: the built-in, or an engine's.
-Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-
-#: Is told users as they are played.
-Tick = Callable[[float], None]
 
 
 class Engine(Protocol):
@@ -104,3 +106,21 @@ class Local:
         """One after another, so that what a block has in common is worked out once for all threads."""
         for item in items:
             yield function(shared, item, self, tick or (lambda _: None))
+
+
+def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:
+    """The engine of that name; a scheduler's address alone means Dask."""
+    name = name or ("local" if scheduler is None else "dask")
+    if name not in ENGINES:
+        raise InputError("must be a known engine", value=name, place="engine", remedy=did_you_mean(name, ENGINES))
+    if name == "local":
+        if scheduler is not None:
+            raise InputError("a scheduler is for the engine dask", value=scheduler, place="scheduler")
+        return nullcontext(Local())
+    from poolscope.base.dask import Dask
+
+    engine = Dask(scheduler=scheduler)
+    for logger in ("distributed", "distributed.client", "asyncio"):
+        # a command says what went wrong in one line of its own
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return engine

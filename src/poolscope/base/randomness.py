@@ -11,9 +11,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Keys
 from poolscope.kernels.random import child_keys
-
-Keys = NDArray[np.uint64]
 
 
 class Stream(IntEnum):

@@ -52,8 +52,9 @@ def audit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
     """Play the pool inference game and report what the reports reveal."""
-    from poolscope.base.engine_choice import chosen
-    from poolscope.cli.progress import going_on, print_audit, progress, stoppable
+    from poolscope.base.engines import chosen
+    from poolscope.cli.audit import print_audit
+    from poolscope.cli.progress import going_on, progress, stoppable
     from poolscope.pages.audit import write_report
     from poolscope.scenario.scenario import load
     from poolscope.verbs.audit.run import audit, default_folder
@@ -102,8 +103,9 @@ def reproduce(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
-    from poolscope.base.engine_choice import chosen
-    from poolscope.cli.progress import going_on, print_reproduction, progress, stoppable
+    from poolscope.base.engines import chosen
+    from poolscope.cli.progress import going_on, progress, stoppable
+    from poolscope.cli.reproduction import print_reproduction
     from poolscope.verbs.reproduce.runner import reproduce
 
     with stoppable(going_on()):
@@ -125,7 +127,7 @@ def attack(
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
-    from poolscope.base.engine_choice import chosen
+    from poolscope.base.engines import chosen
     from poolscope.cli.files import print_attack
     from poolscope.cli.progress import progress, stoppable
     from poolscope.scenario.scenario import load
@@ -204,7 +206,7 @@ def compare(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
-    from poolscope.base.engine_choice import chosen
+    from poolscope.base.engines import chosen
     from poolscope.cli.compare import print_comparison
     from poolscope.cli.progress import progress, stoppable
     from poolscope.pages.comparison import default_folder, refuse, write_comparison
@@ -235,7 +237,7 @@ def scenarios(
     name: Annotated[str | None, typer.Argument(help="Print this one's TOML to start from.")] = None,
 ) -> None:
     """List the built-in scenarios, or print the TOML of one."""
-    from poolscope.cli.progress import print_scenarios
+    from poolscope.cli.audit import print_scenarios
     from poolscope.scenario.scenario import builtin_text
 
     if name is None:

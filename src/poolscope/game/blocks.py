@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.arrays import Tick
+from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block

@@ -14,21 +14,20 @@ from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.memory.posteriors import kept_answers
 from poolscope.attack.posterior import fill_posterior
 from poolscope.attack.quadrature import axis, point_axis
-from poolscope.base.engines import Engine, Local, Map, Tick
+from poolscope.base.arrays import Floats, Keys, Map, Tick
+from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys, Stream, children, report_keys, user_keys
-from poolscope.game.outcomes import REACHED, Attacked, table
+from poolscope.base.randomness import Stream, children, report_keys, user_keys
+from poolscope.game.outcomes import NON_PRIVATE, REACHED, Attacked, table
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.shares import played
-from poolscope.world.behaviour import UNIFORM, Behaviour, Floats
+from poolscope.world.behaviour import UNIFORM, Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import Users, draw_traces, draw_users
 from poolscope.world.universe import Universe
-
-NON_PRIVATE = "non-private"
 
 #: Bytes of support masses that a block holds; bounds the memory, changes no bit.
 BLOCK_BYTES = 320 << 20

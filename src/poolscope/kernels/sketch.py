@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.typed import List
 from numpy.typing import NDArray
 
 from poolscope.kernels.alias import pick
@@ -22,6 +23,11 @@ class Scratch(NamedTuple):
     rests: NDArray[np.int64]  # (m,)
     ones: NDArray[np.int64]  # (m,)
     flipped: NDArray[np.int64]  # (m,)
+
+
+def listed(tables):
+    """Several tables, as a kernel takes them."""
+    return List(tables)
 
 
 def scratch(m: int) -> Scratch:

@@ -10,18 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import (
-    Floats,
-    Objects,
-    ReportColumn,
-    Reports,
-    Views,
-    check_objects,
-    report_count,
-)
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, report_count
 from poolscope.world.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import Floats, Objects, ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
 MOST_CELLS = 1 << 27

@@ -8,24 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.hashing import Bijection, HashFamily, family
-from poolscope.mechanisms.role import (
-    Floats,
-    Objects,
-    Pure,
-    ReportColumn,
-    Reports,
-    Views,
-    at,
-    check_epsilon,
-    check_objects,
-    lie,
-)
+from poolscope.mechanisms.role import Pure, ReportColumn, Reports, Views, at, check_epsilon, check_objects, lie
 from poolscope.mechanisms.sketch_law import sketch_counts
 
 

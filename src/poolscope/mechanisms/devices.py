@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from poolscope.base.randomness import Keys, Stream, children
+from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Floats, Mechanism, Objects, Reports, check_objects
+from poolscope.mechanisms.role import Mechanism, Reports, check_objects
 
 #: Branches below a user's reports that no report's number reaches.
 ANSWERS, COHORT = -1, -2

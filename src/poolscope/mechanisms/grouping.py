@@ -7,18 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Integers, Keys
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.hashing import Buckets, Tabulated
-
-Indices = NDArray[np.int64]
 
 #: Buckets of objects computed at once: functions times objects.
 BUCKETS_AT_ONCE = 1 << 20
 
 
-def choose_functions(family: Tabulated, keys: Keys) -> Indices:
+def choose_functions(family: Tabulated, keys: Keys) -> Integers:
     """The hash function of each report, uniform, from the first word of its key."""
     out = np.empty(len(keys), dtype=np.int64)
     kernels.choose_functions(keys, family.size, out)
@@ -26,13 +24,13 @@ def choose_functions(family: Tabulated, keys: Keys) -> Indices:
 
 
 def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
-    """Indices that kernels use unchecked lie in 0..size-1."""
+    """Integers that kernels use unchecked lie in 0..size-1."""
     if len(values) and (values.min() < 0 or values.max() >= size):
         bad = values[(values < 0) | (values >= size)][0]
         raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
 
 
-def by_function(family: Tabulated, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Indices, Indices]]:
+def by_function(family: Tabulated, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Integers, Integers]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the

@@ -8,18 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
-from poolscope.mechanisms.role import (
-    Floats,
-    Map,
-    Objects,
-    ReportColumn,
-    Reports,
-    Sized,
-    Views,
-    check_objects,
-)
+from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects
 
 
 @dataclass(frozen=True, kw_only=True)

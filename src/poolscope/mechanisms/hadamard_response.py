@@ -7,20 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.role import (
-    Floats,
-    Objects,
-    ReportColumn,
-    Reports,
-    Sized,
-    Views,
-    check_objects,
-    lie,
-)
+from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects, lie
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,24 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys, children
+from poolscope.base.randomness import children
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
 from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
 from poolscope.mechanisms.hashing import HashFamily, family
-from poolscope.mechanisms.role import (
-    Floats,
-    Objects,
-    Pure,
-    ReportColumn,
-    Reports,
-    Views,
-    check_epsilon,
-    check_objects,
-    lie,
-)
+from poolscope.mechanisms.role import Pure, ReportColumn, Reports, Views, check_epsilon, check_objects, lie
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Keys, Objects
 from poolscope.mechanisms.grr import GRR
-from poolscope.mechanisms.role import Objects, Reports, check_objects
+from poolscope.mechanisms.role import Reports, check_objects
 
 
 @dataclass(frozen=True, kw_only=True)

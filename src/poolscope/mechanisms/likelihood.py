@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Floats, LocalMechanism, Reports, Views
+from poolscope.mechanisms.role import LocalMechanism, Reports, Views
 
 
 class Likelihood(LocalMechanism):

@@ -8,21 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.kernels import response as kernels
 from poolscope.kernels.unary import rows_of
-from poolscope.mechanisms.role import (
-    LARGEST_EPSILON,
-    Floats,
-    Objects,
-    ReportColumn,
-    Reports,
-    Sized,
-    Views,
-    check_epsilon,
-    check_objects,
-)
+from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, Sized, Views, check_epsilon, check_objects
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
 MOST_VALUES = 1 << 24

@@ -8,23 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.kernels import bloom as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.hashing import Buckets, HashFamily, family
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import (
-    Floats,
-    Objects,
-    ReportColumn,
-    Reports,
-    Views,
-    check_epsilon,
-    check_objects,
-    lie,
-)
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_epsilon, check_objects, lie
 
 
 @dataclass(frozen=True, kw_only=True)

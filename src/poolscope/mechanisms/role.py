@@ -16,13 +16,11 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys, children, fresh_keys
+from poolscope.base.randomness import children, fresh_keys
 from poolscope.world.synthetic import draw_objects
 
-Floats = NDArray[np.float64]
-Objects = NDArray[np.int64]
 Reports = Mapping[str, NDArray]
 
 #: Cells of the support matrix that a general method holds at once.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba.typed import List
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Map
 from poolscope.base.randomness import children
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.alias import lay_alias
@@ -46,8 +45,8 @@ def sketch_counts(
     largest = int(totals.max())
     # rests are the row's total but for some hits, and totals differ by a few deviations
     fewest = largest - int(min(largest, 12 * np.sqrt(largest) + 64))
-    many = List([_binomial_tables(fewest, largest, flip) for flip in flips])
-    few = List([_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips])
+    many = kernels.listed([_binomial_tables(fewest, largest, flip) for flip in flips])
+    few = kernels.listed([_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips])
     used = np.flatnonzero(totals)
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
 

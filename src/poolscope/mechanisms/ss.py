@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poolscope.base.arrays import Keys, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import threshold
-from poolscope.mechanisms.role import Objects, check_epsilon, lie
+from poolscope.mechanisms.role import check_epsilon, lie
 from poolscope.mechanisms.unary import ObjectBits, Words
 
 

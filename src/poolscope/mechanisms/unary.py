@@ -8,19 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
-from poolscope.mechanisms.role import (
-    Floats,
-    Map,
-    Objects,
-    ReportColumn,
-    Reports,
-    Sized,
-    Views,
-    check_objects,
-)
+from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects
 
 Words = NDArray[np.uint64]
 

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from poolscope.base.errors import InputError
+from poolscope.game.outcomes import REACHED
 from poolscope.metrics.intervals import Estimate, share_of
-from poolscope.metrics.precision import EXPOSURE_THRESHOLDS, successes
+from poolscope.metrics.precision import successes
 
 SMALLEST_DOUBT = 2.0**-53
 """What is left of a doubt that rounding has swallowed."""
@@ -88,7 +89,7 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
     """Reports until the adversary's confidence reaches a threshold, as a quantile over users; inf is never."""
-    first = rows[EXPOSURE_THRESHOLDS[threshold]].cast(pl.Float64).fill_null(float("inf"))
+    first = rows[REACHED[threshold]].cast(pl.Float64).fill_null(float("inf"))
     return quantile(first.to_numpy(), level)
 
 

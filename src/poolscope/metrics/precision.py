@@ -13,16 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
+from poolscope.game.outcomes import CORRECT, REACHED
 from poolscope.metrics.intervals import Estimate, bounded_mean, share_of, wilson
-
-EXPOSURE_THRESHOLDS = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
-"""Confidence thresholds of ``exposure``, and the columns that hold when they were reached."""
 
 TIE_DECIMALS = 12
 """Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
-
-CORRECT = "correct"
-"""Column that may take the place of guess and pool: whether they are the same."""
 
 SOME = 1 << 20
 """Users whose terms of a sum are held at once."""
@@ -292,7 +287,7 @@ def reached(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
 
 def reached_by(rows: pl.DataFrame, threshold: float, n: int) -> int:
     """How many users had reached it."""
-    return int((rows[EXPOSURE_THRESHOLDS[threshold]] <= n).sum())
+    return int((rows[REACHED[threshold]] <= n).sum())
 
 
 def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
@@ -317,7 +312,7 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
 def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
     """Users who reach each threshold with each report, (thresholds, horizon + 1): those of parts of a table add up."""
     counts = []
-    for column in EXPOSURE_THRESHOLDS.values():
+    for column in REACHED.values():
         first = rows[column].drop_nulls().to_numpy()
         counts.append(np.bincount(first[first <= horizon], minlength=horizon + 1))
     return np.stack(counts)
@@ -327,7 +322,7 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
     """The table of an ``exposure`` from its counts."""
     after = np.arange(counts.shape[1])
     parts = []
-    for threshold, reaching in zip(EXPOSURE_THRESHOLDS, counts, strict=True):
+    for threshold, reaching in zip(REACHED, counts, strict=True):
         share = np.cumsum(reaching) / users
         low, high = wilson(share, users)
         parts.append(

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from poolscope.base.errors import InputError
+from poolscope.game.outcomes import NON_PRIVATE, REACHED
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.leakage import leakage_of, security_of
 from poolscope.metrics.precision import (
-    EXPOSURE_THRESHOLDS,
     auc_of,
     by_user,
     null_rate,
@@ -24,9 +24,6 @@ from poolscope.metrics.precision import (
     ranked,
     reached_by,
 )
-
-NON_PRIVATE = "non-private"
-"""The adversary row of the game without a mechanism."""
 
 TOPS = {"top1": 0.01, "top5": 0.05, "top10": 0.10, "top20": 0.20}
 """Shares of most confident users on which the precision is reported."""
@@ -37,11 +34,11 @@ ESTIMATES = (
     *(f"precision_{name}" for name in TOPS),
     "calibration_error",
     "brier",
-    *EXPOSURE_THRESHOLDS.values(),
+    *REACHED.values(),
 )
 """Fields of a record that come with an interval, in fields _low and _high."""
 
-COUNTED = ("pool", *EXPOSURE_THRESHOLDS.values())
+COUNTED = ("pool", *REACHED.values())
 """Columns of the outcome table that are counted, and need not be held."""
 
 _HEADLINE_N = 90
@@ -94,7 +91,7 @@ class Counted:
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `COUNTED` columns."""
         pools = dict(rows["pool"].cast(pl.String).value_counts().iter_rows())
-        return cls(Counter(pools), Counter({level: reached_by(rows, level, n) for level in EXPOSURE_THRESHOLDS}))
+        return cls(Counter(pools), Counter({level: reached_by(rows, level, n) for level in REACHED}))
 
     def __iadd__(self, other: Counted) -> Counted:
         self.pools.update(other.pools)
@@ -132,7 +129,7 @@ def record_of(
     record |= _fields("calibration_error", calibration_error(rows, seed))
     record["calibration_error_limit"] = calibration_limit(rows, seed)
     record |= _fields("brier", brier(rows))
-    for level, column in EXPOSURE_THRESHOLDS.items():
+    for level, column in REACHED.items():
         record |= _fields(column, share_of(counted.reached[level], rows.height))
     if threshold is not None:
         record |= {"threshold": threshold, **_fields("null_rate", null_rate(rows, threshold))}

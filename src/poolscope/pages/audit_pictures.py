@@ -11,17 +11,15 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope.base.errors import InputError
+from poolscope.game.outcomes import CORRECT, NON_PRIVATE, REACHED
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import (
-    CORRECT,
-    EXPOSURE_THRESHOLDS,
     behaviour_counts,
     behaviour_shares,
     exposure_counts,
     exposure_shares,
     precision_curve,
 )
-from poolscope.metrics.records import NON_PRIVATE
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
@@ -71,7 +69,7 @@ def tables(run: Run) -> Tables:
         if adversary not in exposed:
             # when a threshold was reached is on every row of a user, so one n is enough
             exposed.add(adversary)
-            reached = run.outcomes.parts(attack, tuple(EXPOSURE_THRESHOLDS.values()))
+            reached = run.outcomes.parts(attack, tuple(REACHED.values()))
             counts = sum(exposure_counts(part, horizon) for part in reached)
             found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
     if not attacks:

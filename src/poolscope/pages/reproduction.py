@@ -1,4 +1,4 @@
-"""The reproduction as tables: for the terminal, and as one HTML page laid out like the paper."""
+"""The reproduction as one HTML page laid out like the paper."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from rich.table import Table
-from rich.text import Text
 
 from poolscope import __version__
 from poolscope.base.tables.atomic import write_text
@@ -31,26 +29,6 @@ def number(value: float | str | None) -> str:
 def mark(cell: Compared) -> str:
     """Whether ours and the published value agree."""
     return {True: "agrees", False: "differs", None: ""}[cell.agrees]
-
-
-def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:
-    """One table for each experiment: published, ours, interval, agrees or not."""
-    for experiment, cells in _by_experiment(reproduction):
-        took = reproduction.seconds.get(experiment.name, 0.0)
-        table = Table(title=f"{experiment.title} ({experiment.name}, {took:.0f} s)", title_justify="left")
-        for head in ("row", "column", "published", "ours", "95 % interval", ""):
-            table.add_column(head, justify="left" if head in ("row", "") else "right")
-        for cell in cells:
-            style = {False: "red", True: "green", None: ""}[cell.agrees]
-            table.add_row(
-                cell.row,
-                cell.column,
-                number(cell.published),
-                number(cell.ours),
-                f"{number(cell.low)} to {number(cell.high)}",
-                Text(mark(cell), style=style),
-            )
-        yield table
 
 
 def verdict(reproduction: Reproduction) -> str:
@@ -80,7 +58,7 @@ def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
         version=__version__,
         machine=f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
         seconds=f"{seconds:,.0f}",
-        tables=[_record(experiment, cells, reproduction) for experiment, cells in _by_experiment(reproduction)],
+        tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
         figures=[_figure(i, drawing) for i, drawing in enumerate(drawings, 1)],
     )
     write_text(out / "reproduction.html", html)
@@ -120,6 +98,7 @@ def _shown(cell: Compared) -> dict[str, str]:
     }
 
 
-def _by_experiment(reproduction: Reproduction) -> Iterable[tuple[Experiment, list[Compared]]]:
+def by_experiment(reproduction: Reproduction) -> Iterable[tuple[Experiment, list[Compared]]]:
+    """The experiments with their cells, in order."""
     for name in dict.fromkeys(cell.experiment for cell in reproduction.cells):
         yield experiments()[name], [cell for cell in reproduction.cells if cell.experiment == name]

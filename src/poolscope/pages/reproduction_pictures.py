@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.figure import Figure
 
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
-from poolscope.scenario.tables import NON_PRIVATE
 from poolscope.verbs.reproduce.experiments import PaperFigure
 from poolscope.verbs.reproduce.values import Played
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Floats, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms.role import Floats, LocalMechanism, Objects, Reports, report_count
+from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
 from poolscope.world.popularity import project_to_simplex
 
 #: Reports that are made and counted together.

@@ -8,12 +8,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Engine, Map
-from poolscope.base.randomness import Keys
-from poolscope.mechanisms.role import Floats, LocalMechanism, Mechanism, Reports, Views, report_count
+from poolscope.base.arrays import Floats, Integers, Keys, Map
+from poolscope.base.engines import Engine
+from poolscope.mechanisms.role import LocalMechanism, Mechanism, Reports, Views, report_count
 from poolscope.reports.curator import Estimate, unbiased
-
-Integers = NDArray[np.int64]
 
 
 def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int) -> Floats:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms.role import Floats
 from poolscope.reports.curator import simulate_estimate
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.

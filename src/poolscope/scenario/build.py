@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
@@ -17,7 +17,7 @@ from poolscope.reports.curator import estimate_objects, simulate_estimate
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import AdversaryTable, DensityTable, PriorTable
-from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, Floats, StepDensity
+from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, StepDensity
 from poolscope.world.popularity import uniform
 from poolscope.world.recipe import Recipe, prepare
 from poolscope.world.recorded import Recorded, population

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from poolscope.base.errors import InputError, did_you_mean
+from poolscope.game.outcomes import NON_PRIVATE
 
-NON_PRIVATE = "non-private"
 """The name of the row that the identity mechanism gives; no adversary can have it."""
 
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"

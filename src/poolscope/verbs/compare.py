@@ -16,17 +16,18 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.attack.adversary import Adversary
-from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.arrays import Floats, Tick
+from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
-from poolscope.game.game import NON_PRIVATE, Game
+from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.outcomes import NON_PRIVATE, REACHED
 from poolscope.mechanisms import MECHANISMS
-from poolscope.mechanisms.role import Floats
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence, leakage_of, reports_to_exposure, security_of
-from poolscope.metrics.precision import EXPOSURE_THRESHOLDS, auc_of, precision_of, ranked, reached
+from poolscope.metrics.precision import auc_of, precision_of, ranked, reached
 from poolscope.metrics.records import prior_guess
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_game, build_mechanism
@@ -38,7 +39,7 @@ DEFAULT_REPORTS = 100_000
 EXPOSED = 0.9
 """Confidence from which a user counts as exposed."""
 
-OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *EXPOSURE_THRESHOLDS.values())
+OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *REACHED.values())
 """Columns of the outcome table that a record is made of."""
 
 Record = dict[str, Any]

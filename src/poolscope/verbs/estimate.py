@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.game.game import Tick
 from poolscope.reports.curator import Estimate
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.shares import Supports

@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Keys, Objects, Tick
 from poolscope.base.engines import Local
-from poolscope.base.randomness import Keys, Stream, children, user_keys
+from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.game.game import Tick
 from poolscope.mechanisms.devices import memoised
-from poolscope.mechanisms.role import LocalMechanism, Objects, ReportColumn, Reports
+from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario

@@ -12,12 +12,10 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 class Density(Protocol):

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Floats, Integers, Keys
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import Keys
 from poolscope.world.universe import Universe
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from poolscope.base.arrays import Floats
 from poolscope.world.behaviour import Behaviour, Beta, Density
 from poolscope.world.recipe import Prepared, duplicated, measure
 from poolscope.world.universe import Universe
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

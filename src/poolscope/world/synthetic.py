@@ -8,15 +8,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.engines import Map
-from poolscope.base.randomness import Keys, Stream, children
+from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.randomness import Stream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
-from poolscope.world.behaviour import Behaviour, Floats
+from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import within_pools
 from poolscope.world.universe import Universe
-
-Objects = NDArray[np.int64]
 
 #: Users whose traces are drawn in one go.
 AT_ONCE = 256

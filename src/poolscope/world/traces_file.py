@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError, did_you_mean, one_line, reading
 from poolscope.base.tables.atomic import replacing
 from poolscope.base.tables.parquet_check import check_file
@@ -23,7 +23,6 @@ from poolscope.world.universe import Universe, read_columns
 if TYPE_CHECKING:
     import polars as pl
 
-Integers = NDArray[np.int64]
 
 COLUMNS = ("user", "object")
 ENDINGS = (".csv", ".parquet")

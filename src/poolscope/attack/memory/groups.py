@@ -16,14 +16,12 @@ from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.scores import group_posterior
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
-from poolscope.world.behaviour import Floats
 from poolscope.world.popularity import within_pools
-
-Integers = NDArray[np.int64]
 
 #: Times that every report may choose its group again.
 SWEEPS = 8

@@ -8,10 +8,9 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary, attack
 from poolscope.attack.memory.groups import attack_memoised
-from poolscope.base.randomness import Keys
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.mechanisms.devices import Memory
-from poolscope.mechanisms.role import Objects, Reports
-from poolscope.world.behaviour import Floats
+from poolscope.mechanisms.role import Reports
 
 
 def kept_answers(

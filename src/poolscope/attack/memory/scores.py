@@ -33,17 +33,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.quadrature import fixed_rule
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
-from poolscope.world.behaviour import Density, Floats
+from poolscope.world.behaviour import Density
 from poolscope.world.popularity import within_pools
-
-Integers = NDArray[np.int64]
 
 #: Groups up to which all injective maps are summed: 3^8 terms for each pool, and some milliseconds.
 EXACT_GROUPS = 8

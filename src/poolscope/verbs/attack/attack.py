@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from poolscope.attack.adversary import Adversary
+from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
-from poolscope.game.game import Tick
 from poolscope.mechanisms.role import LocalMechanism
 from poolscope.reports.curator import Estimate
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
@@ -44,7 +44,7 @@ from poolscope.verbs.attack.pieces import (
     warmed,
 )
 from poolscope.verbs.attack.scorer import Scorer, Tally
-from poolscope.verbs.attack.users import Arrivals, Integers, Places
+from poolscope.verbs.attack.users import Arrivals, Places
 from poolscope.world.universe import NEUTRAL, Universe, read_columns
 
 #: Rows of the table that a summary shows.

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from poolscope.base.arrays import Floats, Integers
 
 #: Copies of a bucket that are held while it is brought into order and used.
 COPIES = 3

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.base.engines import Engine, Local, Tick
+from poolscope.base.arrays import Integers, Tick
+from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
 from poolscope.mechanisms.role import LocalMechanism, Reports
@@ -25,7 +26,7 @@ from poolscope.reports.files import USER, Columns, decode, in_file, users_of
 from poolscope.reports.shares import Supports, masses
 from poolscope.verbs.attack.crowds import Bucket, bucket_edges, bucket_rows
 from poolscope.verbs.attack.scorer import Counts, Scorer
-from poolscope.verbs.attack.users import Arrivals, Integers, Places
+from poolscope.verbs.attack.users import Arrivals, Places
 from poolscope.world.universe import Universe
 
 

@@ -14,14 +14,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
+from poolscope.base.arrays import Floats, Integers, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import Stream, children, user_keys
-from poolscope.game.game import CHUNK, Tick
+from poolscope.game.game import CHUNK
 from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.role import Floats, LocalMechanism, Views
+from poolscope.mechanisms.role import LocalMechanism, Views
 from poolscope.verbs.attack.crowds import Bucket
-
-Integers = NDArray[np.int64]
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21

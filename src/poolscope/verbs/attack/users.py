@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from poolscope.base.arrays import Integers
 
 
 class Arrivals:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from poolscope.base.errors import InputError, located, one_line, reading
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.metrics.precision import EXPOSURE_THRESHOLDS
+from poolscope.game.outcomes import REACHED
 from poolscope.metrics.records import ESTIMATES
 
 COLUMNS = (
@@ -23,7 +23,7 @@ COLUMNS = (
     "delta",
     "guess",
     "confidence",
-    *EXPOSURE_THRESHOLDS.values(),
+    *REACHED.values(),
 )
 """The columns of the outcome table that the report needs."""
 

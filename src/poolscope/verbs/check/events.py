@@ -14,7 +14,8 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.mechanisms.role import Floats, Mechanism, ReportColumn, Reports, report_count
+from poolscope.base.arrays import Floats
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, report_count
 from poolscope.verbs.check.law import likelihoods, states_law
 
 Truths = NDArray[np.bool_]

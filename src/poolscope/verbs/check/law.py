@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Floats, Mechanism, Pure, ReportColumn, Reports, Views, report_count
+from poolscope.mechanisms.role import Mechanism, Pure, ReportColumn, Reports, Views, report_count
 
 #: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
 CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from poolscope.base.engines import Map
+from poolscope.base.arrays import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import LocalMechanism, at

@@ -1,0 +1,43 @@
+"""A reproduction on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from poolscope.cli.terminal import Terminal
+from poolscope.pages.reproduction import by_experiment, mark, number, verdict, write_page
+from poolscope.verbs.reproduce.runner import Reproduction
+
+
+def print_reproduction(done: Reproduction, out: Path) -> None:
+    """Every cell beside the published one, how many agree, and where the page is."""
+    console = Terminal()
+    for table in terminal_tables(done):
+        console.print(table)
+    console.print(verdict(done), highlight=False)
+    page = write_page(done, out, sum(done.seconds.values()))
+    console.print(f"{sum(done.seconds.values()):.0f} s. Page: {page}", style="dim", highlight=False, soft_wrap=True)
+
+
+def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:
+    """One table for each experiment: published, ours, interval, agrees or not."""
+    for experiment, cells in by_experiment(reproduction):
+        took = reproduction.seconds.get(experiment.name, 0.0)
+        table = Table(title=f"{experiment.title} ({experiment.name}, {took:.0f} s)", title_justify="left")
+        for head in ("row", "column", "published", "ours", "95 % interval", ""):
+            table.add_column(head, justify="left" if head in ("row", "") else "right")
+        for cell in cells:
+            style = {False: "red", True: "green", None: ""}[cell.agrees]
+            table.add_row(
+                cell.row,
+                cell.column,
+                number(cell.published),
+                number(cell.ours),
+                f"{number(cell.low)} to {number(cell.high)}",
+                Text(mark(cell), style=style),
+            )
+        yield table
