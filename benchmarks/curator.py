@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 from timing import Timing, machine, ratio, repeat
 
-from poolscope import CMS, cms, estimate
+from poolscope import frequencies
 from poolscope.base.engines import Local
 from poolscope.kernels.cms import read_sketch
+from poolscope.mechanisms import CMS, cms
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0
 #: Functions whose buckets are read at once, as many as poolscope reads.
@@ -86,7 +87,7 @@ def main() -> None:
     mechanism = cms(universe=OBJECTS, epsilon=EPSILON, m=M, hashes=FUNCTIONS)
     objects = np.random.default_rng(SEED).integers(OBJECTS, size=options.reports)
     reports = mechanism.obfuscate(objects, np.random.default_rng(SEED))
-    found = estimate(mechanism, reports)
+    found = frequencies(mechanism, reports)
     true = np.bincount(objects, minlength=OBJECTS)
     worst = {"poolscope": standard_errors(mechanism, true, found.counts, options.reports)}
 
@@ -94,7 +95,7 @@ def main() -> None:
     timings = repeat(
         {
             "obfuscate": lambda: mechanism.obfuscate(objects, np.random.default_rng(SEED)),
-            "estimate": lambda: estimate(mechanism, reports),
+            "estimate": lambda: frequencies(mechanism, reports),
             "read": lambda: read_alone(mechanism, scratch),
             "all cores": lambda: on_all_cores(mechanism, objects),
         },

@@ -17,17 +17,17 @@ import numpy as np
 import polars as pl
 from timing import machine, ratio, repeat
 
-from poolscope import build_game, load, play
+from poolscope import load_scenario, play
 from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import open_table
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import masses
-from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.crowds import Bucket
 from poolscope.verbs.attack.scorer import Scorer
-from poolscope.verbs.estimate import estimate_reports
-from poolscope.verbs.obfuscate import obfuscate_traces
+from poolscope.verbs.estimate import estimate
+from poolscope.verbs.obfuscate import obfuscate
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 0
@@ -37,8 +37,8 @@ class Files:
     """The traces of a game's users and the reports made from them, in a folder."""
 
     def __init__(self, folder: Path, users: int) -> None:
-        self.scenario = load("apple-emojis")
-        self.game = replace(build_game(self.scenario, SEED, Local().map), non_private=False)
+        self.scenario = load_scenario("apple-emojis")
+        self.game = replace(self.scenario.game(SEED, Local().map), non_private=False)
         self.users, self.count = users, users * self.game.horizon
         self.traces, self.reports, self.out = (folder / f"{n}.parquet" for n in ("traces", "reports", "posteriors"))
         truth = draw_users(self.game.universe, self.game.behaviour, user_keys(SEED, np.arange(users)))
@@ -50,10 +50,10 @@ class Files:
 
     def obfuscate(self) -> None:
         self.reports.unlink(missing_ok=True)
-        obfuscate_traces(self.traces, self.scenario, self.reports, SEED)
+        obfuscate(self.traces, self.scenario, self.reports, SEED)
 
     def attack(self) -> None:
-        attack_reports(self.reports, self.scenario, seed=SEED, out=self.out)
+        attack(self.reports, self.scenario, seed=SEED, out=self.out)
 
     def attack_in_memory(self) -> None:
         """The masses of all reports and the posteriors of all users."""
@@ -98,7 +98,7 @@ def main() -> None:
                 "file": files.attack,
                 "read": files.read,
                 "obfuscate": files.obfuscate,
-                "estimate": lambda: estimate_reports(files.reports, files.scenario),
+                "estimate": lambda: estimate(files.reports, files.scenario),
             },
             options.repeats,
         )

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 from timing import machine, ratio, repeat
 
-from poolscope import attack, build_game, cms, load, play
+from poolscope import load_scenario, play, posterior
 from poolscope.base.engines import available_cores
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game
+from poolscope.mechanisms import cms
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 
@@ -78,7 +79,7 @@ class Yardstick:
 
 
 def disagreement(game: Game, yardstick: Yardstick, users: int) -> float:
-    """Largest difference between the posteriors of the game, of `attack`, and of the yardstick."""
+    """Largest difference between the posteriors of the game, of `posterior`, and of the yardstick."""
     counts = list(game.observations)
     keys = user_keys(SEED, np.arange(users))
     truth = draw_users(game.universe, game.behaviour, keys)
@@ -88,7 +89,7 @@ def disagreement(game: Game, yardstick: Yardstick, users: int) -> float:
     for user in range(users):
         reports = game.mechanism.report(traces[user], report_keys(keys, 0, game.horizon)[user])
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=game.mechanism.m)
-        fast = np.array([attack(game.mechanism, reports, a)[counts] for a in game.adversaries])
+        fast = np.array([posterior(game.mechanism, reports, a)[counts] for a in game.adversaries])
         played = np.array(
             [outcomes.filter(user=user, adversary=a.name).sort("n")["confidence"].to_numpy() for a in game.adversaries]
         )
@@ -106,7 +107,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
 
-    full = build_game(load("apple-emojis"), SEED)
+    full = load_scenario("apple-emojis").game(SEED)
     private = replace(full, non_private=False)
     size, epsilon, m = full.universe.size, full.mechanism.epsilon, full.mechanism.m
     few = cms(universe=size, epsilon=epsilon, m=m, hashes=FUNCTIONS)

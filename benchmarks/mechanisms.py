@@ -18,7 +18,7 @@ from statistics import median
 import numpy as np
 from timing import Timing, machine, ratio, repeat
 
-from poolscope import build_game, estimate, load, play
+from poolscope import frequencies, load_scenario, play
 from poolscope.mechanisms import make
 
 OBJECTS, REPORTS, EPSILON, SEED = 1000, 20_000, 1.0, 1
@@ -61,13 +61,13 @@ def compare(name: str, other: dict, repeats: int) -> bool:
     mechanism = make(name, OBJECTS, parameters(name, EPSILON, SKETCH))
     objects = values()
     reports = mechanism.obfuscate(objects, np.random.default_rng(SEED))
-    found = estimate(mechanism, reports).counts / REPORTS
+    found = frequencies(mechanism, reports).counts / REPORTS
     truth = np.bincount(objects, minlength=OBJECTS) / REPORTS
     errors = [float(np.sqrt(np.mean((processed(f) - truth) ** 2))) for f in (found, np.array(other["frequencies"]))]
     timings = repeat(
         {
             "obfuscate": lambda: mechanism.obfuscate(objects, np.random.default_rng(SEED)),
-            "estimate": lambda: estimate(mechanism, reports),
+            "estimate": lambda: frequencies(mechanism, reports),
         },
         repeats,
     )
@@ -88,7 +88,7 @@ def compare(name: str, other: dict, repeats: int) -> bool:
 
 def games(users: int, repeats: int) -> None:
     """Print how long the game takes with each mechanism, as a multiple of cms in the same round."""
-    game = replace(build_game(load("apple-emojis"), SEED), non_private=False)
+    game = replace(load_scenario("apple-emojis").game(SEED), non_private=False)
     size, epsilon = game.universe.size, game.mechanism.epsilon
     played = {name: replace(game, mechanism=make(name, size, parameters(name, epsilon, GAME))) for name in PLAYED}
     for mine in played.values():

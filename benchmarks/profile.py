@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from timing import machine
 
-from poolscope import CMS, build_game, load
+from poolscope import load_scenario
 from poolscope.attack.adversary import posterior_block, views
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import CHUNK, Game, non_private_posterior, play_block
@@ -24,6 +24,7 @@ from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.nodes import LANE, multiply
 from poolscope.kernels.random import bernoulli_words
+from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.world.synthetic import draw_traces, draw_users
 
@@ -212,7 +213,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     print(machine())
-    game = build_game(load("apple-emojis"), SEED)
+    game = load_scenario("apple-emojis").game(SEED)
     users = options.users or game.block_users
     pieces(game, COUNTED)
     clock = cycles_a_second()

@@ -23,8 +23,8 @@ from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.pages.audit import write_report
-from poolscope.scenario.scenario import load
-from poolscope.verbs.audit.run import audit, build_game, summary_of
+from poolscope.scenario.scenario import load_scenario
+from poolscope.verbs.audit.run import audit, summary_of
 
 
 def measured(*arguments: object) -> dict[str, float]:
@@ -47,8 +47,8 @@ def play(scenario: str, users: int, engine: str) -> dict[str, float]:
     """One audit: its seconds with and without start-up, and what it took."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
         out = Path(folder) / "run"
-        loaded = load(scenario)
-        play_block(build_game(loaded, 0, Local().map), range(16), 0)  # compiled before the clock starts
+        loaded = load_scenario(scenario)
+        play_block(loaded.game(0, Local().map), range(16), 0)  # compiled before the clock starts
         before = usage()["processor"]
         started = time.perf_counter()
         with chosen(engine) as own:
@@ -88,8 +88,8 @@ def engines(scenario: str, users: int, repeats: int) -> None:
 
 def end(scenario: str, users: int, folder: Path) -> dict[str, float]:
     """Summary and report of a run whose blocks are all copies of the first one, but for the users' numbers."""
-    loaded = load(scenario)
-    game = build_game(loaded, 0, Local().map)
+    loaded = load_scenario(scenario)
+    game = loaded.game(0, Local().map)
     out, size = folder / "run", min(game.block_users, users)
     (out / "outcomes").mkdir(parents=True, exist_ok=True)
     first = out / "outcomes" / "part-000000.parquet"
@@ -106,8 +106,8 @@ def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     """What follows the last block."""
     from poolscope.verbs.audit.manifest import Manifest
 
-    loaded = load(scenario)
-    game = build_game(loaded, 0, Local().map)
+    loaded = load_scenario(scenario)
+    game = loaded.game(0, Local().map)
     manifest = Manifest(scenario=loaded.text, seed=0, users=users, version="0", block=game.block_users)
     started = time.perf_counter()
     summary = summary_of(loaded, game, manifest, OutcomeFiles.within(out / "outcomes"))

@@ -11,8 +11,10 @@ import argparse
 import numpy as np
 from timing import machine, repeat
 
-from poolscope import cms, load, simulate_estimate
+from poolscope import load_scenario
 from poolscope.base.engines import Local
+from poolscope.mechanisms import cms
+from poolscope.reports.curator import simulate_frequencies
 
 PUBLISHED = {(4.0, 10**9): 0.000016}
 
@@ -25,7 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
 
-    scenario = load("apple-web-domains")
+    scenario = load_scenario("apple-web-domains")
     universe = scenario.universe()
     popularity = scenario.true_popularity(universe)
     popularity = popularity / popularity.sum()
@@ -33,7 +35,7 @@ def main() -> None:
     key = np.uint64(1)
 
     def simulate():
-        return simulate_estimate(mechanism, popularity, options.reports, key, Local().map)
+        return simulate_frequencies(mechanism, popularity, options.reports, key, Local().map)
 
     timing = repeat({"simulate": simulate}, options.repeats)["simulate"]
     counts = simulate().counts

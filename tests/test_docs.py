@@ -12,6 +12,7 @@ import typer
 
 import poolscope
 from poolscope.cli.commands import app
+from poolscope.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -34,7 +35,7 @@ def test_every_command_is_in_the_readme(command):
     assert f"poolscope {command}" in README
 
 
-@pytest.mark.parametrize("kind", sorted(poolscope.MECHANISMS))
+@pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     """In the table of mechanisms; a sketch's keys may stand in the row of another."""
     page = (ROOT / "docs" / "formats.md").read_text()
@@ -42,12 +43,12 @@ def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     told = set(re.findall(r"`(\w+)`", row))
     for other in re.findall(r"as `(\w+)`", row):
         told |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", page)[0]))
-    keys = set(inspect.signature(poolscope.MECHANISMS[kind]).parameters) - {"universe"}
+    keys = set(inspect.signature(MECHANISMS[kind]).parameters) - {"universe"}
     assert keys <= told, keys - told
     universe = 4
     files = {"matrix": np.full((universe, 2), 0.5), "samples": np.array([[z, 0] for z in range(universe)])}
     given = {"epsilon": 1.0, "m": 8, "hashes": 2, **files}
-    made = poolscope.MECHANISMS[kind](universe=universe, **{key: given[key] for key in keys & set(given)})
+    made = MECHANISMS[kind](universe=universe, **{key: given[key] for key in keys & set(given)})
     assert set(made.report_columns) <= told
 
 

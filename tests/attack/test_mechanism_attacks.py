@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 from oracle import reference
 from oracle.laws import KINDS, LARGE, TINY, large, rows, tiny
 
-from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.mechanisms import THE
 from poolscope.mechanisms.the import best_threshold
@@ -60,7 +60,7 @@ def test_posterior_is_that_of_all_sequences_of_objects(name, scenario, epsilon):
     universe, popularity, trace = SCENARIOS[scenario]
     mechanism = tiny(name, epsilon)
     reports = mechanism.obfuscate(np.array(trace), np.random.default_rng(SEED))
-    found = attack(mechanism, reports, Adversary(name="oracle", universe=universe, popularity=popularity))
+    found = posterior(mechanism, reports, Adversary(name="oracle", universe=universe, popularity=popularity))
     likelihood = [[KINDS[name].probability(report, z, epsilon) for z in range(TINY)] for report in rows(reports)]
     for n in (1, 3, len(trace)):
         expected = enumerated(likelihood[:n], popularity, universe.pool_of, universe.k)
@@ -104,9 +104,9 @@ def p_value(mechanism, reports, times=1):
     so the null distribution of the error is drawn, not approximated. The adversary sees every report so many times.
     """
     seen = {name: np.repeat(column, times, axis=0) for name, column in reports.items()}
-    posterior = attack(mechanism, seen, ORACLE, lengths=np.full(USERS, times * N))[:, -1]
+    found = posterior(mechanism, seen, ORACLE, lengths=np.full(USERS, times * N))[:, -1]
     names = np.array(CROWD.pool_names)
-    guesses = {"pool": names[TRUTH.iota], "guess": names[posterior.argmax(axis=1)], "confidence": posterior.max(axis=1)}
+    guesses = {"pool": names[TRUTH.iota], "guess": names[found.argmax(axis=1)], "confidence": found.max(axis=1)}
     bins = gather(pl.DataFrame(guesses), ERROR_BINS)
     hits = np.random.default_rng(SEED).binomial(bins.users, bins.confidence, size=(CROWDS, len(bins.users)))
     return (1 + (bins.error(hits / bins.users) >= bins.error(bins.success)).sum()) / (1 + CROWDS)

@@ -13,7 +13,7 @@ from cases.memory import CROWD, ORACLE, STRONG, TINY, pool_integral, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.attack.memory.groups import attack_memoised, distinct, log_likelihood
 from poolscope.attack.memory.scores import (
     _grid_scores,
@@ -27,7 +27,8 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.world.behaviour import Behaviour, Beta
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta
 from poolscope.world.popularity import within_pools, zipf
 from poolscope.world.synthetic import draw_traces, draw_users
 from poolscope.world.universe import Universe
@@ -107,7 +108,7 @@ def enumerated(matrix, reports, adversary):
     return scores
 
 
-def posterior(scores):
+def shares(scores):
     return np.array([float(score / sum(scores)) for score in scores])
 
 
@@ -134,7 +135,7 @@ def test_exact_scores_are_the_sum_over_all_objects(reports):
     expected = [float(score) / ORACLE.k for score in scores["apart"]]
     np.testing.assert_allclose(np.exp(found), expected, rtol=1e-12)
     shared = 1 - float(sum(scores["apart"]) / sum(scores["all"]))
-    gap = np.abs(posterior(scores["apart"]) - posterior(scores["all"])).max()
+    gap = np.abs(shares(scores["apart"]) - shares(scores["all"])).max()
     assert gap <= shared, "no further off than a shared answer is likely, given the reports"
     if len(set(reports)) == len(reports):
         assert shared == 0, "reports that all differ have no two objects behind one"
@@ -148,7 +149,7 @@ def test_shared_answers_vanish_with_their_probability(reports):
     scores = enumerated(rare, reports, ORACLE)
     likelihood, counts = grouped(matrix, reports)
     found = normalised(exact_scores(likelihood, counts, ORACLE), ORACLE)
-    np.testing.assert_allclose(found, posterior(scores["all"]), atol=3e-5)
+    np.testing.assert_allclose(found, shares(scores["all"]), atol=3e-5)
 
 
 def test_priors_enter_the_exact_scores():
@@ -192,7 +193,7 @@ def test_without_noise_all_ways_agree_with_the_objects_themselves():
     keys, _, traces = traces_of(6, 25)
     memory = memoised(identity(universe=60))
     reports = memory.report(traces, keys)
-    expected = attack(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
+    expected = posterior(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
     for user in range(6):
         different, counts = distinct({"value": traces[user]})
         likelihood = log_likelihood(memory.mechanism, different)
@@ -270,7 +271,7 @@ def attacked():
     reports, lengths = memory.report(traces, keys), np.full(400, 20)
     found = {
         "grouped": attack_memoised(memory, reports, STRONG, lengths=lengths),
-        "each": attack(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1],
+        "each": posterior(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1],
     }
     products = []
     for user in range(400):

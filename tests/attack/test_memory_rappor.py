@@ -10,7 +10,7 @@ from cases.synthetic import SEED
 from scipy import stats
 from scipy.special import logsumexp
 
-from poolscope.attack.adversary import attack
+from poolscope.attack.adversary import posterior
 from poolscope.attack.memory.groups import (
     attack_memoised,
     gathered,
@@ -118,7 +118,7 @@ def distances(p, n, users=40):
             scores.append(exact_scores(memory.group_log_likelihood(ones, counts, 0), counts, ORACLE))
         exact.append(normalised(logsumexp(scores, axis=0), ORACLE))
     grouped = attack_memoised(memory, reports, ORACLE, lengths=lengths)
-    each = attack(memory.alone, reports, ORACLE, lengths=lengths)[:, -1]
+    each = posterior(memory.alone, reports, ORACLE, lengths=lengths)[:, -1]
     return [np.abs(posterior - exact).sum(axis=1).mean() / 2 for posterior in (grouped, each)]
 
 

@@ -11,11 +11,12 @@ from mpmath import mp, mpf
 from oracle import reference
 from scipy import special, stats
 
-from poolscope.attack.adversary import Adversary, attack, weak
-from poolscope.attack.posterior import learnt, pool_posterior
+from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import cms
-from poolscope.world.behaviour import AS_PUBLISHED_INTEREST, Behaviour, Beta, FunctionDensity
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import AS_PUBLISHED_INTEREST, Beta, FunctionDensity
 from poolscope.world.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
@@ -63,11 +64,11 @@ def test_posterior_is_the_oracles(world):
     mass = mass_of(pool_of, popularity, support)
     likelihood = floor + slope * mass
     if pool_of.min() < 0:
-        ours = pool_posterior(mass, floor=floor, slope=slope)
-        np.testing.assert_allclose(ours, pool_posterior(likelihood), atol=1e-13)
+        ours = posterior_of_likelihood(mass, floor=floor, slope=slope)
+        np.testing.assert_allclose(ours, posterior_of_likelihood(likelihood), atol=1e-13)
     else:
         likelihood[:, 0] = 0
-        ours = pool_posterior(likelihood)
+        ours = posterior_of_likelihood(likelihood)
     possible = likelihood.max(axis=1, initial=0) > 0
     for n in {len(support), len(support) // 2}:
         if possible[:n].all():
@@ -96,7 +97,7 @@ def test_attack_with_and_without_a_neutral_pool(neutral, epsilon):
     reports = mechanism.obfuscate(rng.integers(pool_of.size, size=20), rng)
     adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
     expected = oracle(epsilon, mechanism.support(reports), popularity, pool_of)
-    ours = attack(mechanism, reports, adversary)[-1]
+    ours = posterior(mechanism, reports, adversary)[-1]
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-11)
 
 
@@ -118,14 +119,14 @@ def test_stored_example(stored, n, name, prior):
     m = int(stored["m"])
     mechanism = cms(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
     belief = Behaviour(interest=AS_PUBLISHED_INTEREST) if prior else Behaviour()
-    adversary = weak(universe, belief)
+    adversary = Adversary.weak(universe, belief)
     if name == "strong":
         popularity = stored["popularity"]
         adversary = Adversary(name=name, universe=universe, popularity=popularity, belief=belief)
     bits, j = stored[f"n{n}_bits"], stored[f"n{n}_j"]
     packed = np.packbits(bits.reshape(-1, m).astype(np.uint8), axis=1, bitorder="little")
     reports = {"hash": j.ravel(), "bits": packed}
-    ours = attack(mechanism, reports, adversary, lengths=np.full(len(j), n))[:, n]
+    ours = posterior(mechanism, reports, adversary, lengths=np.full(len(j), n))[:, n]
     expected = stored[f"n{n}_posterior_{prior}{name}"]
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
 
@@ -237,7 +238,7 @@ def assert_exact(types, sequence, *, belief=None, rules=(legendre, legendre), bo
     sequence = np.asarray(sequence, dtype=int)
     few = n * np.shape(types)[1] < 1500
     after = list(range(n + 1)) if few else [n // 7, n // 3, n // 2 + 5, n - 1, n]
-    ours = pool_posterior(np.asarray(types, dtype=float)[sequence], belief=belief)[after]
+    ours = posterior_of_likelihood(np.asarray(types, dtype=float)[sequence], belief=belief)[after]
     error = np.abs(ours - exact(types, sequence, after, *rules)).max(axis=1)
     worst = int(error.argmax())
     assert error[worst] < bound, f"off by {error[worst]:.1e} after {after[worst]} reports"
@@ -284,7 +285,7 @@ def test_beta_priors_are_the_oracles(a, b):
     expected = reference.posterior(likelihood.tolist(), [1.0] * 4, [-1, 0, 1, 2], k, **priors)
     density = Beta(a=a, b=b)
     belief = Behaviour(interest=density, polarization=density, pools=(0.5, 0.0, 2.0))
-    np.testing.assert_allclose(pool_posterior(likelihood, belief=belief)[n], expected, atol=1e-11)
+    np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief)[n], expected, atol=1e-11)
 
 
 @pytest.mark.parametrize(("a", "b"), [(2, 1), (20, 20), (300, 5)])
@@ -293,27 +294,27 @@ def test_density_given_as_a_function(a, b):
     likelihood = types[sequence[:180]]
     function = FunctionDensity(lambda x: 7 * stats.beta.pdf(x, a, b), resolution=512)
     beta = Beta(a=float(a), b=float(b))
-    as_function = pool_posterior(likelihood, belief=Behaviour(interest=function, polarization=function))
-    as_beta = pool_posterior(likelihood, belief=Behaviour(interest=beta, polarization=beta))
+    as_function = posterior_of_likelihood(likelihood, belief=Behaviour(interest=function, polarization=function))
+    as_beta = posterior_of_likelihood(likelihood, belief=Behaviour(interest=beta, polarization=beta))
     np.testing.assert_allclose(as_function, as_beta, rtol=0, atol=1e-10)
 
 
 def test_no_reports_give_the_prior():
     belief = Behaviour(pools=(1.0, 3.0))
     prior = [[0.25, 0.75]]
-    np.testing.assert_array_equal(pool_posterior(np.empty((0, 3)), belief=belief), prior)
-    np.testing.assert_array_equal(pool_posterior(np.empty((0, 5))), [[0.25] * 4])
-    ours = pool_posterior(np.ones((2, 9, 3)), belief=belief)
+    np.testing.assert_array_equal(posterior_of_likelihood(np.empty((0, 3)), belief=belief), prior)
+    np.testing.assert_array_equal(posterior_of_likelihood(np.empty((0, 5))), [[0.25] * 4])
+    ours = posterior_of_likelihood(np.ones((2, 9, 3)), belief=belief)
     np.testing.assert_array_equal(ours[:, 0], prior * 2)
 
 
 def test_pool_prior_is_a_factor():
     likelihood = FAMILIES["random, 3 kinds"][0][mixed(60, 1, 1, 1)]
     weights = np.arange(20.0)
-    uniform = pool_posterior(likelihood)
+    uniform = posterior_of_likelihood(likelihood)
     expected = uniform * weights / (uniform * weights).sum(axis=1, keepdims=True)
     belief = Behaviour(pools=tuple(weights))
-    np.testing.assert_allclose(pool_posterior(likelihood, belief=belief), expected, atol=1e-14)
+    np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief), expected, atol=1e-14)
 
 
 # Beyond the pool
@@ -323,7 +324,7 @@ def test_pool_prior_is_a_factor():
 def test_learnt_means_are_the_oracles(kind):
     k, lengths = 3, [0, 1, 17, 25]
     likelihood = np.exp(-kind * np.random.default_rng(8).random((4, 25, k + 1)))
-    ours = learnt(likelihood, lengths=lengths, belief=Behaviour(pools=(1.0, 2.0, 0.5)))
+    ours = behaviour_posterior(likelihood, lengths=lengths, belief=Behaviour(pools=(1.0, 2.0, 0.5)))
     for user, n in enumerate(lengths):
         rows = likelihood[user, :n].tolist()
         gamma, delta = reference.moments(rows, [1.0] * 4, [-1, 0, 1, 2], k, pool_prior=[1.0, 2.0, 0.5])
@@ -335,7 +336,7 @@ def test_learnt_intervals():
     """Objects shown as they are: gamma is Beta, and delta's distribution is a one-dimensional integral."""
     hits, misses, neutral = 40, 10, 30
     kinds = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=float)
-    ours = learnt(kinds[runs(hits, misses, neutral)])
+    ours = behaviour_posterior(kinds[runs(hits, misses, neutral)])
     law = stats.beta(hits + misses + 1, neutral + 1)
     width = np.diff(law.ppf([0.025, 0.975]))[0]
     assert ours.gamma_low == pytest.approx(law.ppf(0.025), abs=2e-3 * width)
@@ -357,25 +358,25 @@ def test_posterior_of_a_prefix_has_the_same_bits(n, kind):
     types = np.exp(-scale * rng.random((40, 4, 5)))
     pick = rng.integers(4, size=(40, 180)) * (rng.random((40, 1)) < 0.7)
     likelihood = np.take_along_axis(types, pick[:, :, None], axis=1)
-    whole = pool_posterior(likelihood)
-    np.testing.assert_array_equal(pool_posterior(likelihood[:, :n]), whole[:, : n + 1])
+    whole = posterior_of_likelihood(likelihood)
+    np.testing.assert_array_equal(posterior_of_likelihood(likelihood[:, :n]), whole[:, : n + 1])
 
 
 def test_users_of_different_lengths_do_not_touch_each_other():
     likelihood = np.random.default_rng(4).random((4, 50, 3))
     lengths = [0, 13, 16, 50]
-    ours = pool_posterior(likelihood, lengths=lengths)
+    ours = posterior_of_likelihood(likelihood, lengths=lengths)
     for user, n in enumerate(lengths):
-        np.testing.assert_array_equal(ours[user, : n + 1], pool_posterior(likelihood[user, :n]))
+        np.testing.assert_array_equal(ours[user, : n + 1], posterior_of_likelihood(likelihood[user, :n]))
         np.testing.assert_array_equal(ours[user, n:], np.repeat(ours[user, n : n + 1], 51 - n, 0))
 
 
 @pytest.mark.parametrize("when", [0, 15, 16, 39])
 def test_nan_from_an_impossible_report_on(when):
     likelihood = np.random.default_rng(5).random((2, 60, 3))
-    expected = pool_posterior(likelihood[0])
+    expected = posterior_of_likelihood(likelihood[0])
     likelihood[0, when] = 0
-    ours = pool_posterior(likelihood)
+    ours = posterior_of_likelihood(likelihood)
     np.testing.assert_array_equal(ours[0, : when + 1], expected[: when + 1])
     assert np.isnan(ours[0, when + 1 :]).all(), np.flatnonzero(~np.isnan(ours[0, :, 0]))
     assert np.isfinite(ours[1]).all()
@@ -396,4 +397,4 @@ def test_nan_from_an_impossible_report_on(when):
 )
 def test_bad_input(likelihood, options, words):
     with pytest.raises(InputError, match=words):
-        pool_posterior(likelihood, **options)
+        posterior_of_likelihood(likelihood, **options)

@@ -6,13 +6,14 @@ from cases.synthetic import SEED
 from oracle import reference
 from scipy import integrate, special, stats
 
-from poolscope.attack.posterior import learnt, pool_posterior
+from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.attack.quadrature import RUNGS, axis, capacity
 from poolscope.base.errors import InputError
 from poolscope.game.game import play
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
-from poolscope.world.behaviour import Behaviour, Beta, StepDensity
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta, StepDensity
 from poolscope.world.synthetic import draw_users
 from poolscope.world.universe import Universe
 
@@ -100,7 +101,7 @@ def test_posterior_is_the_integral(name):
     """One prior at a time, by adaptive quadrature cell after cell."""
     weights, k = TABLES[name], 3
     likelihood = np.random.default_rng(SEED).random((5, k + 1)) ** 2
-    interest = pool_posterior(likelihood, belief=Behaviour(interest=StepDensity(weights)))[-1]
+    interest = posterior_of_likelihood(likelihood, belief=Behaviour(interest=StepDensity(weights)))[-1]
     cells = [(a / len(weights), (a + 1) / len(weights), w) for a, w in enumerate(weights)]
 
     def score(pool, gamma, delta):
@@ -118,7 +119,7 @@ def test_posterior_is_the_integral(name):
 
     scores = np.array([integrated(pool, cells, [(1 / k, 1, 1)]) for pool in range(k)])
     np.testing.assert_allclose(interest, scores / scores.sum(), rtol=1e-8)
-    polarization = pool_posterior(likelihood, belief=Behaviour(polarization=StepDensity(weights)))[-1]
+    polarization = posterior_of_likelihood(likelihood, belief=Behaviour(polarization=StepDensity(weights)))[-1]
     rescaled = [(1 / k + (1 - 1 / k) * a, 1 / k + (1 - 1 / k) * b, w) for a, b, w in cells]
     scores = np.array([integrated(pool, [(0, 1, 1)], rescaled) for pool in range(k)])
     np.testing.assert_allclose(polarization, scores / scores.sum(), rtol=1e-8)
@@ -128,7 +129,7 @@ def test_equal_weights_are_the_oracles_uniform_prior():
     likelihood = np.random.default_rng(SEED).random((9, 4))
     belief = Behaviour(interest=StepDensity((2.0, 2.0, 2.0)), polarization=StepDensity((1.0,) * 7))
     expected = reference.posterior(likelihood.tolist(), [1.0] * 4, [-1, 0, 1, 2], 3)
-    np.testing.assert_allclose(pool_posterior(likelihood, belief=belief)[-1], expected, rtol=1e-11)
+    np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief)[-1], expected, rtol=1e-11)
 
 
 @every_table
@@ -138,7 +139,7 @@ def test_many_reports(name, kind):
     rng, k = np.random.default_rng(SEED), 3
     likelihood = rng.random((180, k + 1)) if kind == "noisy" else np.eye(k + 1)[rng.integers(k + 1, size=180)]
     density = StepDensity(TABLES[name])
-    found = pool_posterior(likelihood, belief=Behaviour(interest=density, polarization=density))[-1]
+    found = posterior_of_likelihood(likelihood, belief=Behaviour(interest=density, polarization=density))[-1]
     g, not_g, w = density.rule(91)
     delta = 1 / k + (1 - 1 / k) * g
     logs = np.zeros((k, 91, 91))
@@ -154,7 +155,7 @@ def test_many_reports(name, kind):
 def test_what_is_learnt_lies_where_the_prior_allows():
     likelihood = np.random.default_rng(SEED).random((30, 4))
     belief = Behaviour(interest=StepDensity((0.0, 1.0)), polarization=StepDensity((1.0, 0.0)))
-    found = learnt(likelihood[None], belief=belief)
+    found = behaviour_posterior(likelihood[None], belief=belief)
     assert 0.5 < found.gamma[0] < 1
     assert 1 / 3 < found.delta[0] < 2 / 3
 

@@ -6,7 +6,8 @@ from scipy import special, stats
 
 from poolscope.attack.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
 from poolscope.base.errors import InputError
-from poolscope.world.behaviour import Behaviour, Beta, FunctionDensity
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta, FunctionDensity
 
 DENSITIES = {
     "uniform": Beta(),

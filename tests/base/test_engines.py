@@ -1,6 +1,5 @@
 """Engines: whatever plays the blocks, wherever, and whatever dies meanwhile, the outcomes are the same."""
 
-import errno
 import logging
 import os
 import signal
@@ -13,25 +12,24 @@ import polars as pl
 import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
 from cases.report_files import WEAK, command, small_attack
+from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, elsewhere, failing, full, sabotage
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from poolscope import build_game, play
 from poolscope.base import dask as engine_dask
 from poolscope.base.dask import Dask
 from poolscope.base.engines import Local, chosen
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.game import blocks as parts
-from poolscope.game.game import play_block
-from poolscope.scenario.scenario import load, parse
-from poolscope.verbs.attack.attack import attack_reports
+from poolscope.game.game import play
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import load_scenario, parse
+from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.audit.manifest import read_manifest
 from poolscope.verbs.audit.run import audit
 from poolscope.verbs.compare import compare
-
-ORIGINAL_PLAY, ORIGINAL_WRITE = play_block, parts.write_bytes
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +113,9 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     for name, engine in {"here": Local(threads=2), "there": dask}.items():
         ticks = []
         out = tmp_path / f"{name}.parquet"
-        summary = attack_reports(path, scenario, out=out, memory=memory, engine=engine, tick=ticks.append)
+        summary = attack(path, scenario, out=out, memory=memory, engine=engine, tick=ticks.append)
         assert sum(ticks) == summary["users"] == 25
-        assert attack_reports(path, scenario, memory=memory, engine=engine) == summary
+        assert attack(path, scenario, memory=memory, engine=engine) == summary
         found[name] = summary, pl.read_parquet(out)
     assert found["here"][0] == found["there"][0]
     assert_frame_equal(found["here"][1], found["there"][1], check_exact=True)
@@ -218,27 +216,6 @@ def test_killed_workers_change_nothing(dask, tmp_path, workers):
     assert_frame_equal(read_outcomes(tmp_path / "there"), read_outcomes(tmp_path / "here"), check_exact=True)
 
 
-def _failing(game, users, *rest):
-    if users.start >= 60:
-        raise ZeroDivisionError("nobody\ncould know")
-    return ORIGINAL_PLAY(game, users, *rest)
-
-
-def _full(path, data):
-    # more blocks than are under way at once come before: one of them is finished when this one is asked for
-    if path.name > "part-000004":
-        raise OSError(errno.ENOSPC, "No space left on device")
-    ORIGINAL_WRITE(path, data)
-
-
-def _elsewhere(path, data):
-    """A disk of the worker's own."""
-
-
-def sabotage(name, function):
-    setattr(parts, name, function)
-
-
 @pytest.fixture(params=["local", "dask"])
 def sabotaged(request, dask):
     """An engine, and how to break what it runs."""
@@ -252,8 +229,8 @@ def sabotaged(request, dask):
 @pytest.mark.parametrize(
     ("what", "kind", "message"),
     [
-        (("play_block", _failing), PoolscopeError, "cannot be played: ZeroDivisionError: nobody"),
-        (("write_bytes", _full), InputError, "cannot write: No space left on device; what is finished is kept"),
+        (("play_block", failing), PoolscopeError, "cannot be played: ZeroDivisionError: nobody"),
+        (("write_bytes", full), InputError, "cannot write: No space left on device; what is finished is kept"),
     ],
     ids=["a block that raises", "a full disk"],
 )
@@ -277,7 +254,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
 def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "SEEN", 0.2)
     scenario = parse(scenario_text(), name="drawn")
-    dask.client.run(sabotage, "write_bytes", _elsewhere)
+    dask.client.run(sabotage, "write_bytes", elsewhere)
     try:
         with pytest.raises(InputError, match=r"part-\d+.parquet: a worker wrote a file that cannot be seen here"):
             audit(scenario, tmp_path / "run", engine=dask)
@@ -300,11 +277,11 @@ def test_one_unreadable_file_among_many(dask, tmp_path):
     wrong = pl.read_parquet(path).with_columns(pl.lit(64, pl.Int64).alias("hash"))
     for engine in (Local(threads=1), dask):
         with pytest.raises(InputError, match=r"1\.parquet: must be a Parquet file"):
-            attack_reports(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
+            attack(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
     wrong.write_parquet(many / "1.parquet")
     for engine in (Local(threads=1), dask):
         with pytest.raises(InputError, match=r"1\.parquet: row 1: hash must be .*, got 64"):
-            attack_reports(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
+            attack(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
     assert not (tmp_path / "posteriors.csv").exists()
 
 
@@ -317,7 +294,7 @@ def test_workers_of_another_version_are_refused(dask, monkeypatch):
 def test_the_help_is_light():
     code = "import sys, poolscope.cli.commands, poolscope.base.engines; assert 'distributed' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-    assert load("apple-emojis").name == "apple-emojis"
+    assert load_scenario("apple-emojis").name == "apple-emojis"
 
 
 def test_a_scheduler_that_dies_in_the_middle(tmp_path):

@@ -23,7 +23,7 @@ from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples
-from poolscope.scenario.scenario import load, parse
+from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.attack.attack import read_pools
 from poolscope.verbs.audit.folder import read_run
 from poolscope.verbs.audit.run import audit
@@ -306,10 +306,10 @@ def test_a_scenario_does_not_leave_its_folder(tmp_path, path):
     (folder / "inside" / "own.csv").symlink_to("../own.csv")
     text = '[universe]\nobjects = "{}"\n[mechanism]\nkind = "identity"\n'
     (folder / "mine.toml").write_text(text.format("inside/own.csv"))
-    assert load(folder / "mine.toml").universe().size == 2
+    assert load_scenario(folder / "mine.toml").universe().size == 2
     (folder / "mine.toml").write_text(text.format(path))
     with pytest.raises(InputError, match=r"must be inside|must not be a link out of|relative"):
-        load(folder / "mine.toml").universe()
+        load_scenario(folder / "mine.toml").universe()
 
 
 def test_names_are_shown_and_never_obeyed(tmp_path, capsys):

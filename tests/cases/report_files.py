@@ -10,7 +10,7 @@ from poolscope.base.randomness import user_keys
 from poolscope.cli import commands as cli
 from poolscope.reports.files import write_reports
 from poolscope.scenario.build import build_mechanism
-from poolscope.scenario.scenario import load
+from poolscope.scenario.scenario import load_scenario
 from poolscope.world.synthetic import draw_traces, draw_users
 
 BASE = """
@@ -43,7 +43,7 @@ ATTACK = "[attack]\nobservations = [3, 10]\nnon_private = false\n"
 def scenario_of(tmp_path, *, mechanism="cms", adversaries=ADVERSARIES, attack=ATTACK, base=BASE, name="small.toml"):
     path = tmp_path / name
     path.write_text(f"{base}[mechanism]\n{MECHANISMS.get(mechanism, mechanism)}{adversaries}{attack}")
-    return load(path)
+    return load_scenario(path)
 
 
 def game_traces(game, users, seed):

@@ -195,26 +195,26 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 @needs_full_disk
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
     from poolscope.base.errors import InputError
-    from poolscope.scenario.scenario import load
+    from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.audit import manifest, run
 
     monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
     with pytest.raises(InputError, match=r"cannot write: No space left on device"):
-        run.audit(load(scenario), tmp_path / "run")
+        run.audit(load_scenario(scenario), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @needs_full_disk
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
     from poolscope.base.errors import InputError
-    from poolscope.scenario.scenario import load
+    from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.audit import run
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "write_text", write_to_a_full_disk)
         with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with --resume"):
-            run.audit(load(scenario), tmp_path / "run")
-    assert run.audit(load(scenario), tmp_path / "run", resume=True)["users"] > 0
+            run.audit(load_scenario(scenario), tmp_path / "run")
+    assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True)["users"] > 0
 
 
 def test_help_imports_nothing_heavy(tmp_path):

@@ -12,7 +12,7 @@ from cases.synthetic import SEED
 
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts
-from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.attack.attack import attack
 
 ORACLE = Path(__file__).parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
 
@@ -172,11 +172,11 @@ def test_an_error_in_the_last_row_leaves_what_was_there(tmp_path):
     frame.with_columns(pl.when(last).then(999).otherwise("hash").alias("hash")).write_parquet(path)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(InputError, match=rf"row {len(frame)}: hash must be an integer from 0 to 63, got 999"):
-        attack_reports(path, scenario, out=out, memory=1)
+        attack(path, scenario, out=out, memory=1)
     assert out.read_text() == "mine"
     assert sorted(os.listdir(tmp_path)) == before
     with pytest.raises(InputError, match="the output must not be the input"):
-        attack_reports(path, scenario, out=path)
+        attack(path, scenario, out=path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full to stand for a full disk")
@@ -189,5 +189,5 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     before = sorted(os.listdir(tmp_path))
     monkeypatch.setattr(Parts, "write", full)
     with pytest.raises(InputError, match=r"posteriors\.csv: cannot write: No space left on device"):
-        attack_reports(path, scenario, out=tmp_path / "posteriors.csv")
+        attack(path, scenario, out=tmp_path / "posteriors.csv")
     assert sorted(os.listdir(tmp_path)) == before

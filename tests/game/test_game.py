@@ -10,7 +10,7 @@ from oracle import reference
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, attack, weak
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
@@ -18,7 +18,8 @@ from poolscope.game.game import Game, non_private_posterior, play, play_block, p
 from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
 from poolscope.metrics import precision as metrics
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.world.behaviour import Behaviour, Beta
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta
 from poolscope.world.popularity import perturb, zipf
 from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity
 from poolscope.world.universe import Universe
@@ -31,7 +32,7 @@ GAME = Game(
     universe=UNIVERSE,
     popularity=POPULARITY,
     mechanism=MECHANISM,
-    adversaries=[weak(UNIVERSE), ORACLE],
+    adversaries=[Adversary.weak(UNIVERSE), ORACLE],
     observations=[5, 20, 40],
 )
 
@@ -242,17 +243,17 @@ def test_fused_game_is_the_attack_on_the_reports(name):
     """Keyed by the same randomness: three adversaries, one with pools of its own, to the last bit."""
     mechanism, users = MECHANISMS[name], 60
     second = Adversary(name="parity", universe=OTHER_POOLS, popularity=POPULARITY)
-    game = replace(GAME, mechanism=mechanism, adversaries=[weak(UNIVERSE), second, ORACLE])
+    game = replace(GAME, mechanism=mechanism, adversaries=[Adversary.weak(UNIVERSE), second, ORACLE])
     outcomes = play(game, users, SEED)
     keys, truth, traces = traces_of(game, users, SEED)
     reports = mechanism.report(traces.ravel(), report_keys(keys, 0, game.horizon).ravel())
     for adversary in game.adversaries:
-        posterior = attack(mechanism, reports, adversary, lengths=np.full(users, game.horizon))
+        found = posterior(mechanism, reports, adversary, lengths=np.full(users, game.horizon))
         preferred = preferences(game, adversary.universe, truth)[0]
         for n in game.observations:
             rows = outcomes.filter((pl.col("adversary") == adversary.name) & (pl.col("n") == n))
-            np.testing.assert_array_equal(rows["confidence"], posterior[:, n].max(axis=1))
-            np.testing.assert_array_equal(rows["posterior_true"], posterior[np.arange(users), n, preferred])
+            np.testing.assert_array_equal(rows["confidence"], found[:, n].max(axis=1))
+            np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(users), n, preferred])
             names = np.array(adversary.universe.pool_names)
             assert rows["pool"].cast(pl.String).to_list() == names[preferred].tolist()
 
@@ -282,7 +283,7 @@ def test_non_private_posterior_is_that_of_the_identity(neutral):
     traces, lengths = draw_traces(universe, popularity, users, 90), np.full(30, 90)
     adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
     mechanism = identity(universe=universe.size)
-    general = attack(mechanism, {"value": traces.ravel()}, adversary, lengths=lengths)
+    general = posterior(mechanism, {"value": traces.ravel()}, adversary, lengths=lengths)
     ours = non_private_posterior(universe, traces, lengths)
     np.testing.assert_allclose(ours, general, rtol=0, atol=1e-12)
 

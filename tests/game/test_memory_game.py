@@ -8,7 +8,7 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
@@ -43,12 +43,12 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
     reports, lengths = memory.report(traces, keys), np.full(12, 12)
     expected = {
         "strong": attack_memoised(memory, reports, STRONG, lengths=lengths),
-        "naive": attack(mechanism, reports, NAIVE, lengths=lengths)[:, -1],
+        "naive": posterior(mechanism, reports, NAIVE, lengths=lengths)[:, -1],
     }
-    for name, posterior in expected.items():
+    for name, found in expected.items():
         rows = outcomes.filter((pl.col("adversary") == name) & (pl.col("n") == 12)).sort("user")
-        np.testing.assert_array_equal(rows["confidence"], posterior.max(axis=1))
-        np.testing.assert_array_equal(rows["posterior_true"], posterior[np.arange(12), users.iota])
+        np.testing.assert_array_equal(rows["confidence"], found.max(axis=1))
+        np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(12), users.iota])
 
 
 @pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])

@@ -9,14 +9,13 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope import adapt
-from poolscope.attack.adversary import Adversary, attack, weak
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import channel, grr, memoised
+from poolscope.mechanisms import adapt, channel, grr, memoised
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
@@ -63,7 +62,11 @@ class Fast(Own):
 
 def game(mechanism, **changed):
     base = Game(
-        universe=UNIVERSE, popularity=POPULARITY, mechanism=mechanism, adversaries=[weak(UNIVERSE)], observations=[3, 9]
+        universe=UNIVERSE,
+        popularity=POPULARITY,
+        mechanism=mechanism,
+        adversaries=[Adversary.weak(UNIVERSE)],
+        observations=[3, 9],
     )
     return replace(base, **changed)
 
@@ -72,8 +75,8 @@ def game(mechanism, **changed):
 def test_it_attacks_like_the_mechanism_it_is(own):
     mechanism, value = adapt(own, UNIVERSE), np.array([3, 3, 0, 11, 5, 3])
     reports = {"low": value % 4, "high": np.eye(3, dtype=int)[value // 4]} if isinstance(own, Columns) else value
-    expected = attack(grr(universe=12, epsilon=EPSILON), {"value": value}, ORACLE)
-    np.testing.assert_allclose(attack(mechanism, reports, ORACLE), expected, rtol=1e-12)
+    expected = posterior(grr(universe=12, epsilon=EPSILON), {"value": value}, ORACLE)
+    np.testing.assert_allclose(posterior(mechanism, reports, ORACLE), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("own", [Own(), Columns(), Fast()], ids=lambda own: type(own).__name__)
@@ -134,8 +137,8 @@ def test_impossible_reports_are_impossible():
 
     reports = np.array([0, 0])
     same = channel(universe=12, matrix=np.eye(12))
-    expected = attack(same, {"report": reports}, ORACLE)
-    np.testing.assert_allclose(attack(adapt(Silent(), 12), reports, ORACLE), expected, rtol=1e-12)
+    expected = posterior(same, {"report": reports}, ORACLE)
+    np.testing.assert_allclose(posterior(adapt(Silent(), 12), reports, ORACLE), expected, rtol=1e-12)
 
 
 def changed(**methods):

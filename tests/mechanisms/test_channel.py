@@ -9,13 +9,13 @@ from cases.synthetic import SEED
 from oracle import reference
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, attack, views
+from poolscope.attack.adversary import Adversary, posterior, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import play
 from poolscope.mechanisms import Channel, Empirical, Likelihood, channel, empirical, grr
 from poolscope.scenario.build import build_game, build_mechanism
-from poolscope.scenario.scenario import load
+from poolscope.scenario.scenario import load_scenario
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(4, {"a": 1, "b": 2})
@@ -41,7 +41,7 @@ def test_epsilon_is_exact():
 def test_posterior_is_the_oracles():
     mechanism = channel(universe=4, matrix=MATRIX)
     reports = np.array([0, 2, 1, 1, 4, 2])
-    found = attack(mechanism, {"report": reports}, ADVERSARY)
+    found = posterior(mechanism, {"report": reports}, ADVERSARY)
     for n in (1, 3, 6):
         rows = MATRIX[:, reports[:n]].T.tolist()
         expected = reference.posterior(rows, ADVERSARY.popularity, UNIVERSE.pool_of, 2)
@@ -74,8 +74,8 @@ def test_the_attack_on_a_channel_is_that_on_its_mechanism():
     same = channel(universe=4, matrix=law / law.sum(axis=1, keepdims=True))
     assert same.epsilon == pytest.approx(1.5, rel=1e-12)
     value = np.array([0, 3, 1, 1, 2, 2, 2])
-    expected = attack(mechanism, {"value": value}, ADVERSARY)
-    np.testing.assert_allclose(attack(same, {"report": value}, ADVERSARY), expected, rtol=1e-12)
+    expected = posterior(mechanism, {"value": value}, ADVERSARY)
+    np.testing.assert_allclose(posterior(same, {"report": value}, ADVERSARY), expected, rtol=1e-12)
 
 
 def test_single_precision_will_do():
@@ -152,11 +152,11 @@ def test_errors_are_those_of_the_replicas():
 def test_the_posterior_is_as_uncertain_as_the_channel():
     """The spread over replicas shrinks with the samples, and covers what the true channel says."""
     reports = {"report": np.array([0, 0, 2, 1, 0, 0])}
-    truth = attack(Channel(matrix=FINITE), reports, ADVERSARY)[-1, 0]
+    truth = posterior(Channel(matrix=FINITE), reports, ADVERSARY)[-1, 0]
     widths = []
     for count in (30, 3000):
         found = empirical(universe=4, samples=drawn(count))
-        posteriors = found.spread(lambda c: attack(c, reports, ADVERSARY)[-1, 0], 200, np.random.default_rng(SEED))
+        posteriors = found.spread(lambda c: posterior(c, reports, ADVERSARY)[-1, 0], 200, np.random.default_rng(SEED))
         assert abs(posteriors.mean() - truth) < 4 * posteriors.std()
         widths.append(posteriors.std())
     # ten times, once it is small enough for the posterior to be linear in the channel
@@ -210,7 +210,7 @@ SIZED = "size = 4\npools = { a = 1, b = 2 }"
 
 def scenario(folder, mechanism, universe=SIZED):
     (folder / "mine.toml").write_text(SCENARIO.format(universe=universe, mechanism=mechanism))
-    return load(folder / "mine.toml")
+    return load_scenario(folder / "mine.toml")
 
 
 def long_table(matrix=MATRIX):
@@ -306,4 +306,4 @@ def test_no_estimate_from_a_channel(tmp_path):
     text = found.text.replace('popularity = "uniform"', 'popularity = "estimated"\nreports = 100')
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(InputError, match="has no frequency estimate"):
-        build_game(load(tmp_path / "mine.toml"), seed=1)
+        build_game(load_scenario(tmp_path / "mine.toml"), seed=1)

@@ -8,13 +8,13 @@ from cases.synthetic import SEED
 from oracle.laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, attack, views, weak
+from poolscope.attack.adversary import Adversary, posterior, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
 from poolscope.mechanisms.the import best_threshold, log_variance
-from poolscope.reports.curator import estimate, simulate_estimate
+from poolscope.reports.curator import frequencies, simulate_frequencies
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -89,7 +89,7 @@ def test_variance_of_a_rare_object_is_the_textbooks(name, epsilon):
 def test_estimate_is_unbiased_with_the_stated_variance(name):
     mechanism = estimator(name, 2.0)
     objects, rng = np.repeat(np.arange(D), COUNTS), np.random.default_rng(SEED)
-    counts = np.array([estimate(mechanism, mechanism.obfuscate(objects, rng)).counts for _ in range(500)])
+    counts = np.array([frequencies(mechanism, mechanism.obfuscate(objects, rng)).counts for _ in range(500)])
     assert_near(counts, COUNTS, name)
     p, q = mechanism.p_star, mechanism.q_star
     variance = (COUNTS * p * (1 - p) + (N - COUNTS) * q * (1 - q)) / (p - q) ** 2
@@ -126,8 +126,8 @@ def test_no_estimate_without_supports():
             return np.log(np.where(reports["value"][:, None] == np.arange(2), 0.75, 0.25))
 
     for act in (
-        lambda: estimate(Coin(), {"value": np.zeros(3, dtype=int)}),
-        lambda: simulate_estimate(Coin(), np.ones(2), 5, np.uint64(1)),
+        lambda: frequencies(Coin(), {"value": np.zeros(3, dtype=int)}),
+        lambda: simulate_frequencies(Coin(), np.ones(2), 5, np.uint64(1)),
         lambda: Coin().p_star,
         lambda: Coin().q_star,
     ):
@@ -219,9 +219,9 @@ def test_spotme_as_published():
     assert abs(share - 0.3) < 4 * np.sqrt(0.21 / (5000 * 39))
     universe = Universe.sized(40, {"a": 5, "b": 5})
     gone = {"bits": np.packbits(np.arange(40) >= 5, bitorder="little")[None]}
-    posterior = attack(mechanism, gone, weak(universe))[-1]
+    found = posterior(mechanism, gone, Adversary.weak(universe))[-1]
     own, other = 0.75, 0.25  # the mean polarization; of the neutral pool both alike
-    assert posterior[0] == pytest.approx((1 + other) / (2 + own + other)), "pool a is ruled out as the source"
+    assert found[0] == pytest.approx((1 + other) / (2 + own + other)), "pool a is ruled out as the source"
 
 
 @pytest.mark.parametrize("yes", [0.5, 0.1, 0.9])
@@ -293,7 +293,7 @@ def test_large_universes(name):
     universe = Universe.sized(100_000, {"a": 5000, "b": 20_000, "c": 1})
     mechanism = make(name, universe.size, {"epsilon": 3.0})
     oracle = Adversary(name="oracle", universe=universe, popularity=zipf(universe, 1.0))
-    view, _ = views([oracle, weak(universe)])
+    view, _ = views([oracle, Adversary.weak(universe)])
     objects, keys = np.arange(99_800, 100_000), children(np.uint64(SEED), np.arange(200))
     reports = mechanism.report(objects, keys)
     mass = mechanism.play(objects, keys, view)

@@ -6,7 +6,7 @@ import pytest
 from cases.synthetic import POOLS, SEED, attack, bare
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, weak
+from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import make
@@ -84,7 +84,7 @@ def test_composition_bounds_the_evidence_of_every_user(kind):
         universe=universe,
         popularity=zipf(universe, 1.0),
         mechanism=make(kind, 8, {"epsilon": 0.4, **parameters}),
-        adversaries=[weak(universe), believes],
+        adversaries=[Adversary.weak(universe), believes],
         observations=[1, 5, 20],
         non_private=False,
     )

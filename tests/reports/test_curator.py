@@ -13,7 +13,7 @@ from poolscope.base.randomness import children
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
-from poolscope.reports.curator import estimate, simulate_estimate
+from poolscope.reports.curator import frequencies, simulate_frequencies
 from poolscope.world.popularity import project_to_simplex
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
@@ -56,7 +56,7 @@ def repeated(request):
     mechanism, sets = MECHANISMS[request.param], 600
     objects = np.repeat(np.arange(UNIVERSE), COUNTS)
     rng = np.random.default_rng(SEED)
-    found = [estimate(mechanism, mechanism.obfuscate(objects, rng)) for _ in range(sets)]
+    found = [frequencies(mechanism, mechanism.obfuscate(objects, rng)) for _ in range(sets)]
     return mechanism, np.array([e.counts for e in found]), found
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_q_star_is_seen(repeated):
 
 
 def test_projection_is_used_where_counts_are_negative():
-    found = estimate(
+    found = frequencies(
         MECHANISMS["cms"],
         MECHANISMS["cms"].obfuscate(np.zeros(50, dtype=int), np.random.default_rng(1)),
     )
@@ -108,9 +108,9 @@ def test_projection_is_used_where_counts_are_negative():
 def test_no_reports_no_estimate():
     nothing = MECHANISMS["hcms"].obfuscate(np.empty(0, dtype=int), np.random.default_rng(0))
     with pytest.raises(InputError, match="at least one report"):
-        estimate(MECHANISMS["hcms"], nothing)
+        frequencies(MECHANISMS["hcms"], nothing)
     with pytest.raises(InputError, match="at least one report"):
-        simulate_estimate(MECHANISMS["cms"], POPULARITY, 0, np.uint64(1))
+        simulate_frequencies(MECHANISMS["cms"], POPULARITY, 0, np.uint64(1))
 
 
 # The simulation
@@ -251,7 +251,7 @@ def test_a_billion_reports():
 
 def test_simulated_estimate_is_the_estimate_of_the_counts():
     mechanism = MECHANISMS["cms"]
-    found = simulate_estimate(mechanism, POPULARITY, 10**6, np.uint64(8))
+    found = simulate_frequencies(mechanism, POPULARITY, 10**6, np.uint64(8))
     support = mechanism.simulate_counts(POPULARITY, 10**6, np.uint64(8))
     p, q = mechanism.p_star, mechanism.q_star
     np.testing.assert_allclose(found.counts, (support - 10**6 * q) / (p - q), rtol=1e-12)

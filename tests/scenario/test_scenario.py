@@ -27,7 +27,7 @@ def write(tmp_path, text, name="scenario.toml"):
 
 
 def test_the_smallest_scenario(tmp_path):
-    found = scenario.load(write(tmp_path, SMALLEST, "mine.toml"))
+    found = scenario.load_scenario(write(tmp_path, SMALLEST, "mine.toml"))
     assert (found.name, found.text, found.title) == ("mine", SMALLEST, "")
     assert found.file == str(tmp_path / "mine.toml")
     assert found.mechanism.kind == "cms"
@@ -76,7 +76,7 @@ def test_every_key(tmp_path):
     threshold = 0.5
     non_private = false
     """
-    found = scenario.load(write(tmp_path, text))
+    found = scenario.load_scenario(write(tmp_path, text))
     assert found.mechanism.parameters == {
         "epsilon": math.inf,
         "m": 1024,
@@ -107,7 +107,7 @@ def test_every_key(tmp_path):
 
 
 def test_survives_pickling():
-    found = scenario.load("apple-emojis")
+    found = scenario.load_scenario("apple-emojis")
     again = pickle.loads(pickle.dumps(found))
     assert (again, again.text, again.name) == (found, found.text, found.name)
 
@@ -138,7 +138,7 @@ def test_objects_and_popularity_from_files(tmp_path):
         + '[[adversary]]\nname = "one"\npopularity = "given"\n'
         + '[[adversary]]\nname = "two"\npopularity = "given"\nfile = "believed.csv"\n'
     )
-    found = scenario.load(write(tmp_path, text))
+    found = scenario.load_scenario(write(tmp_path, text))
     universe = found.universe()
     assert universe is found.universe()
     assert universe.objects == ("x", "y", "z")
@@ -150,14 +150,14 @@ def test_objects_and_popularity_from_files(tmp_path):
 
 def test_files_are_blamed_for_what_they_say(tmp_path):
     path = write(tmp_path, '[universe]\nobjects = "o.csv"\n[popularity]\nkind = "given"\n' + MECHANISM)
-    found = scenario.load(path)
+    found = scenario.load_scenario(path)
     with pytest.raises(InputError, match=r"o\.csv: there is no such file$"):
         found.universe()
     write(tmp_path, "object,pool\nx,a\ny,b\n", "o.csv")
     with pytest.raises(InputError, match=r"o\.csv: must have a column 'popularity'$"):
         found.true_popularity(found.universe())
     write(tmp_path, OBJECTS.replace("y,b,1", "y,b,0"), "o.csv")
-    found = scenario.load(path)
+    found = scenario.load_scenario(path)
     with pytest.raises(InputError, match=r"o\.csv: popularity: .* in pool 'b', got 0"):
         found.true_popularity(found.universe())
 
@@ -165,7 +165,7 @@ def test_files_are_blamed_for_what_they_say(tmp_path):
 def test_the_pools_of_a_prior_are_those_of_the_objects(tmp_path):
     write(tmp_path, OBJECTS, "o.csv")
     text = '[universe]\nobjects = "o.csv"\n' + MECHANISM + ADVERSARY
-    found = scenario.load(write(tmp_path, text + "prior = { pools = { a = 1, c = 1 } }\n"))
+    found = scenario.load_scenario(write(tmp_path, text + "prior = { pools = { a = 1, c = 1 } }\n"))
     with pytest.raises(InputError, match=r"\.toml: adversary\[0\]\.prior\.pools\.c: unknown pool"):
         found.universe()
 
@@ -181,33 +181,33 @@ def test_files_that_are_no_scenarios(tmp_path):
         ("large.toml", r"must have at most 1000000 bytes$"),
     ]:
         with pytest.raises(InputError, match=f"{name}: {rule}"):
-            scenario.load(tmp_path / name)
+            scenario.load_scenario(tmp_path / name)
 
 
 def test_a_byte_order_mark_and_windows_lines_are_fine(tmp_path):
     path = tmp_path / "scenario.toml"
     path.write_bytes(b"\xef\xbb\xbf" + SMALLEST.replace("\n", "\r\n").encode())
-    assert scenario.load(path).universe().size == 10
+    assert scenario.load_scenario(path).universe().size == 10
 
 
 def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
-        scenario.load("aple-emoji")
+        scenario.load_scenario("aple-emoji")
     assert str(caught.value) == (
         "unknown scenario, neither built in nor a file, got 'aple-emoji'; did you mean 'apple-emojis'?"
     )
     with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-web-domains"):
-        scenario.load("zzz")
+        scenario.load_scenario("zzz")
     with pytest.raises(InputError, match=r"unknown scenario, .* did you mean 'apple-hcms'\?"):
         scenario.builtin_text("apple-hmcs")
     write(tmp_path, SMALLEST, "without-ending")
-    assert scenario.load("without-ending").universe().size == 10
+    assert scenario.load_scenario("without-ending").universe().size == 10
 
 
 @pytest.mark.parametrize("path", ["/x", "..", "../x", "a/../../x", ".", "", "a/..", "x\0", "x\ny"])
 def test_paths_stay_in_the_folder(tmp_path, path):
-    found = scenario.load(write(tmp_path, SMALLEST))
+    found = scenario.load_scenario(write(tmp_path, SMALLEST))
     with pytest.raises(InputError) as caught:
         found.resolve(path, place="mechanism.hash_table")
     rule = "mechanism.hash_table: must be a path inside the scenario's folder, relative to it"
@@ -215,11 +215,11 @@ def test_paths_stay_in_the_folder(tmp_path, path):
 
 
 def test_paths_are_relative_to_the_file(tmp_path):
-    found = scenario.load(write(tmp_path, SMALLEST))
+    found = scenario.load_scenario(write(tmp_path, SMALLEST))
     assert found.resolve("data/x.csv") == tmp_path / "data" / "x.csv"
     assert is_inside("a/../x")
     with pytest.raises(InputError, match="apple-emojis: a scenario without a folder cannot name"):
-        scenario.load("apple-emojis").resolve("x.csv")
+        scenario.load_scenario("apple-emojis").resolve("x.csv")
 
 
 NEWS = {"left": 14, "lean-left": 13, "center": 13, "lean-right": 10, "right": 10}
@@ -235,7 +235,7 @@ TONES = dict.fromkeys(("default", "light", "medium-light", "medium", "medium-dar
     ],
 )
 def test_built_in_scenarios(name, size, pools, kind, mechanism):
-    found = scenario.load(name)
+    found = scenario.load_scenario(name)
     assert (found.name, found.file) == (name, name)
     assert found.text == scenario.builtin_text(name)
     universe = found.universe()
@@ -258,7 +258,7 @@ def test_all_built_in_scenarios_are_tested():
 
 
 def test_the_built_in_scenario_of_recorded_users_needs_a_folder():
-    found = scenario.load("recorded-emojis")
+    found = scenario.load_scenario("recorded-emojis")
     assert (found.universe().size, found.universe().k) == (2780, 6)
     with pytest.raises(InputError, match=r"poolscope scenarios recorded-emojis > mine\.toml"):
         found.resolve(found.users.traces, place="users.traces")

@@ -153,7 +153,7 @@ def test_a_wrong_scenario_is_one_line(tmp_path, place, snippet, message):
     path = tmp_path / "scenario.toml"
     path.write_text(START[place] + snippet)
     with pytest.raises(InputError) as caught:
-        scenario.load(path)
+        scenario.load_scenario(path)
     line = str(caught.value)
     if place != "file":
         message = f"{place}:{message}" if message.startswith(" ") else place + message

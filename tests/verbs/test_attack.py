@@ -18,17 +18,18 @@ from cases.report_files import (
 )
 from cases.synthetic import SEED
 
-from poolscope import build_game, estimate, play
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
+from poolscope.game.game import play
+from poolscope.reports.curator import frequencies
 from poolscope.reports.files import read_reports
-from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.verbs import obfuscate as obfuscating
 from poolscope.verbs.attack import attack as attacking
-from poolscope.verbs.attack.attack import attack_reports
+from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.crowds import Gathering, bucket_edges
-from poolscope.verbs.estimate import estimate_reports
-from poolscope.verbs.obfuscate import obfuscate_traces
+from poolscope.verbs.estimate import estimate
+from poolscope.verbs.obfuscate import obfuscate
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
@@ -40,9 +41,9 @@ def test_obfuscate_then_attack_is_the_game(tmp_path, mechanism, ending, interlea
     game = build_game(scenario, seed)
     write_traces(tmp_path / f"traces.{ending}", game_traces(game, users, seed), interleaved=interleaved)
     reports, out = tmp_path / f"reports.{ending}", tmp_path / f"posteriors.{ending}"
-    made = obfuscate_traces(tmp_path / f"traces.{ending}", scenario, reports, seed)
+    made = obfuscate(tmp_path / f"traces.{ending}", scenario, reports, seed)
     assert made == {"users": users, "reports": users * game.horizon}
-    summary = attack_reports(reports, scenario, seed=seed, out=out)
+    summary = attack(reports, scenario, seed=seed, out=out)
     assert (summary["users"], summary["reports"]) == (users, users * game.horizon)
 
     found = pl.read_csv(out) if ending == "csv" else pl.read_parquet(out)
@@ -60,7 +61,7 @@ def test_obfuscate_then_attack_is_the_game(tmp_path, mechanism, ending, interlea
 
 def posteriors(scenario, path, **options):
     out = path.with_name("posteriors.parquet")
-    attack_reports(path, scenario, out=out, **options)
+    attack(path, scenario, out=out, **options)
     return pl.read_parquet(out)
 
 
@@ -101,7 +102,7 @@ def test_a_threshold_marks_no_guess(tmp_path):
     found = posteriors(scenario, path, threshold=tau)
     assert found["guess"].is_null().equals(found["confidence"] < tau)
     assert found.drop("guess").equals(sure.drop("guess"))
-    summary = attack_reports(path, scenario, threshold=tau)
+    summary = attack(path, scenario, threshold=tau)
     for row in summary["results"]:
         own = found.filter(adversary=row["adversary"])[[0, 1][row["n"] == 10] :: 2]
         assert row["no_guess"] == own["guess"].null_count()
@@ -114,7 +115,7 @@ def test_a_threshold_marks_no_guess(tmp_path):
     scenario, path = small_attack(tmp_path, attack=f"{ATTACK}threshold = {tau}\n")
     assert posteriors(scenario, path).equals(found)
     with pytest.raises(InputError, match=r"threshold: must be from 0 to 1, got 1\.5"):
-        attack_reports(path, scenario, threshold=1.5)
+        attack(path, scenario, threshold=1.5)
 
 
 def test_other_pools(tmp_path):
@@ -140,7 +141,7 @@ def test_other_pools(tmp_path):
     ):
         other.write_text("object,pool\n" + rows)
         with pytest.raises(InputError, match=message):
-            attack_reports(path, scenario, pools=other)
+            attack(path, scenario, pools=other)
 
 
 CURIOUS = "[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
@@ -150,7 +151,7 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path):
     scenario, path = small_attack(tmp_path, adversaries=CURIOUS, base=BASE.split("[popularity]")[0])
     universe = scenario.universe()
     about = build_mechanism(scenario, universe)
-    learnt = estimate(about, read_reports(path, about, universe)[1]).popularity
+    learnt = frequencies(about, read_reports(path, about, universe)[1]).popularity
     frame = pl.DataFrame({"object": np.arange(30), "popularity": learnt})
     frame.write_csv(tmp_path / "learnt.csv")
     given = CURIOUS.replace("'estimated'", "'given'\nfile = 'learnt.csv'")
@@ -171,7 +172,7 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path):
 def test_what_an_attack_without_popularity_cannot_do(tmp_path, adversaries, message):
     scenario, path = small_attack(tmp_path, adversaries=adversaries, base=BASE.split("[popularity]")[0])
     with pytest.raises(InputError, match=message):
-        attack_reports(path, scenario)
+        attack(path, scenario)
 
 
 def test_a_game_has_no_reports_to_learn_from(tmp_path):
@@ -189,7 +190,7 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
     traces = np.random.default_rng(SEED).integers(30, size=(2900, 12))
     write_traces(tmp_path / "traces.parquet", traces, names=lambda u: f"user {u}", interleaved=interleaved)
     path = tmp_path / "reports.parquet"
-    obfuscate_traces(tmp_path / "traces.parquet", scenario, path)
+    obfuscate(tmp_path / "traces.parquet", scenario, path)
     assert path.stat().st_size > 4 * BOUND
     spilt = []
     spill = Gathering._spill
@@ -220,7 +221,7 @@ def test_a_file_must_not_change_between_two_looks(tmp_path, monkeypatch, seen):
     path.write_text("user,value\na,1\na,2\na,3\n")
     monkeypatch.setattr(attacking, "user_batches", lambda *_: iter([pl.Series(seen)]))
     with pytest.raises(InputError, match=r"reports\.csv: must not change while it is read"):
-        attack_reports(path, scenario)
+        attack(path, scenario)
 
 
 def test_gathering_brings_every_row_to_its_user(tmp_path):
@@ -252,9 +253,9 @@ def test_reports_depend_on_seed_user_and_place_only(tmp_path):
     traces = np.random.default_rng(SEED).integers(30, size=(30, 8))
     write_traces(tmp_path / "sorted.parquet", traces)
     write_traces(tmp_path / "mixed.csv", traces, interleaved=True)
-    obfuscate_traces(tmp_path / "sorted.parquet", scenario, tmp_path / "one.parquet", 1)
-    obfuscate_traces(tmp_path / "mixed.csv", scenario, tmp_path / "two.parquet", 1, engine=Local(threads=1))
-    obfuscate_traces(tmp_path / "sorted.parquet", scenario, tmp_path / "three.parquet", 2)
+    obfuscate(tmp_path / "sorted.parquet", scenario, tmp_path / "one.parquet", 1)
+    obfuscate(tmp_path / "mixed.csv", scenario, tmp_path / "two.parquet", 1, engine=Local(threads=1))
+    obfuscate(tmp_path / "sorted.parquet", scenario, tmp_path / "three.parquet", 2)
     one, two, three = (pl.read_parquet(tmp_path / f"{n}.parquet") for n in ("one", "two", "three"))
     assert (
         two.with_columns(pl.col("user").cast(pl.Int64))
@@ -270,9 +271,9 @@ def test_parts_are_joined_in_order(tmp_path, monkeypatch):
     scenario = scenario_of(tmp_path)
     traces = np.random.default_rng(SEED).integers(30, size=(30, 8))
     write_traces(tmp_path / "traces.parquet", traces)
-    obfuscate_traces(tmp_path / "traces.parquet", scenario, tmp_path / "whole.parquet")
+    obfuscate(tmp_path / "traces.parquet", scenario, tmp_path / "whole.parquet")
     monkeypatch.setattr(obfuscating, "ROWS", 7)
-    obfuscate_traces(tmp_path / "traces.parquet", scenario, tmp_path / "parts.parquet")
+    obfuscate(tmp_path / "traces.parquet", scenario, tmp_path / "parts.parquet")
     assert pl.read_parquet(tmp_path / "parts.parquet").equals(pl.read_parquet(tmp_path / "whole.parquet"))
 
 
@@ -291,8 +292,8 @@ def test_the_estimate_is_as_good_as_it_says(tmp_path, mechanism):
     truth, scores = np.bincount(objects, minlength=30), []
     for seed in range(8):
         reports, out = tmp_path / f"reports-{seed}.parquet", tmp_path / f"popularity-{seed}.csv"
-        obfuscate_traces(tmp_path / "traces.parquet", scenario, reports, seed)
-        summary = estimate_reports(reports, scenario, out)
+        obfuscate(tmp_path / "traces.parquet", scenario, reports, seed)
+        summary = estimate(reports, scenario, out)
         table = pl.read_csv(out)
         assert summary["reports"] == len(objects)
         scores.append((table["count"].to_numpy() - truth) / table["standard_error"].to_numpy())

@@ -22,7 +22,7 @@ from poolscope.pages.frontier import frontier
 from poolscope.pages.numbers import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import load, parse
+from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.compare import compare, mark_frontier, numbers, variants, words
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
@@ -269,7 +269,7 @@ def test_the_command(tmp_path):
     for head in ("mechanism", "exposed", "security", "closed form"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
-    assert load(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()
+    assert load_scenario(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "small.toml"]
 
 

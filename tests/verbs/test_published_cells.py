@@ -6,7 +6,7 @@ from poolscope.base.engines import Local
 from poolscope.game.game import play
 from poolscope.metrics import precision as metrics
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import load
+from poolscope.scenario.scenario import load_scenario
 
 OBSERVATIONS = (7, 30, 90, 180)
 # tab:emojis-AUC-PN and tab:news-AUC-PN
@@ -30,7 +30,7 @@ USERS, SEED = 20_000, 1
 @pytest.fixture(scope="module", params=PUBLISHED)
 def played(request):
     """A setting's name and its outcomes, from one game."""
-    game = build_game(load(request.param), SEED, Local().map)
+    game = build_game(load_scenario(request.param), SEED, Local().map)
     assert tuple(game.observations) == OBSERVATIONS
     assert [a.name for a in game.adversaries] == ["weak", "strong"]
     return request.param, play(game, USERS, SEED)

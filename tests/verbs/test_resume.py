@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables import atomic as files
-from poolscope.scenario.scenario import load, parse
+from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.audit import manifest
 from poolscope.verbs.audit.manifest import Manifest, read_manifest
 from poolscope.verbs.audit.run import audit
@@ -34,7 +34,7 @@ def scenario(tmp_path):
 @pytest.fixture
 def undisturbed(scenario, tmp_path, monkeypatch):
     small_blocks(monkeypatch)
-    audit(load(scenario), tmp_path / "undisturbed", seed=5)
+    audit(load_scenario(scenario), tmp_path / "undisturbed", seed=5)
     return outcome_bytes(tmp_path / "undisturbed")
 
 
@@ -107,7 +107,7 @@ def test_ctrl_c_stops_the_workers_too(scenario, undisturbed, tmp_path):
     assert said.endswith(f"--engine dask --out {out.name} --resume\n")
     assert said.count("\n") == 1
     assert soon_gone(process.pid)
-    audit(load(scenario), out, seed=5, resume=True)
+    audit(load_scenario(scenario), out, seed=5, resume=True)
     assert outcome_bytes(out).keys() == read_manifest(out).parts.keys()
 
 
@@ -144,7 +144,7 @@ def finished(tmp_path, monkeypatch):
     (tmp_path / "objects.csv").write_text("object,pool\na,p\nb,p\nc,q\nd,q\ne,\n")
     text = scenario_text(users=40).replace("size = 30\npools = { a = 5, b = 5, c = 6 }", 'objects = "objects.csv"')
     (tmp_path / "small.toml").write_text(text)
-    audit(load(tmp_path / "small.toml"), tmp_path / "run", seed=1)
+    audit(load_scenario(tmp_path / "small.toml"), tmp_path / "run", seed=1)
     return tmp_path
 
 
@@ -152,7 +152,7 @@ def differently(folder, *, text=None, change=(), **options):
     path = folder / "small.toml"
     if change:
         path.write_text(path.read_text().replace(*change))
-    audit(load(path), folder / "run", **{"seed": 1, "resume": True, **options})
+    audit(load_scenario(path), folder / "run", **{"seed": 1, "resume": True, **options})
 
 
 def test_another_run_is_refused_and_says_which(finished):

@@ -53,16 +53,16 @@ class Adversary:
     def k(self) -> int:
         return self.universe.k
 
-
-def weak(universe: Universe, belief: Behaviour | None = None) -> Adversary:
-    """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
-    return Adversary(
-        name="weak",
-        universe=universe,
-        popularity=uniform(universe),
-        belief=belief or Behaviour(),
-        phrase="who knows nothing about popularity",
-    )
+    @classmethod
+    def weak(cls, universe: Universe, belief: Behaviour | None = None) -> Adversary:
+        """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
+        return cls(
+            name="weak",
+            universe=universe,
+            popularity=uniform(universe),
+            belief=belief or Behaviour(),
+            phrase="who knows nothing about popularity",
+        )
 
 
 def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[NDArray[np.int64]]]:
@@ -85,7 +85,7 @@ def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[NDArray[np.int6
     return Views(column_of.astype(np.uint32), weights, width), of_each
 
 
-def attack(
+def posterior(
     mechanism: Mechanism,
     reports: Reports,
     adversary: Adversary,

@@ -13,10 +13,11 @@ from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.nodes import scratch
-from poolscope.world.behaviour import Behaviour, Density
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Density
 
 
-def pool_posterior(
+def posterior_of_likelihood(
     likelihood: ArrayLike,
     *,
     belief: Behaviour | None = None,
@@ -92,7 +93,7 @@ def fill_posterior(
     pool_prior: Floats,
     out: Floats,
 ) -> None:
-    """`pool_posterior` without checks, for blocks of users: fills out (users, n + 1, k) up to each user's length."""
+    """`posterior_of_likelihood` without checks, for blocks: fills out (users, n + 1, k) up to each user's length."""
     _, n, columns = likelihood.shape
     room = scratch(n, columns - 1, _largest(interest) * _largest(polarization))
     kernels.posteriors(likelihood, lengths, floor, slope, pool_prior, interest, polarization, room, out)
@@ -117,7 +118,7 @@ class Learnt:
 FINE = 4
 
 
-def learnt(
+def behaviour_posterior(
     likelihood: ArrayLike,
     *,
     belief: Behaviour | None = None,
@@ -125,7 +126,9 @@ def learnt(
     floor: float = 0.0,
     slope: float = 1.0,
 ) -> Learnt:
-    """Posterior of the relevant interest and of the polarization after all reports; parameters as `pool_posterior`.
+    """Posterior of the relevant interest and of the polarization after all reports.
+
+    Parameters are those of `posterior_of_likelihood`.
 
     The means are exact; the ends of the intervals are read off the posterior's distribution at the nodes of a rule with
     `FINE` times the nodes that the integral needs, and are good to about a thousandth of the interval's width.

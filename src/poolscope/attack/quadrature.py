@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
 from poolscope.kernels.posterior import AHEAD
-from poolscope.world.behaviour import Density
+from poolscope.world.densities import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
 RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))

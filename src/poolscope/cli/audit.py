@@ -10,7 +10,7 @@ from rich.table import Table
 
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import in_plain_words, is_skewed
-from poolscope.scenario.scenario import builtin_names, load
+from poolscope.scenario.scenario import builtin_names, load_scenario
 
 
 def print_audit(summary: Mapping[str, Any], report: Path) -> None:
@@ -65,5 +65,5 @@ def print_scenarios() -> None:
     table.add_column("scenario")
     table.add_column("title")
     for name in builtin_names():
-        table.add_row(name, load(name).title)
+        table.add_row(name, load_scenario(name).title)
     Terminal().print(table)

@@ -56,10 +56,10 @@ def audit(
     from poolscope.cli.audit import print_audit
     from poolscope.cli.progress import going_on, progress, stoppable
     from poolscope.pages.audit import write_report
-    from poolscope.scenario.scenario import load
+    from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.audit.run import audit, default_folder
 
-    loaded = load(scenario)
+    loaded = load_scenario(scenario)
     folder = out or default_folder(loaded, resume)
     with stoppable(going_on(folder if out is None else None, resume)):
         with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
@@ -130,14 +130,12 @@ def attack(
     from poolscope.base.engines import chosen
     from poolscope.cli.files import print_attack
     from poolscope.cli.progress import progress, stoppable
-    from poolscope.scenario.scenario import load
-    from poolscope.verbs.attack.attack import attack_reports
+    from poolscope.scenario.scenario import load_scenario
+    from poolscope.verbs.attack.attack import attack
 
     with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
-        loaded = load(scenario)
-        summary = attack_reports(
-            reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick
-        )
+        loaded = load_scenario(scenario)
+        summary = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
     print_attack(summary, out)
 
 
@@ -151,11 +149,11 @@ def obfuscate(
     """Make the reports that the users' devices would send."""
     from poolscope.cli.files import counting, print_obfuscated
     from poolscope.cli.progress import stoppable
-    from poolscope.scenario.scenario import load
-    from poolscope.verbs.obfuscate import obfuscate_traces
+    from poolscope.scenario.scenario import load_scenario
+    from poolscope.verbs.obfuscate import obfuscate
 
     with stoppable(), counting("Made") as tick:
-        summary = obfuscate_traces(traces, load(scenario), out, seed, tick=tick)
+        summary = obfuscate(traces, load_scenario(scenario), out, seed, tick=tick)
     print_obfuscated(summary, out)
 
 
@@ -168,11 +166,11 @@ def estimate(
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.cli.files import counting, print_estimate
     from poolscope.cli.progress import stoppable
-    from poolscope.scenario.scenario import load
-    from poolscope.verbs.estimate import estimate_reports
+    from poolscope.scenario.scenario import load_scenario
+    from poolscope.verbs.estimate import estimate
 
     with stoppable(), counting("Read") as tick:
-        summary = estimate_reports(reports, load(scenario), out, tick=tick)
+        summary = estimate(reports, load_scenario(scenario), out, tick=tick)
     print_estimate(summary, out)
 
 
@@ -185,10 +183,10 @@ def check(
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
     from poolscope.cli.check import print_verdict
-    from poolscope.scenario.scenario import load
-    from poolscope.verbs.check.check import check_scenario
+    from poolscope.scenario.scenario import load_scenario
+    from poolscope.verbs.check.check import check
 
-    verdict = check_scenario(load(scenario), samples=samples, seed=seed, confidence=confidence)
+    verdict = check(load_scenario(scenario), samples=samples, seed=seed, confidence=confidence)
     print_verdict(verdict)
     raise typer.Exit(0 if verdict.kept else 1)
 
@@ -210,10 +208,10 @@ def compare(
     from poolscope.cli.compare import print_comparison
     from poolscope.cli.progress import progress, stoppable
     from poolscope.pages.comparison import default_folder, refuse, write_comparison
-    from poolscope.scenario.scenario import load
+    from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.compare import compare, numbers, words
 
-    loaded = load(scenario)
+    loaded = load_scenario(scenario)
     folder = out or default_folder(loaded)
     refuse(folder)
     choices = words(mechanism), numbers(epsilon)

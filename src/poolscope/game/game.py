@@ -18,12 +18,14 @@ from poolscope.base.arrays import Floats, Keys, Map, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children, report_keys, user_keys
-from poolscope.game.outcomes import NON_PRIVATE, REACHED, Attacked, table
+from poolscope.game.columns import NON_PRIVATE, REACHED
+from poolscope.game.outcomes import Attacked, table
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.shares import played
-from poolscope.world.behaviour import UNIFORM, Behaviour
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import UNIFORM
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import Users, draw_traces, draw_users

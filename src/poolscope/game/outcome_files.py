@@ -15,7 +15,7 @@ import polars as pl
 
 from poolscope.base.errors import InputError, one_line, reading
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.game.outcomes import CORRECT
+from poolscope.game.columns import CORRECT
 
 Attack = tuple[str, int]
 

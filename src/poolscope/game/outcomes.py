@@ -10,15 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-
-#: The adversary row of the game without a mechanism.
-NON_PRIVATE = "non-private"
-
-#: Column that may take the place of guess and pool: whether they are the same.
-CORRECT = "correct"
-
-#: Confidences whose first crossing is recorded, and their columns.
-REACHED = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
+from poolscope.game.columns import REACHED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from poolscope.base.errors import InputError
-from poolscope.game.outcomes import REACHED
+from poolscope.game.columns import REACHED
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.precision import successes
 

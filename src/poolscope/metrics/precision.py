@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.game.outcomes import CORRECT, REACHED
+from poolscope.game.columns import CORRECT, REACHED
 from poolscope.metrics.intervals import Estimate, bounded_mean, share_of, wilson
 
 TIE_DECIMALS = 12

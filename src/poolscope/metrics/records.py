@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from poolscope.base.errors import InputError
-from poolscope.game.outcomes import NON_PRIVATE, REACHED
+from poolscope.game.columns import NON_PRIVATE, REACHED
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.leakage import leakage_of, security_of

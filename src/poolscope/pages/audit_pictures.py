@@ -11,7 +11,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope.base.errors import InputError
-from poolscope.game.outcomes import CORRECT, NON_PRIVATE, REACHED
+from poolscope.game.columns import CORRECT, NON_PRIVATE, REACHED
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import (
     behaviour_counts,

@@ -22,7 +22,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.errors import one_line
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import style as drawing
 from poolscope.pages.style import FAINT, INK, MUTED, STYLE
 from poolscope.world.universe import NEUTRAL

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.figure import Figure
 
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
 from poolscope.pages import figures

@@ -17,7 +17,7 @@ AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class Frequencies:
     """Estimated number of reports made from each object, its standard error, and the popularity that follows.
 
     counts and errors (universe,); reports is their number. Counts are unbiased and may be negative; the popularity is
@@ -33,19 +33,19 @@ class Estimate:
         return project_to_simplex(self.counts / self.reports)
 
 
-def estimate(mechanism: LocalMechanism, reports: Reports) -> Estimate:
+def frequencies(mechanism: LocalMechanism, reports: Reports) -> Frequencies:
     """Frequency estimate from reports."""
     return unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
 
 
-def simulate_estimate(
+def simulate_frequencies(
     mechanism: LocalMechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map
-) -> Estimate:
+) -> Frequencies:
     """The estimate from so many reports on objects drawn from the popularity."""
     return unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
 
 
-def estimate_objects(mechanism: LocalMechanism, objects: Objects, key: np.uint64, run: Map = map) -> Estimate:
+def frequencies_of_objects(mechanism: LocalMechanism, objects: Objects, key: np.uint64, run: Map = map) -> Frequencies:
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
 
     def part(start: int) -> np.ndarray:
@@ -57,7 +57,7 @@ def estimate_objects(mechanism: LocalMechanism, objects: Objects, key: np.uint64
     return unbiased(mechanism, counts, len(objects))
 
 
-def unbiased(mechanism: LocalMechanism, support: np.ndarray, count: int) -> Estimate:
+def unbiased(mechanism: LocalMechanism, support: np.ndarray, count: int) -> Frequencies:
     r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}
@@ -71,4 +71,4 @@ def unbiased(mechanism: LocalMechanism, support: np.ndarray, count: int) -> Esti
     counts = (support - count * q) / (p - q)
     c = np.clip(counts, 0.0, count)
     variance = (c * p * (1.0 - p) + (count - c) * q * (1.0 - q)) / (p - q) ** 2
-    return Estimate(reports=count, counts=counts, errors=np.sqrt(variance))
+    return Frequencies(reports=count, counts=counts, errors=np.sqrt(variance))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.engines import Engine
 from poolscope.mechanisms.role import LocalMechanism, Mechanism, Reports, Views, report_count
-from poolscope.reports.curator import Estimate, unbiased
+from poolscope.reports.curator import Frequencies, unbiased
 
 
 def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int) -> Floats:
@@ -58,7 +58,7 @@ class Supports:
         self.counts += counts
         self.reports += reports
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> Frequencies:
         """What the curator learns from them."""
         return unbiased(self._mechanism, self.counts, self.reports)
 

@@ -11,7 +11,7 @@ from scipy import stats
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.reports.curator import simulate_estimate
+from poolscope.reports.curator import simulate_frequencies
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20
@@ -44,7 +44,8 @@ def measure_utility(mechanism: Any, popularity: Floats, reports: int, key: np.ui
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
     errors = [
-        simulate_estimate(mechanism, frequency, reports, np.uint64(children(key, i)), run).counts / reports - frequency
+        simulate_frequencies(mechanism, frequency, reports, np.uint64(children(key, i)), run).counts / reports
+        - frequency
         for i in range(draws)
     ]
     squared, absolute = expected_errors(frequency, p, q, reports)

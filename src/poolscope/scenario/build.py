@@ -13,11 +13,12 @@ from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
 from poolscope.mechanisms import LocalMechanism, make
-from poolscope.reports.curator import estimate_objects, simulate_estimate
+from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import AdversaryTable, DensityTable, PriorTable
-from poolscope.world.behaviour import UNIFORM, Behaviour, Beta, Density, StepDensity
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import UNIFORM, Beta, Density, StepDensity
 from poolscope.world.popularity import uniform
 from poolscope.world.recipe import Recipe, prepare
 from poolscope.world.recorded import Recorded, population
@@ -109,7 +110,7 @@ def build_adversary(
             raise InputError("must have reports", remedy=remedy)
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.reports or 0)
-            believed = estimate_objects(mechanism, others, _curator_key(seed, index), run).popularity
+            believed = frequencies_of_objects(mechanism, others, _curator_key(seed, index), run).popularity
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
         elif entry.popularity == "true":
@@ -117,7 +118,7 @@ def build_adversary(
         else:
             assert entry.reports is not None
             key = _curator_key(seed, index)
-            believed = simulate_estimate(mechanism, popularity, entry.reports, key, run).popularity
+            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, run).popularity
         return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
 
 

@@ -32,6 +32,8 @@ from poolscope.scenario.tables import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from poolscope.base.arrays import Map
+    from poolscope.game.game import Game
     from poolscope.world.universe import Universe
 
 LARGEST_FILE = 1_000_000
@@ -51,7 +53,7 @@ class _Source:
 class Scenario(Table):
     """A checked scenario: its tables, and builders for what they describe.
 
-    Made by :func:`load` or :func:`parse`. Tables that the file does not have are None.
+    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None.
     """
 
     title: str = ""
@@ -102,6 +104,12 @@ class Scenario(Table):
     def universe(self) -> "Universe":
         """The universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
+
+    def game(self, seed: int, run: "Map" = map) -> "Game":
+        """The game that this scenario plays. The curator's estimates are drawn from the run's seed."""
+        from poolscope.scenario.build import build_game
+
+        return build_game(self, seed, run)
 
     def true_popularity(self, universe: "Universe") -> "np.ndarray":
         """The popularity of ``[popularity]``, (size,) float64."""
@@ -186,7 +194,7 @@ class Scenario(Table):
             return given(universe, weights)
 
 
-def load(name_or_path: str | os.PathLike[str]) -> Scenario:
+def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     """Read and check a scenario: a built-in name, or a TOML file.
 
     Files that the scenario names are read where they are used.

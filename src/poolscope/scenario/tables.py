@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from poolscope.base.errors import InputError, did_you_mean
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 
 """The name of the row that the identity mechanism gives; no adversary can have it."""
 

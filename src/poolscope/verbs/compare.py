@@ -21,9 +21,9 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
+from poolscope.game.columns import NON_PRIVATE, REACHED
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import NON_PRIVATE, REACHED
 from poolscope.mechanisms import MECHANISMS
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence, leakage_of, reports_to_exposure, security_of

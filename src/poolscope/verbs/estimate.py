@@ -12,7 +12,7 @@ import polars as pl
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.reports.curator import Estimate
+from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.shares import Supports
 from poolscope.scenario.build import build_mechanism
@@ -20,7 +20,7 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
 
-def estimate_reports(
+def estimate(
     reports_path: str | PathLike[str],
     scenario: Scenario,
     out: str | PathLike[str] | None = None,
@@ -67,7 +67,7 @@ def estimate_reports(
     }
 
 
-def popularity_table(universe: Universe, found: Estimate) -> pl.DataFrame:
+def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:
     """The estimate object by object, in the universe's order."""
     pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
     names = np.arange(universe.size) if universe.objects is None else universe.objects

@@ -39,7 +39,7 @@ class _Part(NamedTuple):
     objects: NDArray[np.int64]
 
 
-def obfuscate_traces(
+def obfuscate(
     traces_path: str | PathLike[str],
     scenario: Scenario,
     out: str | PathLike[str],

@@ -9,7 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.world.behaviour import Behaviour, Beta, Density
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta, Density
 from poolscope.world.recipe import Prepared, duplicated, measure
 from poolscope.world.universe import Universe
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary, attack
+from poolscope.attack.adversary import Adversary, posterior
 from poolscope.attack.memory.groups import attack_memoised
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.mechanisms.devices import Memory
@@ -27,7 +27,7 @@ def kept_answers(
         users, n = traces[rows].shape
         reports = memory.report(traces[rows], keys[rows])
         if not adversary.knows_memory:
-            return attack(memory.alone, reports, adversary, lengths=np.full(users, n))
+            return posterior(memory.alone, reports, adversary, lengths=np.full(users, n))
         out = np.empty((users, n + 1, adversary.k))
         out[:] = adversary.belief.pool_prior(adversary.k)
         for count in (count for count in observations if count <= n):

@@ -40,7 +40,7 @@ from poolscope.attack.quadrature import fixed_rule
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
-from poolscope.world.behaviour import Density
+from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
 
 #: Groups up to which all injective maps are summed: 3^8 terms for each pool, and some milliseconds.

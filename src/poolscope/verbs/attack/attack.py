@@ -23,7 +23,7 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import LocalMechanism
-from poolscope.reports.curator import Estimate
+from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import Supports, masses
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
@@ -59,7 +59,7 @@ class Shares:
     gathering = 1 / 8
 
 
-def attack_reports(
+def attack(
     reports_path: str | PathLike[str],
     scenario: Scenario,
     *,
@@ -171,7 +171,7 @@ class _Look:
 
     arrivals: Arrivals
     counts: Integers
-    estimate: Estimate | None
+    estimate: Frequencies | None
 
 
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
@@ -206,7 +206,7 @@ def _adversaries(
     mechanism: LocalMechanism,
     universe: Universe,
     other: Universe | None,
-    estimate: Estimate | None,
+    estimate: Frequencies | None,
     seed: int,
     engine: Engine,
 ) -> Iterator[Adversary]:

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from poolscope.base.errors import InputError, located, one_line, reading
+from poolscope.game.columns import REACHED
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import REACHED
 from poolscope.metrics.records import ESTIMATES
 
 COLUMNS = (

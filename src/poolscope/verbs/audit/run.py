@@ -22,9 +22,9 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, located
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
+from poolscope.game.columns import CORRECT, NON_PRIVATE
 from poolscope.game.game import Game, play_block
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import CORRECT, NON_PRIVATE
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario

@@ -108,7 +108,7 @@ class Verdict:
 
 
 def check(
-    mechanism: Mechanism,
+    what: Mechanism | Scenario,
     *,
     samples: int,
     seed: int,
@@ -120,8 +120,9 @@ def check(
 
     Parameters
     ----------
-    mechanism : anything with `universe` and `obfuscate(objects, rng)`; what it states (epsilon, likelihoods, p* and
-        q*, columns, all reports) is held against that.
+    what : a scenario, whose mechanism is checked, or a mechanism itself: anything with `universe` and
+        `obfuscate(objects, rng)`. What it states (epsilon, likelihoods, p* and q*, columns, all reports) is held
+        against that.
     samples : reports to make: half of them to choose an event, half to test it.
     seed : same seed, same verdict.
     confidence : that the lower bound is one; both probabilities are bounded with half of the error.
@@ -132,11 +133,13 @@ def check(
         raise InputError(f"samples must be at least {FEWEST_SAMPLES:,}", value=samples)
     if not 0 < confidence < 1:
         raise InputError("confidence must be between 0 and 1", value=confidence)
+    mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else what
+    known_as = what.mechanism.kind if isinstance(what, Scenario) else type(mechanism).__name__
     tried = _tried(mechanism.universe, seed) if objects is None else tuple(dict.fromkeys(map(int, objects)))
     sampler = Sampler(mechanism=mechanism, objects=tried, seed=seed)
     shares, shown = _sampled(sampler, samples, 1.0 - confidence)
     return Verdict(
-        mechanism=name or type(mechanism).__name__,
+        mechanism=name or known_as,
         claimed=float(getattr(mechanism, "epsilon", math.nan)),
         exact=exact(mechanism),
         shown=shown,
@@ -145,12 +148,6 @@ def check(
         objects=tried,
         confidence=confidence,
     )
-
-
-def check_scenario(scenario: Scenario, *, samples: int, seed: int, confidence: float = 0.95) -> Verdict:
-    """Check the mechanism of a scenario."""
-    mechanism = build_mechanism(scenario, scenario.universe())
-    return check(mechanism, samples=samples, seed=seed, confidence=confidence, name=scenario.mechanism.kind)
 
 
 def _tried(universe: int, seed: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
-from poolscope.scenario.scenario import Scenario, builtin_text, changed, load, parse
+from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
 from poolscope.verbs.audit.manifest import read_manifest
 from poolscope.verbs.audit.run import audit
 from poolscope.verbs.reproduce import experiments as data
@@ -130,7 +130,7 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
 
 def _scenario(play: Play, traces: Path | None) -> Scenario:
     """The play's scenario; one on recorded users reads the given traces, wherever they are."""
-    base = load(play.scenario)
+    base = load_scenario(play.scenario)
     if play.recorded:
         assert traces is not None
         traces = traces.resolve()  # given on the command line: it may be a link to anywhere

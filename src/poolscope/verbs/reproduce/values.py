@@ -19,7 +19,7 @@ from poolscope.metrics import precision as metrics
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
-from poolscope.scenario.scenario import Scenario, load
+from poolscope.scenario.scenario import Scenario, load_scenario
 from poolscope.verbs.audit.run import read_outcomes
 from poolscope.world.popularity import entropy as pool_entropy
 from poolscope.world.popularity import jensen_shannon, zipf
@@ -112,7 +112,7 @@ def utility(
 
     The interval is that of the mean over objects. The objects of the reports are drawn once for all epsilons.
     """
-    base = load(scenario)
+    base = load_scenario(scenario)
     universe = base.universe()
     truth = base.true_popularity(universe)
     mechanism = build_mechanism(base, universe)

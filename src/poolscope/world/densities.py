@@ -1,0 +1,203 @@
+"""Densities on (0, 1): what relevant interest and polarization are drawn from, or believed to be.
+
+Each has its own Gauss rules, so that the attack integrates polynomials against it exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from scipy import special
+
+from poolscope.base.arrays import Floats
+from poolscope.base.errors import InputError
+
+
+class Density(Protocol):
+    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept."""
+
+    def __hash__(self) -> int: ...
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        """Gauss rule for this density: nodes x, complements 1 - x, weights that sum to one."""
+        ...
+
+    @property
+    def sharpness(self) -> float:
+        """How many maximally uneven reports the density is worth, for the choice of the number of nodes."""
+        ...
+
+    def quantile(self, probability: Floats) -> Floats:
+        """The inverse of the distribution function: a uniform number becomes a draw."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beta:
+    """Beta(a, b) on (0, 1); Beta(1, 1) is uniform."""
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("a", self.a), ("b", self.b)):
+            if not (np.isfinite(value) and value > 0):
+                raise InputError(f"Beta parameter {name} must be positive and finite", value=value)
+
+    @property
+    def sharpness(self) -> float:
+        return max(self.a - 1.0, 0.0) + max(self.b - 1.0, 0.0)
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        if self.a == self.b == 1.0:
+            x, w = np.polynomial.legendre.leggauss(nodes)
+        else:
+            x, w = special.roots_jacobi(nodes, self.b - 1.0, self.a - 1.0)
+        return (1.0 + x) / 2.0, (1.0 - x) / 2.0, w / w.sum()
+
+    def quantile(self, probability: Floats) -> Floats:
+        if self.a == self.b == 1.0:
+            return probability
+        return np.asarray(special.betaincinv(self.a, self.b, probability))
+
+
+UNIFORM = Beta()
+
+
+@dataclass(frozen=True)
+class FunctionDensity:
+    """Any density given as a function on (0, 1); it need not be normalised.
+
+    The function is sampled once on a fine Gauss-Legendre grid; the rules are the Gauss rules of that discrete
+    measure (Stieltjes procedure), hence exact for polynomials up to twice the number of nodes.
+
+    References
+    ----------
+    W. Gautschi. Orthogonal Polynomials: Computation and Approximation. Oxford, 2004, section 2.2.
+    """
+
+    function: Callable[[Floats], Floats]
+    resolution: int = 2048
+    _measure: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        x, w = _fine_grid(self.resolution)
+        values = np.asarray(self.function(x), dtype=np.float64)
+        if values.shape != x.shape:
+            raise InputError("a density must return one value for each point", value=values.shape)
+        if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
+            raise InputError("a density must be finite, non-negative and not zero everywhere")
+        mass = w * values
+        keep = mass > 0
+        object.__setattr__(self, "_measure", (x[keep], mass[keep] / mass.sum()))
+
+    @property
+    def sharpness(self) -> float:
+        """From the variance: Beta(a, b) of the same variance has a + b - 2 factors."""
+        x, mass = self._measure
+        mean = float(x @ mass)
+        variance = max(float(((x - mean) ** 2) @ mass), 1e-12)
+        return max(mean * (1.0 - mean) / variance - 3.0, 0.0)
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        return gauss_rule(*self._measure, nodes)
+
+    def quantile(self, probability: Floats) -> Floats:
+        x, mass = self._measure
+        cumulative = np.concatenate([[0.0], np.cumsum(mass)])
+        edges = np.concatenate([[0.0], (x[1:] + x[:-1]) / 2.0, [1.0]])
+        return np.interp(probability, cumulative, edges)
+
+
+@lru_cache(maxsize=4)
+def _fine_grid(points: int) -> tuple[Floats, Floats]:
+    """Points and weights of a Gauss-Legendre rule on (0, 1): from a tridiagonal matrix, as there are many."""
+    x, w = special.roots_legendre(points)
+    return (1.0 + x) / 2.0, w / 2.0
+
+
+#: A step below this share of the mean step makes the choice of few nodes unsafe.
+SHALLOW = 0.05
+
+
+@dataclass(frozen=True)
+class StepDensity:
+    """A density that is constant on each of as many equal cells of (0, 1] as there are weights.
+
+    Weights need not be normalised, and some may be zero. The rules are the density's own Gauss rules, exact for
+    polynomials up to twice the number of nodes: as many Legendre nodes in each cell have all the moments that a Gauss
+    rule needs, whatever jumps lie between the cells.
+    """
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.weights, dtype=np.float64)
+        if values.ndim != 1 or not len(values):
+            raise InputError("a table of weights must be a list of numbers", value=self.weights)
+        if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
+            raise InputError("a table of weights must be finite, non-negative and not zero everywhere")
+        object.__setattr__(self, "weights", tuple(float(value) for value in values))
+
+    @property
+    def sharpness(self) -> float:
+        """Zero where no step is much below the others, for then the bound on uniform priors holds nearly.
+
+        An error of a rule is small beside the integrand's largest value; where the density is (almost) zero there, that
+        is not small beside the integral. Then only the exact rule will do, whatever the reports.
+        """
+        values = np.asarray(self.weights)
+        return 0.0 if values.min() >= SHALLOW * values.mean() else np.inf
+
+    def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
+        return _step_rule(self.weights, nodes)
+
+    def quantile(self, probability: Floats) -> Floats:
+        cumulative = np.concatenate([[0.0], np.cumsum(self.weights)])
+        edges = np.linspace(0.0, 1.0, len(cumulative))
+        return np.interp(probability, cumulative / cumulative[-1], edges)
+
+
+@lru_cache(maxsize=64)
+def _step_rule(weights: tuple[float, ...], nodes: int) -> tuple[Floats, Floats, Floats]:
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    cells = np.flatnonzero(weights)
+    points = (cells[:, None] + (1.0 + x) / 2.0) / len(weights)
+    share = np.asarray(weights)[cells] / np.sum(weights)
+    return gauss_rule(points.ravel(), (share[:, None] * (w / 2.0)).ravel(), nodes)
+
+
+def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
+    """Gauss rule of a discrete measure on (0, 1), with no more nodes than it has points.
+
+    Lanczos with full reorthogonalisation: the recurrence of the measure's orthogonal polynomials.
+    """
+    nodes = min(nodes, len(x))
+    basis = np.empty((nodes, len(x)))
+    alpha, beta = np.empty(nodes), np.empty(nodes)
+    q = np.sqrt(mass)
+    for i in range(nodes):
+        beta[i] = np.linalg.norm(q)
+        basis[i] = q / beta[i]
+        alpha[i] = basis[i] @ (x * basis[i])
+        q = x * basis[i]
+        for _ in range(2):
+            q = q - basis[: i + 1].T @ (basis[: i + 1] @ q)
+    jacobi = np.diag(alpha) + np.diag(beta[1:], 1) + np.diag(beta[1:], -1)
+    points = np.clip(np.linalg.eigvalsh(jacobi), 0.0, 1.0)
+    # Christoffel's form of the weights, a sum of squares: relatively accurate where eigenvectors are not
+    before, here = np.zeros_like(points), np.ones_like(points)
+    inverse = here**2
+    for i in range(nodes - 1):
+        before, here = here, ((points - alpha[i]) * here - (beta[i] * before if i else 0.0)) / beta[i + 1]
+        inverse = inverse + here**2
+    weights = 1.0 / inverse
+    return points, 1.0 - points, weights / weights.sum()
+
+
+#: The as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian.
+AS_PUBLISHED_INTEREST = Beta(a=2.0, b=1.0)

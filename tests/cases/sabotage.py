@@ -1,0 +1,29 @@
+"""Ways to break what an engine runs; in a module of their own, as they travel to workers by name."""
+
+import errno
+
+from poolscope.game import blocks as parts
+from poolscope.game.game import play_block
+
+ORIGINAL_PLAY, ORIGINAL_WRITE = play_block, parts.write_bytes
+
+
+def failing(game, users, *rest):
+    if users.start >= 60:
+        raise ZeroDivisionError("nobody\ncould know")
+    return ORIGINAL_PLAY(game, users, *rest)
+
+
+def full(path, data):
+    # more blocks than are under way at once come before: one of them is finished when this one is asked for
+    if path.name > "part-000004":
+        raise OSError(errno.ENOSPC, "No space left on device")
+    ORIGINAL_WRITE(path, data)
+
+
+def elsewhere(path, data):
+    """A disk of the worker's own."""
+
+
+def sabotage(name, function):
+    setattr(parts, name, function)
