@@ -16,6 +16,7 @@ from typing import Literal
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line
+from poolscope.base.folders import ANOTHER
 from poolscope.base.tables.atomic import replacing
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
@@ -49,9 +50,9 @@ def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) 
     if not path.parent.is_dir():
         raise InputError("the output's folder must exist", file=path)
     if path.exists() and not overwrite:
-        raise InputError("the output is there already", file=path, remedy="choose another with --out")
+        raise InputError("the output is there already", file=path, remedy=ANOTHER)
     if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
-        raise InputError("the output must not be the input", file=path, remedy="choose another with --out")
+        raise InputError("the output must not be the input", file=path, remedy=ANOTHER)
 
 
 @contextmanager

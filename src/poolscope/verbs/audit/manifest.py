@@ -30,7 +30,7 @@ SHARE = 0.05
 NEEDED = {"scenario", "seed", "users", "version", "block", "parts"}
 """Keys without which a file is no manifest."""
 
-_ANOTHER = "choose another folder with --out"
+_ANOTHER = "choose another folder with `out`"
 
 
 @dataclass(frozen=True, kw_only=True)
