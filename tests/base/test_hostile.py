@@ -24,12 +24,12 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.verbs.attack.attack import read_pools
 from poolscope.verbs.audit.folder import read_run
 from poolscope.verbs.audit.run import audit
+from poolscope.world.objects_file import read_objects, read_pools
 from poolscope.world.popularity import read_popularity
 from poolscope.world.traces_file import read_traces
-from poolscope.world.universe import Universe, read_objects
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(30, {"a": 5, "b": 5, "c": 6})
 CMS = make("cms", 30, {"epsilon": 2.0, "m": 16, "hashes": 8})
