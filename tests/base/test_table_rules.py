@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from poolscope.base.errors import InputError
-from poolscope.base.tables import read_table, reading
+from poolscope.base.tables import Rows, open_table, read_table, reading
 from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.scenario.parameters import read_matrix, read_samples
@@ -178,6 +178,16 @@ def test_a_small_table_may_take_several_batches(tmp_path, monkeypatch, ending):
     path = write(tmp_path, {"object": [*names, names[250]], "pool": ["p", "q"] * 150 + ["p"]}, ending)
     with pytest.raises(InputError, match="row 301: an object must be listed once, row 251 has it too"):
         read_objects(path)
+
+
+def test_categories_are_texts_however_rows_are_read(tmp_path):
+    """By whoever reads a folder whose files have different categories, and by whoever is only told of some rows."""
+    for name, users in (("1", ["b", "a", "b"]), ("2", ["c", "a", "c"])):
+        pl.DataFrame({"user": pl.Series(users, dtype=pl.Categorical)}).write_parquet(tmp_path / f"{name}.parquet")
+    read = [batch.names("user") for batch in open_table(tmp_path).batches(("user",))]
+    assert pl.concat(read).equals(pl.Series(["b", "a", "b", "c", "a", "c"]))
+    some = Rows(file=tmp_path / "2.parquet", first=2, count=2).read(("user",))
+    assert some.names("user").equals(pl.Series(["a", "c"]))
 
 
 @pytest.mark.parametrize("name", sorted(set(READERS) - {"obfuscate", "reports"}))
