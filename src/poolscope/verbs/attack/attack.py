@@ -45,7 +45,8 @@ from poolscope.verbs.attack.pieces import (
 )
 from poolscope.verbs.attack.scorer import Scorer, Tally
 from poolscope.verbs.attack.users import Arrivals, Places
-from poolscope.world.universe import NEUTRAL, Universe, read_columns
+from poolscope.world.objects_file import read_pools
+from poolscope.world.universe import Universe
 
 #: Rows of the table that a summary shows.
 HEAD = 12
@@ -146,23 +147,6 @@ def _check_memory(scenario: Scenario) -> None:
             place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, attack_memoised group them"
             rule = "must be false: attack takes every report of a file by itself"
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
-
-
-def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
-    """The universe with the pools of a table ``object,pool``; objects that it lacks or gives none are neutral."""
-    with located(file=path):
-        table = read_columns(path, required=("object", "pool"))
-        index = universe.index(table["object"])
-        names = [str(name) if name else "" for name in table["pool"]]
-        position = {name: i for i, name in enumerate(dict.fromkeys(filter(None, names)))}
-        pool_of = np.full(universe.size, NEUTRAL, dtype=np.int32)
-        first: dict[int, int] = {}
-        for row, (number, name) in enumerate(zip(index.tolist(), names, strict=True), start=1):
-            if first.setdefault(number, row) != row:
-                rule = f"an object must be listed once, row {first[number]} has it too"
-                raise InputError(rule, value=table["object"][row - 1], place=f"row {row}")
-            pool_of[number] = position.get(name, NEUTRAL)
-        return Universe(size=universe.size, pool_names=tuple(position), pool_of=pool_of, objects=universe.objects)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
