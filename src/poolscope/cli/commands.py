@@ -270,8 +270,10 @@ def main() -> None:
         return
     except BrokenPipeError:
         raise SystemExit(1) from None
+    except Stopped as error:
+        said, code = str(error), error.code
     except PoolscopeError as error:
-        said, code = str(error), {InputError: 2, Stopped: 130}.get(type(error), 1)
+        said, code = str(error), 2 if isinstance(error, InputError) else 1
     except OSError as error:
         # the disk is full, or a folder may not be written
         said, code = str(error), 1
