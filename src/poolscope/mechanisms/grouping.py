@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Integers, Keys
 from poolscope.base.errors import InputError
-from poolscope.kernels import cms as kernels
+from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.hashing import Buckets, Tabulated
 
 #: Buckets of objects computed at once: functions times objects.
