@@ -111,7 +111,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     watch("group by function", group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
     seen = view.runs, view.weights, room
-    met, chunks = 0, by_function(mechanism.family, functions)
+    met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
         if chunk is None:
