@@ -21,12 +21,12 @@ from poolscope.attack.memory.groups import (
 from poolscope.attack.memory.scores import exact_scores, group_posterior, normalised
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
+from poolscope.mechanisms import Memoised, Rappor, RapporMemory, memoised
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 
-TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
+TINY_RAPPOR = Rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
 
 
 def noisy_likelihood(bits, members, pattern):
@@ -105,7 +105,7 @@ def test_all_groupings_together_are_the_enumeration():
 def distances(p, n, users=40):
     """Mean total variation from the posterior of all groupings: of the best one, and of each report by itself."""
     own_bit = {"m": 16, "hashes": 1, "cohorts": 1, "hash_table": np.arange(5)[None]}
-    memory = memoised(rappor(universe=5, f=0.4, p=p, q=1 - p, **own_bit))
+    memory = memoised(Rappor(universe=5, f=0.4, p=p, q=1 - p, **own_bit))
     keys, lengths = user_keys(SEED, np.arange(users)), np.full(users, n)
     traces = draw_traces(TINY, ORACLE.popularity, draw_users(TINY, Behaviour(), keys), n)
     reports = memory.report(traces, keys)
@@ -132,7 +132,7 @@ def test_both_adversaries_against_the_enumeration():
 
 
 def small_rappor(p, q, f=0.25):
-    return memoised(rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
+    return memoised(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
 
 
 def test_cohorts_and_answers_stay_and_reports_are_new():

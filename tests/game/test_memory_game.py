@@ -14,13 +14,13 @@ from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import cms, memoised, rappor
+from poolscope.mechanisms import CMS, Rappor, memoised
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
 NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-CMS = cms(universe=60, epsilon=3.0, m=32, hashes=100)
-RAPPOR = rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
+SKETCH = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
+RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
 
 
 def game(mechanism, observations=(5, 12), memory=True):
@@ -34,7 +34,7 @@ def game(mechanism, observations=(5, 12), memory=True):
     )
 
 
-@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_are_those_of_the_attacks(mechanism):
     """Both adversaries on the same reports, each as its function says."""
     outcomes = play(game(mechanism), 12, SEED)
@@ -51,7 +51,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
         np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(12), users.iota])
 
 
-@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
     for name, small in (("MEMORY_USERS", 16), ("MEMORY_CHUNK", 3)):
@@ -67,7 +67,7 @@ def test_first_reports_stay_the_same():
 
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
-    outcomes = play(game(CMS, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
+    outcomes = play(game(SKETCH, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
     assert set(outcomes["reached_50"].drop_nulls()) <= {4, 9, 15}
 
 

@@ -48,8 +48,7 @@ IDENTITY = make("identity", 6, {})
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_mechanism_says_what_its_columns_hold(kind):
     about = mechanism(kind)
-    assert tuple(about.report_columns) == about.columns
-    assert set(some_reports(kind)) == set(about.columns)
+    assert tuple(some_reports(kind)) == tuple(about.report_columns)
 
 
 @pytest.mark.parametrize("universe", [NUMBERED, NAMED], ids=["numbered", "named"])

@@ -97,11 +97,11 @@ class RapporMemory(Memory):
         """(users,) everybody's cohort."""
         draws = np.empty(len(users))
         uniforms(children(children(users, Stream.REPORTS), COHORT), 0, draws)
-        return (draws * self.rappor.filters.size).astype(np.int64)
+        return (draws * self.rappor.family.size).astype(np.int64)
 
     def positions(self, cohort: int) -> NDArray[np.uint32]:
         """(hashes, universe) the bits of every object in a cohort, each once: m where a function repeats another."""
-        return self.rappor.filters.buckets(np.array([cohort]))[0]
+        return self.rappor.family.buckets(np.array([cohort]))[0]
 
     def pattern(self, cohort: int) -> NDArray[np.bool_]:
         """(universe, m) the Bloom filter of every object in a cohort."""

@@ -1,6 +1,6 @@
 """Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
 
-One row a report: ``user`` and the columns of the mechanism (`LocalMechanism.report_columns`). Parquet has bits as
+One row a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet has bits as
 bytes; CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is
 checked here.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.tables import Batch, Source, check_output, open_table, writing
 from poolscope.base.tables.reading import BATCH_BYTES
-from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
 from poolscope.reports.columns import KINDS
 from poolscope.world.universe import Universe
 
@@ -35,7 +35,7 @@ MOST_ROWS = 1 << 20
 READING = 3
 
 
-def read_reports(path: str | PathLike[str], mechanism: LocalMechanism, universe: Universe) -> tuple[pl.Series, Reports]:
+def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
     """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
     found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
     users = pl.concat([users for users, _ in found])
@@ -43,7 +43,7 @@ def read_reports(path: str | PathLike[str], mechanism: LocalMechanism, universe:
 
 
 def write_reports(
-    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: LocalMechanism, universe: Universe
+    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: Mechanism, universe: Universe
 ) -> None:
     """Write reports as Parquet or CSV, by the file's ending; a file that is there already is refused."""
     out = Path(path)

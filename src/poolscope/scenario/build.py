@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
-from poolscope.mechanisms import LocalMechanism, make
+from poolscope.mechanisms import Mechanism, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
@@ -78,7 +78,7 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
     return population(prepared, traces.users, universe)
 
 
-def build_mechanism(scenario: Scenario, universe: Universe) -> LocalMechanism:
+def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
     """The mechanism of ``[mechanism]``; parameters that name files are read, never unpickled."""
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
     for name in (name for name in FILES if name in parameters):
@@ -93,7 +93,7 @@ def build_adversary(
     index: int,
     universe: Universe,
     popularity: Floats | None,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     seed: int,
     run: Map,
     recorded: Recorded | None = None,

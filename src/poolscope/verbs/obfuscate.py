@@ -17,7 +17,7 @@ from poolscope.base.engines import Local
 from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.mechanisms.devices import memoised
-from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -90,7 +90,7 @@ def obfuscate(
     return {"users": len(arrivals), "reports": reports}
 
 
-def _afresh(mechanism: LocalMechanism, objects: Objects, users: Keys, places: Objects) -> Reports:
+def _afresh(mechanism: Mechanism, objects: Objects, users: Keys, places: Objects) -> Reports:
     """As `Memory.sent`, without memory: every report has a key of its own."""
     return mechanism.report(objects, children(children(users, Stream.REPORTS), places))
 

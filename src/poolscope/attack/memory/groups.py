@@ -20,7 +20,8 @@ from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.role import Reports, report_count
 from poolscope.world.popularity import within_pools
 
 #: Times that every report may choose its group again.
@@ -90,7 +91,7 @@ def log_likelihood(mechanism: object, reports: Reports) -> Floats:
     """(reports, universe) log Pr[report | z], up to a constant of the report."""
     if isinstance(mechanism, Likelihood):
         return mechanism.log_likelihood(reports)
-    if not isinstance(mechanism, LocalMechanism):
+    if not isinstance(mechanism, Pure):
         raise InputError("must be a mechanism with a support or a likelihood", value=type(mechanism).__name__)
     with np.errstate(divide="ignore"):
         return np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))

@@ -22,7 +22,7 @@ from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
-from poolscope.mechanisms.role import LocalMechanism
+from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import Supports, masses
@@ -167,7 +167,7 @@ def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
 
 
 def _first_look(
-    source: Source, scenario: Scenario, mechanism: LocalMechanism, universe: Universe, memory: int, engine: Engine
+    source: Source, scenario: Scenario, mechanism: Mechanism, universe: Universe, memory: int, engine: Engine
 ) -> _Look:
     """Count each user's reports, and what the reports support where an adversary wants to know."""
     arrivals, places = Arrivals(), Places()
@@ -187,7 +187,7 @@ def _first_look(
 
 def _adversaries(
     scenario: Scenario,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
     estimate: Frequencies | None,
@@ -212,7 +212,7 @@ def _adversaries(
 def _cut(
     source: Source,
     scenario: Scenario,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     universe: Universe,
     memory: int,
     engine: Engine,

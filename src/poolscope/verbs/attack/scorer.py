@@ -19,7 +19,7 @@ from poolscope.base.engines import Engine
 from poolscope.base.randomness import Stream, children, user_keys
 from poolscope.game.game import CHUNK
 from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.role import LocalMechanism, Views
+from poolscope.mechanisms.role import Mechanism, Views
 from poolscope.verbs.attack.crowds import Bucket
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
@@ -66,7 +66,7 @@ class Scorer:
     seed : breaks ties between pools, from the user's number, as the game does.
     """
 
-    mechanism: LocalMechanism
+    mechanism: Mechanism
     adversaries: Sequence[Adversary]
     observations: Sequence[int] | None
     threshold: float | None = None
