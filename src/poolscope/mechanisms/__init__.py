@@ -10,7 +10,7 @@ from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.channel import Channel, Empirical, channel, empirical
 from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
-from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory, memoised
+from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
 from poolscope.mechanisms.grr import GRR, grr
 from poolscope.mechanisms.hadamard_response import HadamardResponse, hr
 from poolscope.mechanisms.hcms import HCMS, hcms
@@ -35,7 +35,9 @@ __all__ = [
     "THE",
     "Adapted",
     "Channel",
+    "Device",
     "Empirical",
+    "Fresh",
     "HadamardResponse",
     "Identity",
     "Likelihood",
@@ -43,7 +45,6 @@ __all__ = [
     "LocalMechanism",
     "Mechanism",
     "Memoised",
-    "Memory",
     "Pure",
     "Rappor",
     "RapporMemory",
@@ -56,16 +57,17 @@ __all__ = [
     "channel",
     "cms",
     "cms_no_hash",
+    "device_of",
     "empirical",
     "grr",
     "hcms",
     "hr",
     "identity",
     "make",
-    "memoised",
     "olh",
     "oue",
     "rappor",
+    "reports_of",
     "spotme",
     "ss",
     "sue",
