@@ -12,7 +12,8 @@ from poolscope.attack.posterior import fill_posterior
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Mechanism, Views
+from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.views import Views
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.universe import Universe

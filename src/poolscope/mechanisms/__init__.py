@@ -19,11 +19,12 @@ from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.local_hashing import LocalHashing, blh, olh
 from poolscope.mechanisms.oue import OUE, oue
 from poolscope.mechanisms.rappor import Rappor, rappor
-from poolscope.mechanisms.role import LocalMechanism, Mechanism, Pure, Reports, Views
+from poolscope.mechanisms.role import LocalMechanism, Mechanism, Pure, Reports
 from poolscope.mechanisms.spotme import SpotMe, spotme
 from poolscope.mechanisms.ss import SubsetSelection, ss
 from poolscope.mechanisms.sue import SUE, sue
 from poolscope.mechanisms.the import THE, the
+from poolscope.mechanisms.views import Views
 
 __all__ = [
     "CMS",
