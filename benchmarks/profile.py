@@ -18,8 +18,10 @@ from timing import machine
 
 from poolscope import load_scenario
 from poolscope.attack.adversary import posterior_block, views
+from poolscope.attack.fresh import CHUNK
+from poolscope.attack.shown import non_private_posterior
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.game.game import CHUNK, Game, non_private_posterior, play_block
+from poolscope.game.game import Game, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group
@@ -157,7 +159,7 @@ def attack(mechanism, adversary, mass, rows, part):
 
 
 def shown(universe, traces, rows):
-    return non_private_posterior(universe, traces[rows], np.full(len(traces[rows]), traces.shape[1]))
+    return non_private_posterior(universe, traces[rows])
 
 
 def counts(game: Game, traces, reports) -> dict[str, float]:

@@ -11,7 +11,8 @@ from mpmath import mp, mpf
 from oracle import reference
 from oracle.laws import KINDS, LARGE, TINY, large, rows, tiny
 
-from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.mechanisms import THE
 from poolscope.metrics.calibration import ERROR_BINS, gather

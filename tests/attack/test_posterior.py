@@ -11,7 +11,8 @@ from mpmath import mp, mpf
 from oracle import reference
 from scipy import special, stats
 
-from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import CMS

@@ -9,13 +9,13 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior
-from poolscope.attack.memory.groups import attack_memoised
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import GRR, Channel, adapt, memoised
+from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.curator import frequencies
 from poolscope.world.popularity import zipf
@@ -65,7 +65,7 @@ def game(mechanism, **changed):
     base = Game(
         universe=UNIVERSE,
         popularity=POPULARITY,
-        mechanism=mechanism,
+        device=Fresh(mechanism),
         adversaries=[Adversary.weak(UNIVERSE)],
         observations=[3, 9],
     )
@@ -125,10 +125,10 @@ def test_what_it_states_is_used():
 
 
 def test_it_can_have_memory():
-    memory = memoised(adapt(Own(), UNIVERSE))
-    reports = memory.report(np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
+    memory = Memoised(adapt(Own(), UNIVERSE))
+    reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
-    assert attack_memoised(memory, reports, ORACLE).sum() == pytest.approx(1)
+    assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
 
 
 def test_impossible_reports_are_impossible():

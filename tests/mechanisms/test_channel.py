@@ -7,7 +7,8 @@ from cases.synthetic import SEED
 from oracle import reference
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior, views
+from poolscope.attack.adversary import Adversary, views
+from poolscope.attack.devices import posterior
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import play

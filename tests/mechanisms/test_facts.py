@@ -8,7 +8,8 @@ from cases.synthetic import SEED
 from oracle.laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior, views
+from poolscope.attack.adversary import Adversary, views
+from poolscope.attack.devices import posterior
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels import unary as kernels

@@ -10,7 +10,7 @@ from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.channel import Channel, Empirical
 from poolscope.mechanisms.cms import CMS, NoHashCMS
-from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory, memoised
+from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
 from poolscope.mechanisms.grr import GRR, Identity
 from poolscope.mechanisms.hadamard_response import HadamardResponse
 from poolscope.mechanisms.hcms import HCMS
@@ -19,11 +19,12 @@ from poolscope.mechanisms.local_hashing import BLH, OLH
 from poolscope.mechanisms.oue import OUE
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports, Views
+from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
 from poolscope.mechanisms.spotme import SpotMe
 from poolscope.mechanisms.ss import SubsetSelection
 from poolscope.mechanisms.sue import SUE
 from poolscope.mechanisms.the import THE
+from poolscope.mechanisms.views import Views
 
 __all__ = [
     "BLH",
@@ -38,13 +39,14 @@ __all__ = [
     "Adapted",
     "Channel",
     "Countable",
+    "Device",
     "Empirical",
+    "Fresh",
     "HadamardResponse",
     "Identity",
     "Likelihood",
     "Mechanism",
     "Memoised",
-    "Memory",
     "NoHashCMS",
     "Pure",
     "Rappor",
@@ -55,8 +57,9 @@ __all__ = [
     "SubsetSelection",
     "Views",
     "adapt",
+    "device_of",
     "make",
-    "memoised",
+    "reports_of",
 ]
 
 #: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
+from poolscope.mechanisms.views import Views
 
 Reports = Mapping[str, NDArray]
 
@@ -33,36 +32,6 @@ class ReportColumn:
 
     kind: Literal["integer", "bits", "sign", "object"]
     size: int = 2
-
-
-@dataclass(frozen=True)
-class Views:
-    """How adversaries see the universe: for each, the column that an object counts to and its weight there.
-
-    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
-    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
-    """
-
-    columns: NDArray[np.uint32]
-    weights: Floats
-    width: int
-
-    @cached_property
-    def runs(self) -> NDArray[np.int64]:
-        """(runs, 4) view, begin, end and column of neighbouring objects that count to the same column of a view."""
-        found = []
-        for view, columns in enumerate(self.columns):
-            edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
-            for begin, end in pairwise(edges):
-                found.append((view, begin, end, columns[begin]))
-        return np.array(found, dtype=np.int64)
-
-    def matrix(self) -> Floats:
-        """(universe, width) the same as a dense matrix."""
-        out = np.zeros((self.columns.shape[1], self.width))
-        for columns, weights in zip(self.columns, self.weights, strict=True):
-            out[np.arange(len(columns)), columns] += weights
-        return out
 
 
 class Mechanism(Protocol):

@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
-from poolscope.mechanisms import Mechanism, make
+from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
@@ -54,14 +54,13 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
     return Game(
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
-        mechanism=mechanism,
+        device=build_device(scenario, mechanism),
         adversaries=adversaries,
         observations=scenario.attack.observations,
         behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
-        memory=scenario.mechanism.memory,
     )
 
 
@@ -86,6 +85,11 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
         parameters[name] = FILES[name](path, universe)
     with located(file=scenario.file, place="mechanism"):
         return make(scenario.mechanism.kind, universe.size, parameters)
+
+
+def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
+    """What the devices of a scenario send with the mechanism."""
+    return device_of(mechanism, **scenario.mechanism.devices)
 
 
 def build_adversary(

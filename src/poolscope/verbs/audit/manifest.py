@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poolscope.attack.role import MOST_USERS
 from poolscope.base.errors import InputError, reading
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
-from poolscope.game.game import MOST_USERS
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 
