@@ -328,15 +328,17 @@ def test_bad_groups_and_lengths():
     with pytest.raises(InputError, match="at most 12 groups of reports, got 13"):
         exact_scores(np.zeros((13, 5)), np.ones(13, dtype=int), ORACLE)
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
-        posterior(Memoised(Channel(matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3]))
+        posterior(
+            Memoised(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3])
+        )
     with pytest.raises(InputError, match="a support or a likelihood"):
         log_likelihood(object(), {"report": np.array([1])})
     with pytest.raises(InputError, match="must be a device with memory, got 'Fresh'"):
-        groups(Fresh(Channel(matrix=np.eye(5))), {"report": np.array([1])}, ORACLE)
+        groups(Fresh(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1])}, ORACLE)
 
 
 def test_no_reports_leave_the_prior():
-    memory = Memoised(Channel(matrix=np.eye(5)))
+    memory = Memoised(Channel(universe=5, matrix=np.eye(5)))
     np.testing.assert_allclose(posterior(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [[0.5, 0.5]])
 
 

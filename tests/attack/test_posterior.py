@@ -56,7 +56,7 @@ def mass_of(pool_of, popularity, support):
     return support @ (parts / np.where(total > 0, total, 1)).T
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(worlds())
 @example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), 1.0, np.eye(3, dtype=bool)))
 def test_posterior_is_the_oracles(world):

@@ -56,7 +56,7 @@ class Dying(Local):
             yield result
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(scenario=scenarios, seed=st.integers(0, 2**32))
 def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_factory, scenario, seed):
     folder = tmp_path_factory.mktemp("engines")

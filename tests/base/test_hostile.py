@@ -96,7 +96,7 @@ def parquet(columns):
 
 
 cells = st.sampled_from(["", "a", "0", "29", "30", "-1", "1e9", "nan", '"x', "é", "\x00", "0 1", "9" * 30, " a"])
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -135,7 +135,7 @@ def test_any_array_is_read_or_refused(tmp_path, data):
 VALUES = ["0", "-1", "nan", "inf", "1e400", "9" * 30, "true", '""', "[]", "{}", "[[1]]", "1979-05-27", "'../x'", "'x'"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_scenario_is_read_or_refused(data):
     lines = scenario_text(data.draw(st.sampled_from(MECHANISMS))).splitlines()
@@ -151,7 +151,7 @@ def test_any_scenario_is_read_or_refused(data):
     read_or_refused(read)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(alphabet=st.sampled_from("[]{}=.\"'\n #ab1,") | st.characters(), max_size=80))
 def test_any_text_is_a_scenario_or_refused(text):
     assert not read_or_refused(lambda: parse(text, name="drawn"))

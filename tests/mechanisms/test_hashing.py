@@ -51,7 +51,7 @@ def test_buckets_are_three_wise_independent(m):
     np.testing.assert_array_equal(joint, np.einsum("i,j,k->ijk", share, share, share))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     universe=st.integers(1, 3000),
     m=st.one_of(st.integers(2, 2000), st.sampled_from([1024, 32768, 65535, 2**20])),

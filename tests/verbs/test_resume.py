@@ -233,7 +233,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     content=st.text()
     | json_values.map(json.dumps)

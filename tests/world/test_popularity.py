@@ -234,7 +234,7 @@ def test_projection_is_idempotent_and_ignores_a_common_shift(v):
 
 
 @given(vectors)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_alternating_projections_converge_to_it(v):
     x = v
     for _ in range(2000):
@@ -243,7 +243,7 @@ def test_alternating_projections_converge_to_it(v):
 
 
 @given(vectors)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_dykstra_converges_to_it(v):
     x, correction = v, np.zeros_like(v)
     for _ in range(4000):

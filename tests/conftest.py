@@ -1,0 +1,6 @@
+"""Settings of every test: a busy machine is no failure."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
