@@ -319,6 +319,9 @@ def test_users_are_attacked_one_by_one(attacked):
 # Bad input
 
 
+MEMORY = Memoised(Channel(universe=5, matrix=np.eye(5)))
+
+
 def test_bad_groups_and_lengths():
     likelihood = np.zeros((2, 5))
     with pytest.raises(InputError, match=r"log_likelihood must be \(groups, universe\).*got \(2, 5\)"):
@@ -338,7 +341,6 @@ def test_bad_groups_and_lengths():
 
 
 def test_no_reports_leave_the_prior():
-    memory = Memoised(Channel(universe=5, matrix=np.eye(5)))
     np.testing.assert_allclose(posterior(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [[0.5, 0.5]])
 
 
