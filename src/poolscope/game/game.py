@@ -18,7 +18,7 @@ from poolscope.base.arrays import Floats, Keys, Map, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children, report_keys, user_keys
-from poolscope.game.columns import NON_PRIVATE, REACHED
+from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.outcomes import Attacked, table
 from poolscope.kernels import decide as kernels
 from poolscope.mechanisms.devices import memoised
@@ -251,7 +251,7 @@ def _decide(
 ) -> Attacked:
     """Guesses of one adversary, a chunk of users at a time."""
     count, observations = len(keys), np.asarray(game.observations, dtype=np.int64)
-    thresholds = np.array(list(REACHED))
+    thresholds = np.array(list(EXPOSED))
     truth, gamma, delta = preferred(adversary.universe)
     guess = np.empty((count, len(observations)), dtype=np.int64)
     confidence, of_truth = np.empty((2, count, len(observations)))
