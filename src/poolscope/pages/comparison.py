@@ -29,7 +29,7 @@ COLUMNS = (
     Column("precision", "% of users", "guessed rightly", share),
     Column("sure_90", "% of users", "sure at n", share),
     Column("exposed_90", "% of users", "exposed by n", share),
-    Column("reports_to_exposure", "", "reports", count),
+    Column("reports_to_exposure", "Reports to", "exposure", count),
     Column("bayes_security", "Leakage", "Bayes security", decimal),
     Column("min_entropy_leakage", "Leakage", "bits", bits),
     Column("evidence", "Log odds", "gained", log_odds),
