@@ -160,9 +160,10 @@ def _figures(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
 
 def _columns(results: Sequence[Record]) -> tuple[Column, ...]:
     """The columns of the table of numbers; with a threshold, what it says as well."""
-    if results[0].threshold is None:
+    threshold = results[0].threshold
+    if threshold is None or any(record.sure is None or record.precision_when_sure is None for record in results):
         return COLUMNS
-    group = f"At {results[0].threshold:g}, %"
+    group = f"At {threshold:g}, %"
     return (
         *COLUMNS,
         Column("sure", group, "sure", share),
