@@ -21,7 +21,7 @@ from timing import Timing, machine, ratio, repeat
 from poolscope import frequencies
 from poolscope.base.engines import Local
 from poolscope.kernels.cms import read_sketch
-from poolscope.mechanisms import CMS, cms
+from poolscope.mechanisms import CMS
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0
 #: Functions whose buckets are read at once, as many as poolscope reads.
@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
 
-    mechanism = cms(universe=OBJECTS, epsilon=EPSILON, m=M, hashes=FUNCTIONS)
+    mechanism = CMS(universe=OBJECTS, epsilon=EPSILON, m=M, hashes=FUNCTIONS)
     objects = np.random.default_rng(SEED).integers(OBJECTS, size=options.reports)
     reports = mechanism.obfuscate(objects, np.random.default_rng(SEED))
     found = frequencies(mechanism, reports)

@@ -20,7 +20,7 @@ from poolscope import load_scenario, play, posterior
 from poolscope.base.engines import available_cores
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game
-from poolscope.mechanisms import cms
+from poolscope.mechanisms import CMS, Fresh
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 
@@ -110,8 +110,8 @@ def main() -> None:
     full = load_scenario("apple-emojis").game(SEED)
     private = replace(full, non_private=False)
     size, epsilon, m = full.universe.size, full.mechanism.epsilon, full.mechanism.m
-    few = cms(universe=size, epsilon=epsilon, m=m, hashes=FUNCTIONS)
-    small = replace(private, mechanism=few)
+    few = CMS(universe=size, epsilon=epsilon, m=m, hashes=FUNCTIONS)
+    small = replace(private, device=Fresh(few))
     yardstick = Yardstick(small, SEED)
     worst = disagreement(small, yardstick, options.yardstick_users)
     print(f"posteriors differ by at most {worst:.1e}")

@@ -19,7 +19,7 @@ import numpy as np
 from timing import Timing, machine, ratio, repeat
 
 from poolscope import frequencies, load_scenario, play
-from poolscope.mechanisms import make
+from poolscope.mechanisms import Fresh, make
 
 OBJECTS, REPORTS, EPSILON, SEED = 1000, 20_000, 1.0, 1
 SKETCH = {"m": 1024, "hashes": 1024}
@@ -90,7 +90,7 @@ def games(users: int, repeats: int) -> None:
     """Print how long the game takes with each mechanism, as a multiple of cms in the same round."""
     game = replace(load_scenario("apple-emojis").game(SEED), non_private=False)
     size, epsilon = game.universe.size, game.mechanism.epsilon
-    played = {name: replace(game, mechanism=make(name, size, parameters(name, epsilon, GAME))) for name in PLAYED}
+    played = {name: replace(game, device=Fresh(make(name, size, parameters(name, epsilon, GAME)))) for name in PLAYED}
     for mine in played.values():
         play(mine, 64, SEED)
     timings = {name: Timing() for name in played}

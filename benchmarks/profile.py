@@ -18,10 +18,13 @@ from timing import machine
 
 from poolscope import load_scenario
 from poolscope.attack.adversary import posterior_block, views
+from poolscope.attack.fresh import CHUNK
+from poolscope.attack.shown import non_private_posterior
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.game.game import CHUNK, Game, non_private_posterior, play_block
+from poolscope.game.game import Game, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
+from poolscope.kernels.grouping import bucket_masses, group
 from poolscope.kernels.nodes import LANE, multiply
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
@@ -57,7 +60,7 @@ def square_chain(x, steps):
 def all_masses(buckets, runs, weights, room):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        cms_kernels.bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
 
 
 @njit
@@ -107,10 +110,10 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     mechanism = game.mechanism
     functions = watch("choose functions", choose_functions, mechanism.family, keys)
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
-    watch("group by function", cms_kernels.group, functions, *scratch)
+    watch("group by function", group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
     seen = view.runs, view.weights, room
-    met, chunks = 0, by_function(mechanism.family, functions)
+    met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
         if chunk is None:
@@ -156,7 +159,7 @@ def attack(mechanism, adversary, mass, rows, part):
 
 
 def shown(universe, traces, rows):
-    return non_private_posterior(universe, traces[rows], np.full(len(traces[rows]), traces.shape[1]))
+    return non_private_posterior(universe, traces[rows])
 
 
 def counts(game: Game, traces, reports) -> dict[str, float]:

@@ -13,7 +13,7 @@ from timing import machine, repeat
 
 from poolscope import load_scenario
 from poolscope.base.engines import Local
-from poolscope.mechanisms import cms
+from poolscope.mechanisms import CMS
 from poolscope.reports.curator import simulate_frequencies
 
 PUBLISHED = {(4.0, 10**9): 0.000016}
@@ -31,7 +31,7 @@ def main() -> None:
     universe = scenario.universe()
     popularity = scenario.true_popularity(universe)
     popularity = popularity / popularity.sum()
-    mechanism = cms(universe=universe.size, epsilon=options.epsilon, m=1024, hashes=65536)
+    mechanism = CMS(universe=universe.size, epsilon=options.epsilon, m=1024, hashes=65536)
     key = np.uint64(1)
 
     def simulate():

@@ -22,7 +22,7 @@ _HOME = {
     "behaviour_posterior": "attack.posterior",
     "frequencies": "reports.curator",
     "play": "game.game",
-    "posterior": "attack.adversary",
+    "posterior": "attack.devices",
     "posterior_of_likelihood": "attack.posterior",
     "summarise": "metrics.records",
     # what they are made of
@@ -52,7 +52,8 @@ __all__ = ["__version__", *sorted(_HOME), *sorted(_SPACES)]
 
 if TYPE_CHECKING:
     from poolscope import mechanisms, metrics
-    from poolscope.attack.adversary import Adversary, posterior
+    from poolscope.attack.adversary import Adversary
+    from poolscope.attack.devices import posterior
     from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local

@@ -11,10 +11,10 @@ from mpmath import mp, mpf
 from oracle import reference
 from oracle.laws import KINDS, LARGE, TINY, large, rows, tiny
 
-from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.mechanisms import THE
-from poolscope.mechanisms.the import best_threshold
 from poolscope.metrics.calibration import ERROR_BINS, gather
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import zipf
@@ -132,5 +132,5 @@ def test_a_wrong_epsilon_is_not_calibrated(claimed):
     class Stated(THE):
         floor, slope = np.exp(-claimed), -np.expm1(-claimed)
 
-    mechanism = Stated(epsilon=4.0, size=LARGE, threshold=best_threshold(4.0))
+    mechanism = Stated(universe=LARGE, epsilon=4.0)
     assert p_value(mechanism, sent(mechanism)) <= LEVEL

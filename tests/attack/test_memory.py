@@ -13,8 +13,9 @@ from cases.memory import CROWD, ORACLE, STRONG, TINY, pool_integral, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior
-from poolscope.attack.memory.groups import attack_memoised, distinct, log_likelihood
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
+from poolscope.attack.memory.groups import distinct, groups, log_likelihood
 from poolscope.attack.memory.scores import (
     _grid_scores,
     exact_scores,
@@ -25,7 +26,7 @@ from poolscope.attack.memory.scores import (
 )
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import Channel, cms, cms_no_hash, grr, identity, memoised, oue
+from poolscope.mechanisms import CMS, GRR, OUE, Channel, Fresh, Identity, Memoised, NoHashCMS, reports_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Beta
@@ -36,10 +37,10 @@ from poolscope.world.universe import Universe
 # What is sent
 
 
-@pytest.mark.parametrize("mechanism", [oue(universe=60, epsilon=1.0), cms(universe=60, epsilon=1.0, m=32, hashes=100)])
+@pytest.mark.parametrize("mechanism", [OUE(universe=60, epsilon=1.0), CMS(universe=60, epsilon=1.0, m=32, hashes=100)])
 def test_the_same_object_has_the_same_answer(mechanism):
     keys, _, traces = traces_of(20, 30)
-    reports = memoised(mechanism).report(traces, keys)
+    reports = reports_of(Memoised(mechanism), traces, keys)
     flat = np.hstack([np.asarray(column).reshape(600, -1).astype(np.int64) for column in reports.values()])
     answers = {}
     for user, z, row in zip(np.repeat(np.arange(20), 30), traces.ravel(), flat.tolist(), strict=True):
@@ -49,18 +50,18 @@ def test_the_same_object_has_the_same_answer(mechanism):
 
 def test_answers_do_not_depend_on_what_else_is_sent():
     keys, _, traces = traces_of(20, 30)
-    memory = memoised(oue(universe=60, epsilon=1.0))
-    whole = memory.report(traces, keys)["bits"].reshape(20, 30, -1)
+    memory = Memoised(OUE(universe=60, epsilon=1.0))
+    whole = reports_of(memory, traces, keys)["bits"].reshape(20, 30, -1)
     np.testing.assert_array_equal(
-        memory.report(traces[5:8, ::-1], keys[5:8])["bits"].reshape(3, 30, -1), whole[5:8, ::-1]
+        reports_of(memory, traces[5:8, ::-1], keys[5:8])["bits"].reshape(3, 30, -1), whole[5:8, ::-1]
     )
 
 
 def test_answers_follow_the_law():
     """Over users, an answer has the law of the mechanism."""
-    count, mechanism = 6000, grr(universe=5, epsilon=1.0)
+    count, mechanism = 6000, GRR(universe=5, epsilon=1.0)
     keys = user_keys(SEED, np.arange(count))
-    answers = memoised(mechanism).report(np.full((count, 1), 2), keys)["value"]
+    answers = reports_of(Memoised(mechanism), np.full((count, 1), 2), keys)["value"]
     expected = np.where(np.arange(5) == 2, np.exp(1.0), 1.0) / (np.exp(1.0) + 4)
     assert stats.chisquare(np.bincount(answers, minlength=5), count * expected).pvalue > 1e-4
 
@@ -191,8 +192,8 @@ def test_product_scores_are_the_product(reports):
 def test_without_noise_all_ways_agree_with_the_objects_themselves():
     """The identity has one object to a report: the product is exact, and memory changes nothing."""
     keys, _, traces = traces_of(6, 25)
-    memory = memoised(identity(universe=60))
-    reports = memory.report(traces, keys)
+    memory = Memoised(Identity(universe=60))
+    reports = reports_of(memory, traces, keys)
     expected = posterior(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
     for user in range(6):
         different, counts = distinct({"value": traces[user]})
@@ -225,10 +226,10 @@ def test_occupancy_is_near_the_exact_sum(neutral):
     adversary = Adversary(name="strong", universe=universe, popularity=popularity)
     keys = user_keys(SEED, np.arange(150))
     traces = draw_traces(universe, popularity, draw_users(universe, Behaviour(), keys), 14)
-    memory = memoised(cms_no_hash(universe=universe.size, epsilon=2.0))
+    memory = Memoised(NoHashCMS(universe=universe.size, epsilon=2.0))
     gaps = []
     for key, trace in zip(keys, traces, strict=True):
-        different, counts = distinct(memory.report(trace[None], key[None]))
+        different, counts = distinct(reports_of(memory, trace[None], key[None]))
         if len(counts) == 8:
             likelihood = log_likelihood(memory.mechanism, different)
             exact, near, far = (
@@ -244,9 +245,9 @@ def test_occupancy_is_near_the_exact_sum(neutral):
 
 def test_the_grid_of_the_occupancy_is_fine_enough():
     keys, _, traces = traces_of(5, 90)
-    memory = memoised(cms_no_hash(universe=60, epsilon=4.0))
+    memory = Memoised(NoHashCMS(universe=60, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):
-        different, counts = distinct(memory.report(trace[None], key[None]))
+        different, counts = distinct(reports_of(memory, trace[None], key[None]))
         likelihood = log_likelihood(memory.mechanism, different)
         found = normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
         finest = normalised(_grid_scores(likelihood, counts, STRONG, 90.0, 96), STRONG)
@@ -267,10 +268,10 @@ def test_huge_counts_do_not_underflow():
 def attacked():
     """400 users with memory, and what three adversaries make of them."""
     keys, users, traces = traces_of(400, 20)
-    memory = memoised(cms_no_hash(universe=60, epsilon=3.0))
-    reports, lengths = memory.report(traces, keys), np.full(400, 20)
+    memory = Memoised(NoHashCMS(universe=60, epsilon=3.0))
+    reports, lengths = reports_of(memory, traces, keys), np.full(400, 20)
     found = {
-        "grouped": attack_memoised(memory, reports, STRONG, lengths=lengths),
+        "grouped": posterior(memory, reports, STRONG, lengths=lengths, observations=[20])[:, 0],
         "each": posterior(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1],
     }
     products = []
@@ -309,10 +310,10 @@ def test_other_ways_are_not_calibrated(attacked, wrong):
 
 def test_users_are_attacked_one_by_one(attacked):
     keys, _, traces = traces_of(3, 20)
-    memory = memoised(cms_no_hash(universe=60, epsilon=3.0))
+    memory = Memoised(NoHashCMS(universe=60, epsilon=3.0))
     for user in range(3):
-        alone = attack_memoised(memory, memory.report(traces[[user]], keys[[user]]), STRONG)
-        np.testing.assert_array_equal(alone, attacked[1]["grouped"][user])
+        alone = posterior(memory, reports_of(memory, traces[[user]], keys[[user]]), STRONG, observations=[20])
+        np.testing.assert_array_equal(alone[0], attacked[1]["grouped"][user])
 
 
 # Bad input
@@ -327,16 +328,16 @@ def test_bad_groups_and_lengths():
     with pytest.raises(InputError, match="at most 12 groups of reports, got 13"):
         exact_scores(np.zeros((13, 5)), np.ones(13, dtype=int), ORACLE)
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
-        attack_memoised(
-            memoised(Channel(matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3])
-        )
+        posterior(Memoised(Channel(matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3]))
     with pytest.raises(InputError, match="a support or a likelihood"):
         log_likelihood(object(), {"report": np.array([1])})
+    with pytest.raises(InputError, match="must be a device with memory, got 'Fresh'"):
+        groups(Fresh(Channel(matrix=np.eye(5))), {"report": np.array([1])}, ORACLE)
 
 
 def test_no_reports_leave_the_prior():
-    memory = memoised(Channel(matrix=np.eye(5)))
-    np.testing.assert_allclose(attack_memoised(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [0.5, 0.5])
+    memory = Memoised(Channel(matrix=np.eye(5)))
+    np.testing.assert_allclose(posterior(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [[0.5, 0.5]])
 
 
 # The page

@@ -10,9 +10,8 @@ from cases.synthetic import SEED
 from scipy import stats
 from scipy.special import logsumexp
 
-from poolscope.attack.adversary import posterior
+from poolscope.attack.devices import posterior
 from poolscope.attack.memory.groups import (
-    attack_memoised,
     gathered,
     group_by_agreement,
     mean_behaviour,
@@ -21,12 +20,12 @@ from poolscope.attack.memory.groups import (
 from poolscope.attack.memory.scores import exact_scores, group_posterior, normalised
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import Memoised, RapporMemory, memoised, rappor
+from poolscope.mechanisms import Memoised, Rappor, RapporMemory, device_of, reports_of
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import within_pools
 from poolscope.world.synthetic import draw_traces, draw_users
 
-TINY_RAPPOR = rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
+TINY_RAPPOR = Rappor(universe=5, m=3, hashes=1, cohorts=1, f=0.4, p=0.2, q=0.9, hash_table=np.array([[0, 1, 2, 1, 0]]))
 
 
 def noisy_likelihood(bits, members, pattern):
@@ -52,7 +51,7 @@ BITS = np.array([[1, 0, 0], [1, 0, 1], [0, 1, 0], [1, 0, 0]])
 
 
 def test_likelihood_of_a_group_is_the_sum_over_answers():
-    memory = RapporMemory(rappor=TINY_RAPPOR)
+    memory = RapporMemory(TINY_RAPPOR)
     pattern = memory.pattern(0)
     np.testing.assert_array_equal(pattern, np.eye(3, dtype=bool)[[0, 1, 2, 1, 0]])
     for members in ((0,), (0, 1), (0, 1, 2, 3)):
@@ -79,7 +78,7 @@ def partitions(items):
 
 def test_all_groupings_together_are_the_enumeration():
     """Sum over sequences of objects and over all permanent answers = sum over groupings of the exact scores."""
-    memory, k = RapporMemory(rappor=TINY_RAPPOR), 2
+    memory, k = RapporMemory(TINY_RAPPOR), 2
     pattern = memory.pattern(0)
     within = [Fraction(x) for x in within_pools(TINY, ORACLE.popularity)]
     groups = {}
@@ -105,10 +104,10 @@ def test_all_groupings_together_are_the_enumeration():
 def distances(p, n, users=40):
     """Mean total variation from the posterior of all groupings: of the best one, and of each report by itself."""
     own_bit = {"m": 16, "hashes": 1, "cohorts": 1, "hash_table": np.arange(5)[None]}
-    memory = memoised(rappor(universe=5, f=0.4, p=p, q=1 - p, **own_bit))
+    memory = device_of(Rappor(universe=5, f=0.4, p=p, q=1 - p, **own_bit), memory=True)
     keys, lengths = user_keys(SEED, np.arange(users)), np.full(users, n)
     traces = draw_traces(TINY, ORACLE.popularity, draw_users(TINY, Behaviour(), keys), n)
-    reports = memory.report(traces, keys)
+    reports = reports_of(memory, traces, keys)
     exact = []
     for bits in memory.bits(reports).astype(np.int64).reshape(users, n, 16):
         scores = []
@@ -117,8 +116,8 @@ def distances(p, n, users=40):
             counts = np.array([len(members) for members in partition])
             scores.append(exact_scores(memory.group_log_likelihood(ones, counts, 0), counts, ORACLE))
         exact.append(normalised(logsumexp(scores, axis=0), ORACLE))
-    grouped = attack_memoised(memory, reports, ORACLE, lengths=lengths)
-    each = posterior(memory.alone, reports, ORACLE, lengths=lengths)[:, -1]
+    grouped = posterior(memory, reports, ORACLE, lengths=lengths, observations=[n])[:, 0]
+    each = posterior(memory.mechanism, reports, ORACLE, lengths=lengths)[:, -1]
     return [np.abs(posterior - exact).sum(axis=1).mean() / 2 for posterior in (grouped, each)]
 
 
@@ -132,13 +131,13 @@ def test_both_adversaries_against_the_enumeration():
 
 
 def small_rappor(p, q, f=0.25):
-    return memoised(rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q))
+    return device_of(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q), memory=True)
 
 
 def test_cohorts_and_answers_stay_and_reports_are_new():
     keys, _, traces = traces_of(200, 12)
     memory = small_rappor(0.2, 0.8)
-    reports = memory.report(traces, keys)
+    reports = reports_of(memory, traces, keys)
     assert np.all(reports["cohort"].reshape(200, 12) == memory.cohorts(keys)[:, None])
     assert stats.chisquare(np.bincount(memory.cohorts(user_keys(SEED, np.arange(4000))), minlength=8)).pvalue > 1e-4
     answers, bits = memory.permanent(traces.ravel(), np.repeat(keys, 12)), memory.bits(reports)
@@ -164,24 +163,24 @@ def test_without_instantaneous_noise_groups_are_identical_reports():
     """Both attacks are then one and the same, also where zero likelihoods meet."""
     keys, _, traces = traces_of(8, 20)
     memory = small_rappor(0.0, 1.0)
-    reports, lengths = memory.report(traces, keys), np.full(8, 20)
+    reports, lengths = reports_of(memory, traces, keys), np.full(8, 20)
     bits = memory.bits(reports).reshape(8, 20, 64)
     for user in range(8):
         cohort = int(memory.cohorts(keys)[user])
         label = group_by_agreement(memory, bits[user], cohort, STRONG)
         same = (bits[user][:, None] == bits[user]).all(axis=2)
         np.testing.assert_array_equal(same_group(label), same)
-    found = attack_memoised(memory, reports, STRONG, lengths=lengths)
-    expected = attack_memoised(Memoised(mechanism=memory.rappor), reports, STRONG, lengths=lengths)
+    found = posterior(memory, reports, STRONG, lengths=lengths, observations=[20])[:, 0]
+    expected = posterior(Memoised(memory.mechanism), reports, STRONG, lengths=lengths, observations=[20])[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_reports_with_little_noise_find_their_groups():
     keys, _, traces = traces_of(25, 20)
     memory = small_rappor(0.05, 0.95)
-    reports, lengths = memory.report(traces, keys), np.full(25, 20)
+    reports, lengths = reports_of(memory, traces, keys), np.full(25, 20)
     bits = memory.bits(reports).reshape(25, 20, 64)
-    found = attack_memoised(memory, reports, STRONG, lengths=lengths)
+    found = posterior(memory, reports, STRONG, lengths=lengths, observations=[20])[:, 0]
     agreed, gaps = [], []
     for user in range(25):
         cohort = int(memory.cohorts(keys)[user])
@@ -209,4 +208,4 @@ def test_mean_behaviour_is_a_mean():
 
 def test_objects_outside_the_universe():
     with pytest.raises(InputError, match=r"objects must be 0\.\.59"):
-        small_rappor(0.1, 0.9).report(np.array([[60]]), np.array([1], dtype=np.uint64))
+        reports_of(small_rappor(0.1, 0.9), np.array([[60]]), np.array([1], dtype=np.uint64))

@@ -11,10 +11,11 @@ from mpmath import mp, mpf
 from oracle import reference
 from scipy import special, stats
 
-from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.base.errors import InputError
-from poolscope.mechanisms import cms
+from poolscope.mechanisms import CMS
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import AS_PUBLISHED_INTEREST, Beta, FunctionDensity
 from poolscope.world.universe import Universe
@@ -92,7 +93,7 @@ def test_attack_with_and_without_a_neutral_pool(neutral, epsilon):
     pool_of = np.repeat([0, 1, 2, -1], [2, 1, 3, neutral])
     popularity = 1.0 + np.arange(pool_of.size) % 3
     universe = Universe(size=pool_of.size, pool_names=("a", "b", "c"), pool_of=pool_of)
-    mechanism = cms(universe=universe.size, epsilon=epsilon, m=5, hashes=3)
+    mechanism = CMS(universe=universe.size, epsilon=epsilon, m=5, hashes=3)
     rng = np.random.default_rng(6)
     reports = mechanism.obfuscate(rng.integers(pool_of.size, size=20), rng)
     adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
@@ -117,7 +118,7 @@ def test_stored_example(stored, n, name, prior):
     k = int(pool_of.max()) + 1
     universe = Universe(size=len(pool_of), pool_names=tuple("abcdef"[:k]), pool_of=pool_of)
     m = int(stored["m"])
-    mechanism = cms(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
+    mechanism = CMS(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
     belief = Behaviour(interest=AS_PUBLISHED_INTEREST) if prior else Behaviour()
     adversary = Adversary.weak(universe, belief)
     if name == "strong":

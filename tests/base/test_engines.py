@@ -240,7 +240,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
     break_it(*what)
     with pytest.raises(kind, match=message) as error:
         audit(scenario, out, engine=engine)
-    assert "go on with --resume" in str(error.value)
+    assert "go on with `resume`" in str(error.value)
     finished = {path.name: path.read_bytes() for path in (out / "outcomes").iterdir()}
     assert finished
     break_it("play_block", ORIGINAL_PLAY)

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 import poolscope
 from poolscope.base.errors import InputError
-from poolscope.base.tables.parquet_check import check_bytes
+from poolscope.base.tables.parquet_check import check
 from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.verbs.attack.attack import read_pools
 from poolscope.verbs.audit.folder import read_run
 from poolscope.verbs.audit.run import audit
+from poolscope.world.objects_file import read_objects, read_pools
 from poolscope.world.popularity import read_popularity
 from poolscope.world.traces_file import read_traces
-from poolscope.world.universe import Universe, read_objects
+from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(30, {"a": 5, "b": 5, "c": 6})
 CMS = make("cms", 30, {"epsilon": 2.0, "m": 16, "hashes": 8})
@@ -209,7 +209,7 @@ def test_what_is_checked_of_parquet_is_true_of_good_files(compression):
     for some in (frame, frame.clear(), frame[:1]):
         stream = io.BytesIO()
         some.write_parquet(stream, compression=compression, row_group_size=30_000)
-        check_bytes(stream.getvalue())
+        check(stream)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,10 @@ import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
 
+from poolscope.base.errors import InputError
+from poolscope.scenario.scenario import load_scenario
+from poolscope.verbs.audit import manifest, run
+
 
 @pytest.fixture
 def scenario(tmp_path):
@@ -196,10 +200,6 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 
 @needs_full_disk
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
-    from poolscope.base.errors import InputError
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.audit import manifest, run
-
     monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
     with pytest.raises(InputError, match=r"cannot write: No space left on device"):
         run.audit(load_scenario(scenario), tmp_path / "run")
@@ -208,13 +208,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypa
 
 @needs_full_disk
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
-    from poolscope.base.errors import InputError
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.audit import run
-
     with monkeypatch.context() as patched:
         patched.setattr(run, "write_text", write_to_a_full_disk)
-        with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with --resume"):
+        with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with `resume`"):
             run.audit(load_scenario(scenario), tmp_path / "run")
     assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
 
@@ -228,3 +224,13 @@ def test_help_imports_nothing_heavy(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_library_speaks_of_arguments_and_the_command_of_options(scenario, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").touch()
+    with pytest.raises(InputError, match=r"go on with `resume` or choose another with `out`"):
+        run.audit(load_scenario(scenario), tmp_path / "run")
+    done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
+    assert "go on with --resume or choose another with --out" in done.stderr
+    assert done.returncode == 2

@@ -11,27 +11,30 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 from poolscope import metrics
-from poolscope.attack.adversary import Adversary, posterior
+from poolscope.attack import fresh
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
+from poolscope.attack.shown import non_private_posterior
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
-from poolscope.game.game import Game, non_private_posterior, play, play_block, preferences
-from poolscope.mechanisms import CMS, cms, cms_no_hash, hcms, identity
+from poolscope.game.game import Game, play, play_block
+from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Beta
 from poolscope.world.popularity import perturb, zipf
-from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity
+from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity, preferences
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
 POPULARITY = zipf(UNIVERSE, 1.0)
 ORACLE = Adversary(name="oracle", universe=UNIVERSE, popularity=POPULARITY)
-MECHANISM = cms(universe=60, epsilon=4.0, m=64, hashes=500)
+MECHANISM = CMS(universe=60, epsilon=4.0, m=64, hashes=500)
 GAME = Game(
     universe=UNIVERSE,
     popularity=POPULARITY,
-    mechanism=MECHANISM,
+    device=Fresh(MECHANISM),
     adversaries=[Adversary.weak(UNIVERSE), ORACLE],
     observations=[5, 20, 40],
 )
@@ -56,7 +59,7 @@ def outcomes():
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr("poolscope.game.game.CHUNK", 17)
+    monkeypatch.setattr(fresh, "CHUNK", 17)
     assert_frame_equal(play(GAME, 500, SEED, engine=engine), outcomes, check_exact=True)
 
 
@@ -68,9 +71,9 @@ def test_first_users_are_the_same_in_a_larger_crowd(outcomes):
     assert_frame_equal(some.sort("adversary", "n", "user"), expected, check_exact=True)
 
 
-@pytest.mark.parametrize("mechanism", [MECHANISM, hcms(universe=60, epsilon=4.0, m=64, hashes=50)])
+@pytest.mark.parametrize("mechanism", [MECHANISM, HCMS(universe=60, epsilon=4.0, m=64, hashes=50)])
 def test_first_reports_are_the_same_in_a_longer_run(mechanism):
-    long = replace(GAME, mechanism=mechanism, observations=[7, 30, 180])
+    long = replace(GAME, device=Fresh(mechanism), observations=[7, 30, 180])
     short = replace(long, observations=[7, 30])
     one, other = play(short, 200, SEED), play(long, 200, SEED).filter(pl.col("n") <= 30)
     crossings = [c for c in one.columns if c.startswith("exposed")]
@@ -231,10 +234,10 @@ def traces_of(game, users, seed):
 OTHER_POOLS = Universe(size=60, pool_names=("even", "odd"), pool_of=np.where(np.arange(60) < 40, np.arange(60) % 2, -1))
 MECHANISMS = {
     "cms": MECHANISM,
-    "cms, m no multiple of 64": cms(universe=60, epsilon=1.0, m=50, hashes=1 << 16),
-    "cms without hashing": cms_no_hash(universe=60, epsilon=4.0),
-    "hcms": hcms(universe=60, epsilon=4.0, m=32, hashes=70),
-    "identity": identity(universe=60),
+    "cms, m no multiple of 64": CMS(universe=60, epsilon=1.0, m=50, hashes=1 << 16),
+    "cms without hashing": NoHashCMS(universe=60, epsilon=4.0),
+    "hcms": HCMS(universe=60, epsilon=4.0, m=32, hashes=70),
+    "identity": Identity(universe=60),
 }
 
 
@@ -243,13 +246,13 @@ def test_fused_game_is_the_attack_on_the_reports(name):
     """Keyed by the same randomness: three adversaries, one with pools of its own, to the last bit."""
     mechanism, users = MECHANISMS[name], 60
     second = Adversary(name="parity", universe=OTHER_POOLS, popularity=POPULARITY)
-    game = replace(GAME, mechanism=mechanism, adversaries=[Adversary.weak(UNIVERSE), second, ORACLE])
+    game = replace(GAME, device=Fresh(mechanism), adversaries=[Adversary.weak(UNIVERSE), second, ORACLE])
     outcomes = play(game, users, SEED)
     keys, truth, traces = traces_of(game, users, SEED)
     reports = mechanism.report(traces.ravel(), report_keys(keys, 0, game.horizon).ravel())
     for adversary in game.adversaries:
         found = posterior(mechanism, reports, adversary, lengths=np.full(users, game.horizon))
-        preferred = preferences(game, adversary.universe, truth)[0]
+        preferred = preferences(UNIVERSE, POPULARITY, truth, adversary.universe)[0]
         for n in game.observations:
             rows = outcomes.filter((pl.col("adversary") == adversary.name) & (pl.col("n") == n))
             np.testing.assert_array_equal(rows["confidence"], found[:, n].max(axis=1))
@@ -261,7 +264,7 @@ def test_fused_game_is_the_attack_on_the_reports(name):
 def test_preferences_towards_other_pools():
     """From Phi_U by the oracle; and a copy of the users' own pools gives their own draws."""
     _, truth, _ = traces_of(GAME, 40, SEED)
-    iota, gamma, delta = preferences(GAME, OTHER_POOLS, truth)
+    iota, gamma, delta = preferences(UNIVERSE, POPULARITY, truth, OTHER_POOLS)
     for user in range(40):
         behaviour = truth.iota[user], truth.gamma[user], truth.delta[user]
         law = np.array(reference.representation(*behaviour, POPULARITY, UNIVERSE.pool_of), dtype=float)
@@ -270,7 +273,7 @@ def test_preferences_towards_other_pools():
         assert gamma[user] == pytest.approx(pools.sum(), rel=1e-12)
         assert delta[user] == pytest.approx(pools.max() / pools.sum(), rel=1e-12)
     copy = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
-    same = preferences(GAME, copy, truth)
+    same = preferences(UNIVERSE, POPULARITY, truth, copy)
     np.testing.assert_array_equal(same[0], truth.iota)
     np.testing.assert_allclose(same[1:], [truth.gamma, truth.delta], rtol=1e-12)
 
@@ -282,9 +285,9 @@ def test_non_private_posterior_is_that_of_the_identity(neutral):
     users = draw_users(universe, Behaviour(), user_keys(SEED, np.arange(30)))
     traces, lengths = draw_traces(universe, popularity, users, 90), np.full(30, 90)
     adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
-    mechanism = identity(universe=universe.size)
+    mechanism = Identity(universe=universe.size)
     general = posterior(mechanism, {"value": traces.ravel()}, adversary, lengths=lengths)
-    ours = non_private_posterior(universe, traces, lengths)
+    ours = non_private_posterior(universe, traces)
     np.testing.assert_allclose(ours, general, rtol=0, atol=1e-12)
 
 
@@ -303,7 +306,7 @@ def test_excluded_reports_leave_the_prior():
     popularity = np.zeros(60)
     popularity[[0, 8, 9, 21]] = 1
     narrow = Adversary(name="narrow", universe=UNIVERSE, popularity=popularity, belief=Behaviour(pools=(1.0, 1.0, 2.0)))
-    game = replace(GAME, mechanism=identity(universe=60), adversaries=[narrow], observations=[40])
+    game = replace(GAME, device=Fresh(Identity(universe=60)), adversaries=[narrow], observations=[40])
     rows = metrics.select(play(game, 100, SEED), "narrow", 40)
     _, _, traces = traces_of(game, 100, SEED)
     excluded = (popularity[traces] == 0).any(axis=1)
@@ -328,7 +331,7 @@ class WrongRatio(CMS):
 
 def calibration_of(mechanism, seed=0):
     """Error and limit for each n of an adversary who knows the popularity."""
-    game = replace(GAME, mechanism=mechanism, adversaries=[ORACLE])
+    game = replace(GAME, device=Fresh(mechanism), adversaries=[ORACLE])
     outcomes = play(game, 8000, seed)
     attacks = [metrics.select(outcomes, "oracle", n) for n in game.observations]
     return [(calibration_error(rows, seed).value, calibration_limit(rows, seed)) for rows in attacks]
@@ -340,7 +343,7 @@ def test_attack_is_calibrated():
 
 
 def test_wrong_likelihood_ratio_is_not_calibrated():
-    wrong = WrongRatio(epsilon=MECHANISM.epsilon, family=MECHANISM.family)
+    wrong = WrongRatio(universe=60, epsilon=4.0, m=64, hashes=500)
     for error, limit in calibration_of(wrong):
         assert error > 1.5 * limit
 
@@ -353,7 +356,7 @@ def test_non_private_attack_is_calibrated():
 
 
 def test_almost_no_epsilon_is_chance():
-    game = replace(GAME, mechanism=cms(universe=60, epsilon=0.001, m=64, hashes=500), non_private=False)
+    game = replace(GAME, device=Fresh(CMS(universe=60, epsilon=0.001, m=64, hashes=500)), non_private=False)
     outcomes = play(game, 8000, 2)
     for name in ("weak", "oracle"):
         for n in game.observations:
@@ -370,7 +373,8 @@ def test_almost_no_epsilon_is_chance():
         ({"observations": []}, "observations must be increasing"),
         ({"observations": [0, 5]}, "at least 1"),
         ({"observations": [5, 5]}, "observations must be increasing"),
-        ({"mechanism": identity(universe=61)}, "universe's 60 objects"),
+        ({"device": Fresh(Identity(universe=61))}, "universe's 60 objects"),
+        ({"device": Identity(universe=60)}, r"must be a device .*got 'Identity'; one of Fresh, "),
         ({"adversaries": [ORACLE, ORACLE]}, "names of their own"),
         ({"adversaries": [], "non_private": False}, "must be there"),
         ({"sigma": -0.1}, "sigma"),

@@ -8,42 +8,42 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from poolscope.attack.adversary import Adversary, posterior
-from poolscope.attack.memory.groups import attack_memoised
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
+from poolscope.attack.memory import posteriors
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import cms, memoised, rappor
+from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
 NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-CMS = cms(universe=60, epsilon=3.0, m=32, hashes=100)
-RAPPOR = rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
+SKETCH = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
+RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
 
 
-def game(mechanism, observations=(5, 12), memory=True):
+def game(mechanism, observations=(5, 12)):
     return Game(
         universe=CROWD,
         popularity=POPULARITY,
-        mechanism=mechanism,
+        device=device_of(mechanism, memory=True),
         adversaries=[STRONG, NAIVE],
         observations=observations,
-        memory=memory,
     )
 
 
-@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_are_those_of_the_attacks(mechanism):
     """Both adversaries on the same reports, each as its function says."""
     outcomes = play(game(mechanism), 12, SEED)
     keys, users, traces = traces_of(12, 12)
-    memory = memoised(mechanism)
-    reports, lengths = memory.report(traces, keys), np.full(12, 12)
+    memory = device_of(mechanism, memory=True)
+    reports, lengths = reports_of(memory, traces, keys), np.full(12, 12)
     expected = {
-        "strong": attack_memoised(memory, reports, STRONG, lengths=lengths),
-        "naive": posterior(mechanism, reports, NAIVE, lengths=lengths)[:, -1],
+        "strong": posterior(memory, reports, STRONG, lengths=lengths, observations=[12])[:, 0],
+        "naive": posterior(memory, reports, NAIVE, lengths=lengths)[:, -1],
     }
     for name, found in expected.items():
         rows = outcomes.filter((pl.col("adversary") == name) & (pl.col("n") == 12)).sort("user")
@@ -51,11 +51,11 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
         np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(12), users.iota])
 
 
-@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
-    for name, small in (("MEMORY_USERS", 16), ("MEMORY_CHUNK", 3)):
-        monkeypatch.setattr(f"poolscope.game.game.{name}", small)
+    monkeypatch.setattr(posteriors.OnKept, "most_users", 16)
+    monkeypatch.setattr(posteriors, "CHUNK", 3)
     assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
@@ -67,7 +67,7 @@ def test_first_reports_stay_the_same():
 
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
-    outcomes = play(game(CMS, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
+    outcomes = play(game(SKETCH, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
     assert set(outcomes["exposed_50"].drop_nulls()) <= {4, 9, 15}
 
 
@@ -100,10 +100,11 @@ def test_a_scenario_can_have_memory():
     scenario = parse(SCENARIO, name="kept")
     assert scenario.mechanism.parameters == {"epsilon": 3}
     built = build_game(scenario, seed=1)
-    assert built.memory
+    assert isinstance(built.device, Memoised)
     assert [adversary.knows_memory for adversary in built.adversaries] == [True, False]
     assert "takes every report by itself" in built.adversaries[1].phrase
-    assert not build_game(parse(SCENARIO.replace("memory = true\n", "").replace("knows_", "#"), name="x"), 1).memory
+    fresh = parse(SCENARIO.replace("memory = true\n", "").replace("knows_", "#"), name="x")
+    assert isinstance(build_game(fresh, 1).device, Fresh)
 
 
 def test_only_devices_with_memory_can_be_known_to_have_it():

@@ -9,14 +9,15 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior
-from poolscope.attack.memory.groups import attack_memoised
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.devices import posterior
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import adapt, channel, grr, memoised
+from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
 from poolscope.mechanisms.role import ReportColumn
+from poolscope.reports.curator import frequencies
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -57,14 +58,14 @@ class Fast(Own):
     """The same with a method that draws from keys."""
 
     def report(self, objects, keys):
-        return grr(universe=12, epsilon=EPSILON).report(objects, keys)["value"]
+        return GRR(universe=12, epsilon=EPSILON).report(objects, keys)["value"]
 
 
 def game(mechanism, **changed):
     base = Game(
         universe=UNIVERSE,
         popularity=POPULARITY,
-        mechanism=mechanism,
+        device=Fresh(mechanism),
         adversaries=[Adversary.weak(UNIVERSE)],
         observations=[3, 9],
     )
@@ -75,7 +76,7 @@ def game(mechanism, **changed):
 def test_it_attacks_like_the_mechanism_it_is(own):
     mechanism, value = adapt(own, UNIVERSE), np.array([3, 3, 0, 11, 5, 3])
     reports = {"low": value % 4, "high": np.eye(3, dtype=int)[value // 4]} if isinstance(own, Columns) else value
-    expected = posterior(grr(universe=12, epsilon=EPSILON), {"value": value}, ORACLE)
+    expected = posterior(GRR(universe=12, epsilon=EPSILON), {"value": value}, ORACLE)
     np.testing.assert_allclose(posterior(mechanism, reports, ORACLE), expected, rtol=1e-12)
 
 
@@ -119,15 +120,15 @@ def test_what_it_states_is_used():
     assert telling.report_columns["low"].size == 4
     with pytest.raises(InputError, match=r"does not say what its reports are in a file.*report_columns"):
         _ = silent.report_columns
-    with pytest.raises(InputError, match="has no frequency estimate"):
-        silent.support_counts({"report": np.array([1])})
+    with pytest.raises(InputError, match="has no frequency estimate, got 'Adapted'"):
+        frequencies(silent, {"report": np.array([1])})
 
 
 def test_it_can_have_memory():
-    memory = memoised(adapt(Own(), UNIVERSE))
-    reports = memory.report(np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
+    memory = Memoised(adapt(Own(), UNIVERSE))
+    reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
-    assert attack_memoised(memory, reports, ORACLE).sum() == pytest.approx(1)
+    assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
 
 
 def test_impossible_reports_are_impossible():
@@ -136,7 +137,7 @@ def test_impossible_reports_are_impossible():
             return np.where(reports[:, None] == np.arange(12), 0.0, -np.inf)
 
     reports = np.array([0, 0])
-    same = channel(universe=12, matrix=np.eye(12))
+    same = Channel(universe=12, matrix=np.eye(12))
     expected = posterior(same, {"report": reports}, ORACLE)
     np.testing.assert_allclose(posterior(adapt(Silent(), 12), reports, ORACLE), expected, rtol=1e-12)
 

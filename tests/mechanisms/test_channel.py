@@ -1,7 +1,5 @@
 """Channels: given and estimated, in memory and in files; what all mechanisms share is in the conformance suite."""
 
-import sys
-
 import numpy as np
 import polars as pl
 import pytest
@@ -9,11 +7,12 @@ from cases.synthetic import SEED
 from oracle import reference
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior, views
+from poolscope.attack.adversary import Adversary, views
+from poolscope.attack.devices import posterior
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.game.game import play
-from poolscope.mechanisms import Channel, Empirical, Likelihood, channel, empirical, grr
+from poolscope.mechanisms import GRR, Channel, Empirical, Likelihood
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import load_scenario
 from poolscope.world.universe import Universe
@@ -31,15 +30,15 @@ FINITE = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.25, 0.2
 
 
 def test_epsilon_is_exact():
-    assert channel(universe=4, matrix=FINITE).epsilon == pytest.approx(np.log(5), rel=1e-14)
-    assert channel(universe=4, matrix=MATRIX).epsilon == np.inf
-    assert channel(universe=3, matrix=np.full((3, 2), 0.5)).epsilon == 0
+    assert Channel(universe=4, matrix=FINITE).epsilon == pytest.approx(np.log(5), rel=1e-14)
+    assert Channel(universe=4, matrix=MATRIX).epsilon == np.inf
+    assert Channel(universe=3, matrix=np.full((3, 2), 0.5)).epsilon == 0
     unsent = np.hstack([FINITE, np.zeros((4, 1))])
-    assert channel(universe=4, matrix=unsent).epsilon == pytest.approx(np.log(5), rel=1e-14)
+    assert Channel(universe=4, matrix=unsent).epsilon == pytest.approx(np.log(5), rel=1e-14)
 
 
 def test_posterior_is_the_oracles():
-    mechanism = channel(universe=4, matrix=MATRIX)
+    mechanism = Channel(universe=4, matrix=MATRIX)
     reports = np.array([0, 2, 1, 1, 4, 2])
     found = posterior(mechanism, {"report": reports}, ADVERSARY)
     for n in (1, 3, 6):
@@ -49,7 +48,7 @@ def test_posterior_is_the_oracles():
 
 
 def test_what_nobody_sends_is_impossible():
-    mechanism = channel(universe=4, matrix=MATRIX)
+    mechanism = Channel(universe=4, matrix=MATRIX)
     view, _ = views([ADVERSARY])
     mass = mechanism.mass({"report": np.array([0, 3])}, view)
     assert not mass[1].any()
@@ -59,7 +58,7 @@ def test_what_nobody_sends_is_impossible():
 
 
 def test_samples_follow_the_matrix():
-    mechanism, count = channel(universe=4, matrix=MATRIX), 40_000
+    mechanism, count = Channel(universe=4, matrix=MATRIX), 40_000
     for z in range(4):
         reports = mechanism.report(np.full(count, z), children(np.uint64(SEED), np.arange(count)))["report"]
         seen, possible = np.bincount(reports, minlength=5), MATRIX[z] > 0
@@ -68,10 +67,10 @@ def test_samples_follow_the_matrix():
 
 
 def test_the_attack_on_a_channel_is_that_on_its_mechanism():
-    mechanism = grr(universe=4, epsilon=1.5)
+    mechanism = GRR(universe=4, epsilon=1.5)
     law = np.full((4, 4), np.exp(-1.5))
     np.fill_diagonal(law, 1.0)
-    same = channel(universe=4, matrix=law / law.sum(axis=1, keepdims=True))
+    same = Channel(universe=4, matrix=law / law.sum(axis=1, keepdims=True))
     assert same.epsilon == pytest.approx(1.5, rel=1e-12)
     value = np.array([0, 3, 1, 1, 2, 2, 2])
     expected = posterior(mechanism, {"value": value}, ADVERSARY)
@@ -79,7 +78,7 @@ def test_the_attack_on_a_channel_is_that_on_its_mechanism():
 
 
 def test_single_precision_will_do():
-    mechanism = channel(universe=4, matrix=FINITE.astype(np.float32))
+    mechanism = Channel(universe=4, matrix=FINITE.astype(np.float32))
     np.testing.assert_allclose(mechanism.matrix.sum(axis=1), 1, rtol=1e-15)
     assert not mechanism.matrix.flags.writeable
 
@@ -98,16 +97,15 @@ def test_single_precision_will_do():
 )
 def test_bad_matrices(matrix, words):
     with pytest.raises(InputError, match=words):
-        channel(universe=4, matrix=matrix)
+        Channel(universe=4, matrix=matrix)
 
 
 def test_matrices_beyond_memory(monkeypatch):
-    # the function of this name hides its module
-    monkeypatch.setattr(sys.modules["poolscope.mechanisms.channel"], "MOST_CELLS", 11)
+    monkeypatch.setattr("poolscope.mechanisms.channel.MOST_CELLS", 11)
     with pytest.raises(InputError, match=r"at most 11 cells.*got 12"):
-        channel(universe=4, matrix=FINITE)
+        Channel(universe=4, matrix=FINITE)
     with pytest.raises(InputError, match=r"at most 11 cells.*got 40"):
-        empirical(universe=4, samples=np.array([[0, 9]]))
+        Empirical(universe=4, samples=np.array([[0, 9]]))
 
 
 # Estimated
@@ -116,18 +114,18 @@ def test_matrices_beyond_memory(monkeypatch):
 def drawn(count, seed=SEED, matrix=FINITE):
     """Samples of each object as often, from a known channel."""
     objects = np.repeat(np.arange(4), count)
-    reports = Channel(matrix=matrix).obfuscate(objects, np.random.default_rng(seed))["report"]
+    reports = Channel(universe=4, matrix=matrix).obfuscate(objects, np.random.default_rng(seed))["report"]
     return np.stack([objects, reports], axis=1)
 
 
 def test_smoothing_is_additive():
     samples = np.array([[0, 0], [0, 0], [0, 1], [1, 2], [3, 1]])
-    found = empirical(universe=4, samples=samples)
+    found = Empirical(universe=4, samples=samples)
     expected = [[2.5, 1.5, 0.5], [0.5, 0.5, 1.5], [0.5] * 3, [0.5, 1.5, 0.5]]
     np.testing.assert_allclose(found.matrix, np.array(expected) / np.sum(expected, axis=1, keepdims=True), rtol=1e-14)
-    less = empirical(universe=4, samples=samples, smoothing=0.1, reports=5)
+    less = Empirical(universe=4, samples=samples, smoothing=0.1, reports=5)
     np.testing.assert_allclose(less.matrix[0], np.array([2.1, 1.1, 0.1, 0.1, 0.1]) / 3.5, rtol=1e-14)
-    bare = empirical(universe=1, samples=samples[:3], smoothing=0, reports=3)
+    bare = Empirical(universe=1, samples=samples[:3], smoothing=0, reports=3)
     np.testing.assert_allclose(bare.matrix, [[2 / 3, 1 / 3, 0]], rtol=1e-14)
 
 
@@ -135,14 +133,14 @@ def test_errors_cover_the_truth():
     """In 60 worlds, two standard errors hold the truth as often as a normal law promises, within four of its errors."""
     inside = []
     for world in range(60):
-        found = empirical(universe=4, samples=drawn(400, SEED + world))
+        found = Empirical(universe=4, samples=drawn(400, SEED + world))
         inside.append(np.mean(np.abs(found.matrix - FINITE) < 2 * found.errors))
     expected = stats.norm.cdf(2) - stats.norm.cdf(-2)
     assert abs(np.mean(inside) - expected) < 4 * np.std(inside) / np.sqrt(len(inside)) + 0.01
 
 
 def test_errors_are_those_of_the_replicas():
-    found = empirical(universe=4, samples=drawn(30))
+    found = Empirical(universe=4, samples=drawn(30))
     matrices = found.spread(lambda replica: replica.matrix, 2000, np.random.default_rng(SEED))
     assert matrices.shape == (2000, 4, 3)
     np.testing.assert_allclose(matrices.mean(axis=0), found.matrix, atol=4 * found.errors.max() / np.sqrt(2000))
@@ -152,10 +150,10 @@ def test_errors_are_those_of_the_replicas():
 def test_the_posterior_is_as_uncertain_as_the_channel():
     """The spread over replicas shrinks with the samples, and covers what the true channel says."""
     reports = {"report": np.array([0, 0, 2, 1, 0, 0])}
-    truth = posterior(Channel(matrix=FINITE), reports, ADVERSARY)[-1, 0]
+    truth = posterior(Channel(universe=4, matrix=FINITE), reports, ADVERSARY)[-1, 0]
     widths = []
     for count in (30, 3000):
-        found = empirical(universe=4, samples=drawn(count))
+        found = Empirical(universe=4, samples=drawn(count))
         posteriors = found.spread(lambda c: posterior(c, reports, ADVERSARY)[-1, 0], 200, np.random.default_rng(SEED))
         assert abs(posteriors.mean() - truth) < 4 * posteriors.std()
         widths.append(posteriors.std())
@@ -165,7 +163,7 @@ def test_the_posterior_is_as_uncertain_as_the_channel():
 
 def test_replicas_of_hardly_any_samples():
     """Shapes so small that a row can vanish: then it is all one report."""
-    found = empirical(universe=4, samples=np.array([[0, 0]]), smoothing=1e-4, reports=3)
+    found = Empirical(universe=4, samples=np.array([[0, 0]]), smoothing=1e-4, reports=3)
     for replica in found.replicas(20, np.random.default_rng(SEED)):
         np.testing.assert_allclose(replica.matrix.sum(axis=1), 1)
 
@@ -186,7 +184,7 @@ def test_replicas_of_hardly_any_samples():
 )
 def test_bad_samples(changed, words):
     with pytest.raises(InputError, match=words):
-        empirical(**{"universe": 4, "samples": np.array([[0, 1], [1, 0], [3, 1]]), **changed})
+        Empirical(**{"universe": 4, "samples": np.array([[0, 1], [1, 0], [3, 1]]), **changed})
 
 
 # Files
@@ -234,7 +232,7 @@ def test_samples_from_any_file(tmp_path):
     frame = pl.DataFrame({"object": samples[:, 0], "report": samples[:, 1]})
     frame.write_parquet(tmp_path / "pairs.parquet")
     frame.write_csv(tmp_path / "pairs.csv")
-    expected = empirical(universe=4, samples=samples, smoothing=0.25)
+    expected = Empirical(universe=4, samples=samples, smoothing=0.25)
     for name in ("pairs.parquet", "pairs.csv"):
         found = scenario(tmp_path, f"kind = 'empirical'\nsamples = '{name}'\nsmoothing = 0.25")
         mechanism = build_mechanism(found, UNIVERSE)

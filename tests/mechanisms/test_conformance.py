@@ -1,5 +1,7 @@
 """One suite that every mechanism passes, and what is particular to some of them."""
 
+import pickle
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,7 +14,9 @@ from scipy import stats
 from poolscope.attack.adversary import Adversary, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms import MECHANISMS, Likelihood, LocalMechanism, Pure, Views, make
+from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
+from poolscope.mechanisms.defaults import Counting
+from poolscope.mechanisms.role import at, countable, is_countable
 from poolscope.reports.files import read_reports, write_reports
 from poolscope.world.universe import Universe
 
@@ -65,6 +69,65 @@ def test_every_mechanism_is_in_the_suite():
     assert set(KINDS) == {*MECHANISMS, "adapted"}
 
 
+# The role
+
+
+@every_mechanism
+def test_a_mechanism_has_an_estimate_or_not(name):
+    mechanism = tiny(name)
+    assert is_countable(mechanism) == KINDS[name].counted
+    if KINDS[name].counted:
+        assert countable(mechanism) is mechanism
+    else:
+        with pytest.raises(InputError, match=f"no frequency estimate, got '{type(mechanism).__name__}'"):
+            countable(mechanism)
+
+
+@every_mechanism
+def test_a_mechanism_says_what_its_reports_share(name):
+    mechanism = large(name)
+    objects, keys = some(mechanism, 50)
+    shared = mechanism.shared_by(keys)
+    assert (shared is None) == (mechanism.shared_column is None)
+    if shared is not None:
+        np.testing.assert_array_equal(mechanism.report(objects, keys)[mechanism.shared_column], shared)
+
+
+@every_mechanism
+def test_a_mechanism_travels(name):
+    mechanism = large(name)
+    there = pickle.loads(pickle.dumps(mechanism))
+    objects, keys = some(mechanism, 50)
+    for column, values in mechanism.report(objects, keys).items():
+        np.testing.assert_array_equal(there.report(objects, keys)[column], values)
+
+
+@every_noise
+def test_another_epsilon(name):
+    """As if it were made with it; what is no mechanism of that epsilon says so."""
+    if name in ("spotme", "rappor"):
+        with pytest.raises(InputError, match="cannot be given with epsilon"):
+            at(tiny(name, 1.0), 3.0)
+        return
+    one, other = at(tiny(name, 1.0), 3.0), tiny(name, 3.0)
+    assert (one.p_star, one.q_star, one.epsilon) == (other.p_star, other.q_star, 3.0)
+    assert one.report_columns == other.report_columns
+
+
+@pytest.mark.parametrize("name", ["cms", "hcms", "rappor"])
+def test_functions_outlive_another_parameter(name):
+    """A table is checked once; computed functions are those of the new parameters."""
+    given = tiny(name)
+    assert replace(given, seed=3).hash_table is given.hash_table
+    computed = large(name)
+    for changed in ({"seed": 3}, {"m": 64}):
+        found, other = replace(computed, **changed), large(name, **changed)
+        assert (found, found.epsilon) == (other, other.epsilon)
+        assert found != computed
+    with pytest.raises(InputError, match="hash values must be"):
+        replace(given, m=2)
+
+
 # The law
 
 
@@ -105,7 +168,7 @@ def test_samples_follow_the_law(name, epsilon):
     rng = np.random.default_rng(SEED)
     for z in range(TINY):
         reports = mechanism.obfuscate(np.full(8000, z), rng)
-        assert tuple(reports) == mechanism.columns
+        assert tuple(reports) == tuple(mechanism.report_columns)
         seen = np.bincount([position[key(r)] for r in rows(reports)], minlength=len(position))
         expected = 8000 * probability[:, z]
         assert seen[expected == 0].sum() == 0
@@ -164,7 +227,7 @@ def test_fast_paths_are_the_general_ones(name, changed):
     assert mass.min() >= 0
     if KINDS[name].counted:
         counts = mechanism.support_counts(reports)
-        np.testing.assert_array_equal(counts, LocalMechanism.support_counts(mechanism, reports))
+        np.testing.assert_array_equal(counts, Counting.support_counts(mechanism, reports))
 
 
 @every_mechanism
@@ -184,7 +247,7 @@ def test_methods_work_in_parts(name, monkeypatch):
     objects, keys = some(mechanism, 500)
     reports = mechanism.report(objects, keys)
     whole = general(mechanism).mass(mechanism, reports, view)
-    monkeypatch.setattr("poolscope.mechanisms.role.CELLS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.defaults.CELLS_AT_ONCE", 7 * LARGE)
     monkeypatch.setattr("poolscope.mechanisms.grouping.BUCKETS_AT_ONCE", 7 * LARGE)
     monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
@@ -192,7 +255,7 @@ def test_methods_work_in_parts(name, monkeypatch):
     np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
         dense = mechanism.support(reports).sum(axis=0)
-        np.testing.assert_array_equal(LocalMechanism.support_counts(mechanism, reports), dense)
+        np.testing.assert_array_equal(Counting.support_counts(mechanism, reports), dense)
         np.testing.assert_array_equal(mechanism.support_counts(reports), dense)
 
 
@@ -209,7 +272,7 @@ def test_no_reports_at_all(name):
 def test_obfuscate_takes_a_generator(name):
     mechanism = large(name)
     one, same, other = (mechanism.obfuscate([5, 0, LARGE - 1] * 20, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert set(one) == set(mechanism.columns)
+    assert set(one) == set(mechanism.report_columns)
     for column in one:
         assert len(one[column]) == 60
         np.testing.assert_array_equal(one[column], same[column])
@@ -223,7 +286,7 @@ def test_reports_survive_a_file(name, ending, tmp_path):
     mechanism, universe = large(name), Universe.sized(LARGE, {"a": 3, "b": 4})
     objects, keys = some(mechanism, 50)
     reports = mechanism.report(objects, keys)
-    assert tuple(mechanism.report_columns) == tuple(reports) == mechanism.columns
+    assert tuple(mechanism.report_columns) == tuple(reports)
     users = pl.Series("user", [f"u{i // 10}" for i in range(50)])
     write_reports(tmp_path / f"reports.{ending}", users, reports, mechanism, universe)
     read_users, read = read_reports(tmp_path / f"reports.{ending}", mechanism, universe)
@@ -274,7 +337,7 @@ def test_unknown_and_missing_names():
 @every_mechanism
 def test_bits_of_another_length(name):
     mechanism = large(name)
-    if "bits" not in mechanism.columns:
+    if "bits" not in mechanism.report_columns:
         return
     size = -(-mechanism.report_columns["bits"].size // 8)
     reports = mechanism.obfuscate([1, 2], np.random.default_rng(0))

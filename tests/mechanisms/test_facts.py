@@ -8,13 +8,15 @@ from cases.synthetic import SEED
 from oracle.laws import KINDS, large, law, multiply_shift, tiny
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, posterior, views
+from poolscope.attack.adversary import Adversary, views
+from poolscope.attack.devices import posterior
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms import Likelihood, LocalMechanism, Pure, make
+from poolscope.mechanisms import Likelihood, Pure, make
+from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.the import best_threshold, log_variance
-from poolscope.reports.curator import frequencies, simulate_frequencies
+from poolscope.reports.curator import frequencies, frequencies_of_objects, simulate_frequencies
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -117,7 +119,7 @@ def test_simulated_counts_have_the_law_of_reports(name, reports):
 
 def test_no_estimate_without_supports():
     class Coin(Likelihood):
-        universe, epsilon, columns = 2, 1.0, ("value",)
+        universe, epsilon = 2, 1.0
 
         def report(self, objects, keys):
             return {"value": np.asarray(objects)}
@@ -128,8 +130,7 @@ def test_no_estimate_without_supports():
     for act in (
         lambda: frequencies(Coin(), {"value": np.zeros(3, dtype=int)}),
         lambda: simulate_frequencies(Coin(), np.ones(2), 5, np.uint64(1)),
-        lambda: Coin().p_star,
-        lambda: Coin().q_star,
+        lambda: frequencies_of_objects(Coin(), np.zeros(3, dtype=int), np.uint64(1)),
     ):
         with pytest.raises(InputError, match="no frequency estimate, got 'Coin'"):
             act()
@@ -298,5 +299,5 @@ def test_large_universes(name):
     reports = mechanism.report(objects, keys)
     mass = mechanism.play(objects, keys, view)
     np.testing.assert_allclose(mass, Pure.mass(mechanism, reports, view), atol=1e-12)
-    expected = LocalMechanism.support_counts(mechanism, reports)
+    expected = Counting.support_counts(mechanism, reports)
     np.testing.assert_array_equal(mechanism.support_counts(reports), expected)

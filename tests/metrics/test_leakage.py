@@ -10,7 +10,7 @@ from scipy import stats
 from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game, play
-from poolscope.mechanisms import make
+from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
@@ -82,7 +82,7 @@ def test_composition_bounds_the_evidence_of_every_user(kind):
     game = Game(
         universe=universe,
         popularity=zipf(universe, 1.0),
-        mechanism=make(kind, 8, {"epsilon": 0.4, **parameters}),
+        device=Fresh(make(kind, 8, {"epsilon": 0.4, **parameters})),
         adversaries=[Adversary.weak(universe), believes],
         observations=[1, 5, 20],
         non_private=False,

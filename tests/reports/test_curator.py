@@ -12,7 +12,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
-from poolscope.mechanisms import Pure, cms, cms_no_hash, hcms
+from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
 from poolscope.reports.curator import frequencies, simulate_frequencies
 from poolscope.world.popularity import project_to_simplex
 
@@ -20,10 +20,10 @@ COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)
 POPULARITY = COUNTS / COUNTS.sum()
 MECHANISMS = {
-    "cms": cms(universe=UNIVERSE, epsilon=3.0, m=16, hashes=1 << 16),
-    "cms, m no power of two": cms(universe=UNIVERSE, epsilon=1.0, m=7, hashes=1 << 16),
-    "cms without hashing": cms_no_hash(universe=UNIVERSE, epsilon=2.0),
-    "hcms": hcms(universe=UNIVERSE, epsilon=3.0, m=16, hashes=1 << 16),
+    "cms": CMS(universe=UNIVERSE, epsilon=3.0, m=16, hashes=1 << 16),
+    "cms, m no power of two": CMS(universe=UNIVERSE, epsilon=1.0, m=7, hashes=1 << 16),
+    "cms without hashing": NoHashCMS(universe=UNIVERSE, epsilon=2.0),
+    "hcms": HCMS(universe=UNIVERSE, epsilon=3.0, m=16, hashes=1 << 16),
 }
 
 
@@ -184,7 +184,7 @@ def test_tables_hold_the_binomial_law(n, p):
 def test_simulated_counts_follow_the_law(size, way):
     """Reports are independent, so an object's count is binomial; covariances by 4 standard errors."""
     count, m, hashes = SIZES[size]
-    mechanism = cms(universe=UNIVERSE, epsilon=2.0, m=m, hashes=hashes, seed=3)
+    mechanism = CMS(universe=UNIVERSE, epsilon=2.0, m=m, hashes=hashes, seed=3)
     simulate = Pure.simulate_counts if way == "one by one" else type(mechanism).simulate_counts
     repeats = min(3000, 1_200_000 // count)
     keys = children(np.uint64(SEED), np.arange(repeats))
@@ -199,7 +199,7 @@ def test_simulated_counts_follow_the_law(size, way):
 
 
 def test_epsilons_share_their_draws_and_change_no_bit():
-    mechanism = cms(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)
+    mechanism = CMS(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)
     epsilons = [0.01, 1.0, 2.0, np.inf]
     for count in (8, 300, 4000):
         together = mechanism.simulate_at(epsilons, POPULARITY, count, np.uint64(SEED))
@@ -210,8 +210,8 @@ def test_epsilons_share_their_draws_and_change_no_bit():
 
 def test_wrong_law_is_seen():
     """The control: a flip probability two hundredths off."""
-    right = cms(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)
-    wrong = cms(universe=UNIVERSE, epsilon=1.8, m=5, hashes=4, seed=3)
+    right = CMS(universe=UNIVERSE, epsilon=2.0, m=5, hashes=4, seed=3)
+    wrong = CMS(universe=UNIVERSE, epsilon=1.8, m=5, hashes=4, seed=3)
     keys = children(np.uint64(SEED), np.arange(3000))
     counts = np.array([wrong.simulate_counts(POPULARITY, 120, key) for key in keys])
     with pytest.raises(AssertionError):
@@ -228,7 +228,7 @@ def test_simulated_counts_of_hcms():
 
 
 def test_simulation_depends_on_its_key_alone(monkeypatch):
-    mechanism = cms(universe=UNIVERSE, epsilon=2.0, m=64, hashes=100)
+    mechanism = CMS(universe=UNIVERSE, epsilon=2.0, m=64, hashes=100)
     once = mechanism.simulate_counts(POPULARITY, 5000, np.uint64(4))
     # on any scale, in any chunks, on any threads
     np.testing.assert_array_equal(once, mechanism.simulate_counts(COUNTS, 5000, np.uint64(4)))
@@ -241,7 +241,7 @@ def test_simulation_depends_on_its_key_alone(monkeypatch):
 
 def test_a_billion_reports():
     """Within 5 standard errors everywhere, of the law of this mechanism's own functions."""
-    mechanism = cms(universe=UNIVERSE, epsilon=2.0, m=16, hashes=1000)
+    mechanism = CMS(universe=UNIVERSE, epsilon=2.0, m=16, hashes=1000)
     count = 10**9
     first, _ = law_of_one_report(mechanism, POPULARITY)
     seen = mechanism.simulate_counts(POPULARITY, count, np.uint64(SEED))

@@ -135,8 +135,12 @@ def test_other_pools(tmp_path):
     assert strong["posterior.a"].null_count() == len(strong)
     assert both.filter(adversary="weak")["posterior.x"].null_count() == len(strong)
     for rows, message in (
-        ("30,x\n1,y\n", r"pools\.csv: row 1: must be an object of the universe, got '30'"),
-        ("1,x\n2,y\n1,y\n", r"pools\.csv: row 3: an object must be listed once, row 1 has it too, got '1'"),
+        (
+            "30,x\n1,y\n",
+            r"pools\.csv: row 1: object must be an object of the universe, a number from 0 to 29, got '30'",
+        ),
+        ("1,x\n2,y\n1,x\n", r"pools\.csv: row 3: an object must be listed once, row 1 has it too, got '1'"),
+        ("1,x\n2,y\n1,y\n", r"row 3: an object must be in one pool, row 1 and this one say 'x' and 'y', got '1'"),
         ("1,x\n2,x\n", r"pools\.csv: pools: must be at least two, got \['x'\]"),
     ):
         other.write_text("object,pool\n" + rows)

@@ -101,7 +101,7 @@ class OneSidedRappor(Changed):
     """RAPPOR that never flips a one to zero, as a published client does: an absent bit rules the object out."""
 
     def obfuscate(self, objects, rng):
-        reports, filters = self.stated.obfuscate(objects, rng), self.stated.filters
+        reports, filters = self.stated.obfuscate(objects, rng), self.stated.family
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=filters.m + 8)
         positions = filters.buckets(np.asarray(reports["cohort"], dtype=np.int64))[np.arange(len(objects)), :, objects]
         np.put_along_axis(bits, positions.astype(np.int64), 1, axis=1)

@@ -12,7 +12,7 @@ from poolscope.base.errors import InputError
 from poolscope.verbs.traces.archive import own_words
 from poolscope.verbs.traces.extract import describe, make_traces
 from poolscope.verbs.traces.sources import Columns, ordered, read_rows
-from poolscope.world.universe import read_objects
+from poolscope.world.objects_file import read_objects
 
 WHO_WHAT = Columns("who", "what")
 ROWS = [(1, "ann", "👍 x"), (2, "bob", ""), (3, "ann", "🙏🏽\n👍")]

@@ -199,8 +199,8 @@ def test_read_popularity_in_any_order(tmp_path):
     ("rows", "message"),
     [
         ("a1,1\n", "must list every object of the universe, lacks 'n1'"),
-        ("a1,1\nn1,1\na1,2\n", "row 3: an object must be listed once, got 'a1'"),
-        ("a1,1\nq1,1\n", "row 2: must be an object of the universe, got 'q1'; known: a1"),
+        ("a1,1\nn1,1\na1,2\n", "row 3: an object must be listed once, row 1 has it too, got 'a1'"),
+        ("a1,1\nq1,1\n", "row 2: object must be an object of the universe, got 'q1'; known: a1, n1"),
         ("a1,x\nn1,1\nb1,1\na2,1\nb2,1\n", "row 1: popularity must be a finite number"),
         ("a1,0\nn1,1\nb1,1\na2,0\nb2,1\n", NO_MASS_IN.format("pool 'a'")),
     ],

@@ -73,13 +73,13 @@ def test_objects_outside_are_counted_when_asked(tmp_path):
     [
         ("", "must not be empty"),
         ("user,object\n", "must have at least one row"),
-        ("user,thing\na,x\n", "must have a column 'object', got ['user', 'thing']"),
+        ("user,thing\na,x\n", "must have a column 'object', got ['user', 'thing']; known: user, thing"),
         ("user,object\na,x\nb\n", "row 2: must have 2 fields, got 1"),
         ("user,object\na,x\n,y\n", "row 2: user must have a name, got ''"),
         ("user,object\na,x\na,\n", "row 2: object must have a name, got ''"),
         ("user,object\na,x\n b,y\n", "row 2: user must not begin or end with a blank, got ' b'"),
-        ("user,object\na,x\na,xx\n", "row 2: must be an object of the universe, got 'xx'; did you mean 'x'?"),
-        ("user,object\na,NaN\n", "row 1: must be an object of the universe, got 'NaN'; known: x, y, z"),
+        ("user,object\na,x\na,xx\n", "row 2: object must be an object of the universe, got 'xx'; did you mean 'x'?"),
+        ("user,object\na,NaN\n", "row 1: object must be an object of the universe, got 'NaN'; known: x, y, z"),
         ("user,object\nZo\xeb,x\n".encode("latin-1"), "line 2: must be UTF-8 text, got b'\\xeb'"),
     ],
 )
@@ -93,13 +93,13 @@ def test_what_is_wrong_with_a_csv(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"user": ["a"]}, "must have a column 'object', got ['user']"),
+        ({"user": ["a"]}, "must have a column 'object', got ['user']; known: user"),
         ({"user": [], "object": []}, "must have at least one row"),
-        ({"user": ["a", None], "object": ["x", "x"]}, "row 2: user must not be missing, got None"),
-        ({"user": ["a"], "object": [float("nan")]}, "object must be texts or integers, got 'Float64'"),
-        ({"user": [True], "object": ["x"]}, "user must be texts or integers, got 'Boolean'"),
-        ({"user": ["a"], "object": [["x"]]}, "object must be texts or integers, got 'List(String)'"),
-        ({"user": ["a"], "object": [3]}, "row 1: must be an object of the universe, got '3'; known: x, y, z"),
+        ({"user": ["a", None], "object": ["x", "x"]}, "row 2: user must have a name, got None"),
+        ({"user": ["a"], "object": [float("nan")]}, "column 'object' must hold texts or integers, got 'Float64'"),
+        ({"user": [True], "object": ["x"]}, "column 'user' must hold texts or integers, got 'Boolean'"),
+        ({"user": ["a"], "object": [["x"]]}, "column 'object' must hold texts or integers, got 'List(String)'"),
+        ({"user": ["a"], "object": [3]}, "row 1: object must be an object of the universe, got 3; known: x, y, z"),
     ],
 )
 def test_what_is_wrong_with_a_parquet(tmp_path, columns, message):
@@ -131,6 +131,7 @@ def test_counting_leaves_an_error_where_nothing_is_left(tmp_path):
 
 def test_a_large_universe_is_not_searched_for_the_nearest_name(tmp_path):
     path = tmp_path / "t.csv"
-    write_traces(path, ["a"], ["30000"])
-    with pytest.raises(InputError, match=r"must be an object of the universe, got '30000'$"):
-        read_traces(path, Universe.sized(20_000, {"p": 5, "q": 5}))
+    write_traces(path, ["a"], ["thing 30000"])
+    many = [f"thing {i}" for i in range(20_000)]
+    with pytest.raises(InputError, match=r"must be an object of the universe, got 'thing 30000'$"):
+        read_traces(path, Universe.named(many, ["p", "q"] * 10_000))

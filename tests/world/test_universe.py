@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
-from poolscope.world.universe import LARGEST, Universe, read_objects
+from poolscope.world.objects_file import read_objects
+from poolscope.world.universe import LARGEST, Universe
 
 
 def test_sized_pools_take_the_first_objects():
@@ -62,11 +63,16 @@ def test_constructors_agree(sizes, neutral):
         np.testing.assert_array_equal(other.pool_of, sized.pool_of)
 
 
-def test_index_of_named_and_of_numbered_objects():
-    named = Universe.named(["x", "y", "z"], ["a", "b", ""])
-    assert named.index(["z", "x", "z"]).tolist() == [2, 0, 2]
-    assert named.index([]).dtype == np.int64
-    assert Universe.sized(3, {"a": 1, "b": 1}).index(["2", 0, np.int64(1)]).tolist() == [2, 0, 1]
+def test_named_and_numbered_objects_are_found():
+    named = Universe.named(["x", "y", "7"], ["a", "b", ""])
+    assert named.find(pl.Series(["7", "x", "7", "z", None, "X", " x"])).to_list() == [2, 0, 2, None, None, None, None]
+    assert named.find(pl.Series([7, 0])).to_list() == [2, None]
+    assert named.find(pl.Series([], dtype=pl.String)).dtype == pl.Int64
+    numbered = Universe.sized(3, {"a": 1, "b": 1})
+    assert numbered.find(pl.Series(["2", "0", "3", "-1", None, "", "x"])).to_list() == [2, 0, *[None] * 5]
+    assert numbered.find(pl.Series(["02", "+2", " 2", "2.0", "1e0", "True"])).to_list() == [None] * 6
+    assert numbered.find(pl.Series([2, 3, -1, None], dtype=pl.Int8)).to_list() == [2, None, None, None]
+    assert numbered.find(pl.Series([2**64 - 1, 1], dtype=pl.UInt64)).to_list() == [None, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_index_of_named_and_of_numbered_objects():
         ),
         (
             lambda: Universe.from_pools(5, {"a": [0], "b": [5]}),
-            "pools.b: must be an object of the universe, got 5",
+            "pools.b: must be an object of the universe, a number from 0 to 4, got 5",
         ),
         (
             lambda: Universe.from_pools(5, {"a": [0], "b": []}),
@@ -157,12 +163,16 @@ def test_index_of_named_and_of_numbered_objects():
             "objects: must be 2 names, got 1",
         ),
         (
-            lambda: Universe.named(["cnn.com", "x"], ["a", "b"]).index(["x", "cnn.con"]),
-            "row 2: must be an object of the universe, got 'cnn.con'; did you mean 'cnn.com'?",
+            lambda: Universe.from_pools(3, {"a": [True], "b": [2]}),
+            "pools.a: must be an object of the universe, a number from 0 to 2, got True",
         ),
         (
-            lambda: Universe.sized(3, {"a": 1, "b": 1}).index([True]),
-            "row 1: must be an object of the universe",
+            lambda: Universe.named(["x", " y"], ["a", "b"]),
+            "objects: must not begin or end with a blank, got ' y'",
+        ),
+        (
+            lambda: Universe.sized(3, {"a": 1, "b ": 1}),
+            "pools: must not begin or end with a blank, got 'b '",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What an attacker believes, and the attack on given reports."""
+"""What an attacker believes, and the posterior that follows from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from poolscope.attack.posterior import fill_posterior
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Mechanism, Reports, Views
+from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.views import Views
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.universe import Universe
@@ -83,35 +84,6 @@ def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[NDArray[np.int6
     column_of = np.stack([own[a.universe.pool_of + 1] for own, a in zip(of_each, adversaries, strict=True)])
     weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
     return Views(column_of.astype(np.uint32), weights, width), of_each
-
-
-def posterior(
-    mechanism: Mechanism,
-    reports: Reports,
-    adversary: Adversary,
-    *,
-    lengths: NDArray[np.int64] | None = None,
-) -> Floats:
-    """Posterior of one user, or of several whose reports follow each other, after every report.
-
-    Parameters
-    ----------
-    lengths : (users,) reports of each user; one user where absent.
-
-    Returns
-    -------
-    (n + 1, k) for one user; (users, longest + 1, k) for several, a shorter user's last row repeated.
-    """
-    view, _ = views([adversary])
-    mass = mechanism.mass(reports, view)
-    counts = np.array([len(mass)]) if lengths is None else np.asarray(lengths, dtype=np.int64)
-    if counts.sum() != len(mass):
-        raise InputError(f"lengths must add up to the {len(mass)} reports", value=int(counts.sum()))
-    longest = int(counts.max(initial=0))
-    table = np.zeros((len(counts), longest, view.width))
-    table[np.arange(longest) < counts[:, None]] = mass
-    out = posterior_block(mechanism, adversary, table, counts)
-    return out[0] if lengths is None else out
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:

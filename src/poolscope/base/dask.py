@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from poolscope import __version__
 from poolscope.base.arrays import Tick
-from poolscope.base.engines import Item, Local, Result, Shared, available_cores
+from poolscope.base.engines import Item, Local, Result, Shared
 from poolscope.base.errors import InputError, PoolscopeError
+from poolscope.base.machine import available_cores
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -7,7 +7,6 @@ blocks, wherever the engine has room for them, and hands back what little each o
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from poolscope.base.arrays import Tick
 from poolscope.base.errors import InputError, did_you_mean
+from poolscope.base.machine import available_cores
 
 #: Names of the engines.
 ENGINES = ("local", "dask")
@@ -56,13 +56,6 @@ class Engine(Protocol):
         itself. Items are taken only when there is room for them.
         """
         ...
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, kw_only=True)

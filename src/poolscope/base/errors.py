@@ -83,7 +83,11 @@ class InputError(PoolscopeError):
 
 
 class Stopped(PoolscopeError):
-    """The user stopped a command: exit code 130, one line that says how to go on."""
+    """The user or the system stopped a command: one line that says how to go on, and an exit code, 130 for Ctrl-C."""
+
+    def __init__(self, message: str, *, code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -53,14 +54,15 @@ def audit(
 ) -> None:
     """Play the pool inference game and say what the reports reveal."""
     from poolscope.base.engines import chosen
+    from poolscope.base.folders import last_folder, new_folder
     from poolscope.cli.audit import print_audit
     from poolscope.cli.progress import going_on, progress, stoppable
     from poolscope.pages.audit import write_page
     from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.audit.run import audit, default_folder
+    from poolscope.verbs.audit.run import audit
 
     loaded = load_scenario(scenario)
-    folder = out or default_folder(loaded, resume)
+    folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
     with stoppable(going_on(folder if out is None else None, resume)):
         with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, begin=begin, tick=tick)
@@ -254,24 +256,26 @@ def report(
     typer.echo(write_page(folder))
 
 
+def as_options(message: str) -> str:
+    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
+    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
+
+
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
     from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
 
     try:
         app(standalone_mode=True)
-    except InputError as error:
-        print(f"poolscope: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except Stopped as error:
-        print(f"poolscope: {error}", file=sys.stderr)
-        raise SystemExit(130) from None
-    except PoolscopeError as error:
-        print(f"poolscope: {one_line(str(error))}", file=sys.stderr)
-        raise SystemExit(1) from None
+        return
     except BrokenPipeError:
         raise SystemExit(1) from None
+    except Stopped as error:
+        said, code = str(error), error.code
+    except PoolscopeError as error:
+        said, code = str(error), 2 if isinstance(error, InputError) else 1
     except OSError as error:
         # the disk is full, or a folder may not be written
-        print(f"poolscope: {one_line(str(error))}", file=sys.stderr)
-        raise SystemExit(1) from None
+        said, code = str(error), 1
+    print(f"poolscope: {as_options(one_line(said))}", file=sys.stderr)
+    raise SystemExit(code)

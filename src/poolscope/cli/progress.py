@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from rich.text import Text
 
 from poolscope.base.errors import Stopped
 from poolscope.cli.terminal import Terminal
+
+#: Signals that ask a process to end; the second is not everywhere.
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 Progressing = tuple[Callable[[int], None], Callable[[float], None]]
 
@@ -55,13 +59,30 @@ def progress(title: str) -> Iterator[Progressing]:
         yield begin, lambda amount: bar.advance(task, amount)
 
 
+class Ended(KeyboardInterrupt):
+    """The process was asked to end: by a cluster's time limit, or a terminal that was closed."""
+
+
 @contextmanager
 def stoppable(how: str = "nothing was written") -> Iterator[None]:
-    """Ctrl-C ends what is inside with one line that says how to go on."""
+    """Ctrl-C, TERM and HUP end what is inside with one line that says how to go on; all take their leftovers along."""
+    asked: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        if not asked:  # asked again, it is already cleaning up
+            asked.append(number)
+            raise Ended
+
+    # a signal that is ignored, as HUP below nohup, stays so
+    wanted = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.signal(number, end) for number in wanted}
     try:
         yield
     except KeyboardInterrupt:
-        raise Stopped(f"stopped; {how}") from None
+        raise Stopped(f"stopped; {how}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def going_on(folder: Path | None = None, resume: bool | None = None) -> str:

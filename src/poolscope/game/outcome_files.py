@@ -7,14 +7,14 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
+from poolscope.base.tables.reading import decoding, scan
 from poolscope.game.columns import CORRECT
 
 Attack = tuple[str, int]
@@ -35,18 +35,15 @@ class OutcomeFiles:
         """Every file is Parquet and has these columns."""
         for file in self.files:
             check_file(file)
-            with _told(file):
-                names = pl.read_parquet_schema(file)
-            for name in columns:
-                if name not in names:
-                    raise InputError(f"must have a column {name!r}", value=list(names), file=file)
+            with decoding(file):
+                chosen(scan(file).collect_schema().names(), columns)
 
     def attacks(self) -> list[Attack]:
         """The adversaries and observation counts, in order of appearance."""
         found: dict[Attack, None] = {}
         for file in self.files:
-            with _told(file):
-                both = _scan(file).select(_ADVERSARY, pl.col("n").cast(pl.Int64)).unique(maintain_order=True).collect()
+            with decoding(file):
+                both = scan(file).select(_ADVERSARY, pl.col("n").cast(pl.Int64)).unique(maintain_order=True).collect()
             found |= dict.fromkeys(both.rows())
         return list(found)
 
@@ -54,9 +51,9 @@ class OutcomeFiles:
         """The rows of one attack, file by file."""
         adversary, n = attack
         for file in self.files:
-            with _told(file):
+            with decoding(file):
                 same = (adversary == _ADVERSARY) & (pl.col("n") == n)
-                part = _scan(file).filter(same).select(columns).collect()
+                part = scan(file).filter(same).select(columns).collect()
             yield part
 
     def of(self, attack: Attack, columns: Sequence[str]) -> pl.DataFrame:
@@ -78,7 +75,7 @@ class OutcomeFiles:
                 break
             last = users[-1]
             held.append(part.drop("user"))
-        with _told(self.files[0].parent):
+        with decoding(self.files[0].parent):
             if held:
                 return pl.concat(held)
             return pl.concat(list(self.parts(attack, wanted))).sort("user").drop("user")
@@ -89,17 +86,3 @@ _SAME_POOL = (pl.col("guess").cast(pl.String) == pl.col("pool").cast(pl.String))
 
 # As a string: a column of categories refuses to be compared with an unknown one.
 _ADVERSARY = pl.col("adversary").cast(pl.String)
-
-
-def _scan(file: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(file, glob=False, hive_partitioning=False)
-
-
-@contextmanager
-def _told(file: Path) -> Iterator[None]:
-    """What polars says of a file that it cannot read, in one line."""
-    with reading(file):
-        try:
-            yield
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error

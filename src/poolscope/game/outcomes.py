@@ -15,7 +15,7 @@ from poolscope.game.columns import EXPOSED
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """What one adversary made of some users: arrays (users, observations), reached (users, thresholds)."""
+    """What one adversary made of some users: arrays (users, observations), exposed (users, thresholds)."""
 
     adversary: str
     pool_names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Attacked:
     guess: NDArray[np.int64]
     confidence: Floats
     posterior_true: Floats
-    reached: NDArray[np.int32]
+    exposed: NDArray[np.int32]
 
 
 def table(
@@ -37,7 +37,7 @@ def table(
     frames = []
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
-        exposed = {column: pl.Series(a.reached[:, i]).replace(-1, None) for i, column in enumerate(EXPOSED.values())}
+        exposed = {column: pl.Series(a.exposed[:, i]).replace(-1, None) for i, column in enumerate(EXPOSED.values())}
         for o, n in enumerate(observations):
             frames.append(
                 pl.DataFrame(

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.random import bernoulli_words, word
-from poolscope.kernels.unary import clear_bit, is_set, set_bit
+from poolscope.kernels.words import clear_bit, is_set, set_bit
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 

@@ -6,8 +6,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.random import bernoulli_words, trailing_zeros, uniform
+from poolscope.kernels.grouping import bucket_masses
+from poolscope.kernels.random import bernoulli_words
 from poolscope.kernels.vector import LANES, sum_rows
+from poolscope.kernels.words import set_positions
 
 
 class Scratch(NamedTuple):
@@ -34,31 +36,7 @@ def scratch(m: int, views: int, width: int) -> Scratch:
     )
 
 
-_ONE, _ZERO, _ALL = np.uint64(1), np.uint64(0), np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@njit(nogil=True, cache=True)
-def choose_functions(keys, functions, out):
-    """The hash function of each report: the first word of its stream."""
-    for i in range(keys.shape[0]):
-        out[i] = np.int64(uniform(keys[i], 0) * functions)
-
-
-@njit(nogil=True, cache=True)
-def group(function, starts, order):
-    """Counting sort: reports of function f are order[starts[f]:starts[f + 1]], in their own order."""
-    starts[:] = 0
-    for i in range(function.shape[0]):
-        starts[function[i] + 1] += 1
-    for f in range(1, starts.shape[0]):
-        starts[f] += starts[f - 1]
-    for i in range(function.shape[0]):
-        f = function[i]
-        order[starts[f]] = i
-        starts[f] += 1
-    for f in range(starts.shape[0] - 1, 0, -1):
-        starts[f] = starts[f - 1]
-    starts[0] = 0
+_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(inline="always")
@@ -68,44 +46,6 @@ def _obfuscate(key, bucket, m, threshold, undecided, words):
     spare = 64 * words.shape[0] - m
     words[words.shape[0] - 1] &= _ALL >> np.uint64(spare)
     words[bucket >> np.uint32(6)] ^= _ONE << np.uint64(bucket & np.uint32(63))
-
-
-@njit(inline="always")
-def set_positions(words, positions):
-    """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign."""
-    count = 0
-    for w in range(words.shape[0]):
-        rest = words[w]
-        first = np.uint64(64 * w)
-        while rest != _ZERO:
-            positions[count] = first + trailing_zeros(rest)
-            count += 1
-            rest &= rest - _ONE
-    return count
-
-
-@njit(nogil=True, cache=True)
-def bucket_masses(buckets, runs, weights, neutral, table):
-    """table[b, c]: weight of the objects of column c in bucket b; buckets unsigned, runs as `Views` has them.
-
-    The first columns are the views' neutral pools. They hold most objects of a large universe and are summed apart, in
-    `neutral` (views, m), which the first cache holds where it does not hold the table.
-    """
-    table[:] = 0.0
-    neutral[:] = 0.0
-    for r in range(runs.shape[0]):
-        view, begin, end, column = runs[r, 0], runs[r, 1], runs[r, 2], runs[r, 3]
-        some, weight = buckets[begin:end], weights[view, begin:end]
-        if column == view:
-            here = neutral[view]
-            for z in range(some.shape[0]):
-                here[some[z]] += weight[z]
-        else:
-            for z in range(some.shape[0]):
-                table[some[z], column] += weight[z]
-    for view in range(neutral.shape[0]):
-        for b in range(table.shape[0]):
-            table[b, view] = neutral[view, b]
 
 
 @njit(inline="always")

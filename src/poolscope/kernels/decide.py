@@ -1,4 +1,4 @@
-"""From posteriors after every report to a guess, its confidence, and when the confidence was reached."""
+"""From posteriors to a guess and its confidence."""
 
 from numba import njit
 
@@ -9,17 +9,15 @@ TIE = 1e-12
 
 
 @njit(nogil=True, cache=True)
-def decide(posterior, lengths, observations, truth, thresholds, keys, guess, confidence, of_truth, reached):
-    """guess, confidence, of_truth (users, observations); reached (users, thresholds), -1 for never.
+def guesses(posterior, keys, guess, confidence):
+    """guess, confidence (users, observations), from posterior (users, observations, k).
 
-    posterior (users, n + 1, k), truth (users). The largest posterior is guessed, ties at random by the user's key. A
-    user with fewer reports than observed is scored on those there are.
+    The largest posterior is guessed, ties at random by the user's key.
     """
-    users, _, k = posterior.shape
+    users, observations, k = posterior.shape
     for user in range(users):
-        n = lengths[user]
-        for o in range(observations.shape[0]):
-            row = posterior[user, min(observations[o], n)]
+        for o in range(observations):
+            row = posterior[user, o]
             top = row[0]
             for i in range(1, k):
                 top = max(top, row[i])
@@ -35,32 +33,3 @@ def decide(posterior, lengths, observations, truth, thresholds, keys, guess, con
                         break
                     pick -= 1
             confidence[user, o] = top
-            of_truth[user, o] = row[truth[user]]
-        for h in range(thresholds.shape[0]):
-            reached[user, h] = -1
-        least = 0
-        for t in range(n + 1):
-            if least == thresholds.shape[0]:
-                break
-            top = posterior[user, t, 0]
-            for i in range(1, k):
-                top = max(top, posterior[user, t, i])
-            while least < thresholds.shape[0] and top >= thresholds[least]:
-                reached[user, least] = t
-                least += 1
-
-
-@njit(nogil=True, cache=True)
-def shown_pools(objects, pool_of, out):
-    """Likelihoods of the non-private game, up to what all pools share: out (users, n, k + 1).
-
-    An object of pool i says "pool i"; a neutral one says nothing about the pools.
-    """
-    out[:] = 0.0
-    for user in range(objects.shape[0]):
-        for t in range(objects.shape[1]):
-            pool = pool_of[objects[user, t]]
-            if pool < 0:
-                out[user, t] = 1.0
-            else:
-                out[user, t, pool + 1] = 1.0

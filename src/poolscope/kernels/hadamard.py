@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.cms import bucket_masses
+from poolscope.kernels.grouping import bucket_masses
 from poolscope.kernels.random import uniform
 
 

@@ -6,12 +6,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.cms import set_positions
 from poolscope.kernels.random import bernoulli_words, uniform, word
 from poolscope.kernels.vector import LANES, sum_rows
+from poolscope.kernels.words import clear_bit, is_set, set_bit, set_positions
 
-_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
-_S6, _S8, _LOW6, _BYTE = np.uint64(6), np.uint64(8), np.uint64(63), np.uint64(0xFF)
+_ONE, _BYTE, _ALL = np.uint64(1), np.uint64(0xFF), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 #: Byte -> its bits, one to a byte of the word.
 SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(256)], dtype=np.uint64)
@@ -40,21 +39,6 @@ def sum_positions(rows, count, out):
     sum_rows(rows.table, rows.positions, np.int64(count), np.int64(rows.sums.shape[0]), rows.sums)
     for c in range(out.shape[0]):
         out[c] = rows.sums[c]
-
-
-@njit(inline="always")
-def is_set(words, position):
-    return (words[position >> _S6] >> (position & _LOW6)) & _ONE
-
-
-@njit(inline="always")
-def set_bit(words, position):
-    words[position >> _S6] |= _ONE << (position & _LOW6)
-
-
-@njit(inline="always")
-def clear_bit(words, position):
-    words[position >> _S6] &= ~(_ONE << (position & _LOW6))
 
 
 @njit(nogil=True, cache=True)

@@ -8,95 +8,85 @@ from typing import Any
 
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
-from poolscope.mechanisms.channel import Channel, Empirical, channel, empirical
-from poolscope.mechanisms.cms import CMS, cms, cms_no_hash
-from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory, memoised
-from poolscope.mechanisms.grr import GRR, grr
-from poolscope.mechanisms.hadamard_response import HadamardResponse, hr
-from poolscope.mechanisms.hcms import HCMS, hcms
-from poolscope.mechanisms.identity import Identity, identity
+from poolscope.mechanisms.channel import Channel, Empirical
+from poolscope.mechanisms.cms import CMS, NoHashCMS
+from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
+from poolscope.mechanisms.grr import GRR, Identity
+from poolscope.mechanisms.hadamard_response import HadamardResponse
+from poolscope.mechanisms.hcms import HCMS
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.local_hashing import LocalHashing, blh, olh
-from poolscope.mechanisms.oue import OUE, oue
-from poolscope.mechanisms.rappor import Rappor, rappor
-from poolscope.mechanisms.role import LocalMechanism, Mechanism, Pure, Reports, Views
-from poolscope.mechanisms.spotme import SpotMe, spotme
-from poolscope.mechanisms.ss import SubsetSelection, ss
-from poolscope.mechanisms.sue import SUE, sue
-from poolscope.mechanisms.the import THE, the
+from poolscope.mechanisms.local_hashing import BLH, OLH
+from poolscope.mechanisms.oue import OUE
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.rappor import Rappor
+from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
+from poolscope.mechanisms.spotme import SpotMe
+from poolscope.mechanisms.ss import SubsetSelection
+from poolscope.mechanisms.sue import SUE
+from poolscope.mechanisms.the import THE
+from poolscope.mechanisms.views import Views
 
 __all__ = [
+    "BLH",
     "CMS",
     "GRR",
     "HCMS",
     "MECHANISMS",
+    "OLH",
     "OUE",
     "SUE",
     "THE",
     "Adapted",
     "Channel",
+    "Countable",
+    "Device",
     "Empirical",
+    "Fresh",
     "HadamardResponse",
     "Identity",
     "Likelihood",
-    "LocalHashing",
-    "LocalMechanism",
     "Mechanism",
     "Memoised",
-    "Memory",
+    "NoHashCMS",
     "Pure",
     "Rappor",
     "RapporMemory",
+    "ReportColumn",
     "Reports",
     "SpotMe",
     "SubsetSelection",
     "Views",
     "adapt",
-    "blh",
-    "channel",
-    "cms",
-    "cms_no_hash",
-    "empirical",
-    "grr",
-    "hcms",
-    "hr",
-    "identity",
+    "device_of",
     "make",
-    "memoised",
-    "olh",
-    "oue",
-    "rappor",
-    "spotme",
-    "ss",
-    "sue",
-    "the",
+    "reports_of",
 ]
 
 #: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
 LARGEST = 1 << 62
 
-#: Name in a scenario -> the function that makes the mechanism from the universe's size and the other keys.
-MECHANISMS: dict[str, Callable[..., LocalMechanism]] = {
-    "cms": cms,
-    "cms-no-hash": cms_no_hash,
-    "hcms": hcms,
-    "identity": identity,
-    "grr": grr,
-    "sue": sue,
-    "oue": oue,
-    "the": the,
-    "spotme": spotme,
-    "blh": blh,
-    "olh": olh,
-    "ss": ss,
-    "hr": hr,
-    "rappor": rappor,
-    "channel": channel,
-    "empirical": empirical,
+#: Name in a scenario -> the mechanism, made from the size of the universe and the other keys.
+MECHANISMS: dict[str, Callable[..., Mechanism]] = {
+    "cms": CMS,
+    "cms-no-hash": NoHashCMS,
+    "hcms": HCMS,
+    "identity": Identity,
+    "grr": GRR,
+    "sue": SUE,
+    "oue": OUE,
+    "the": THE,
+    "spotme": SpotMe,
+    "blh": BLH,
+    "olh": OLH,
+    "ss": SubsetSelection,
+    "hr": HadamardResponse,
+    "rappor": Rappor,
+    "channel": Channel,
+    "empirical": Empirical,
 }
 
 
-def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> LocalMechanism:
+def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     """The mechanism of this name; unknown names and parameters are errors that name the known ones."""
     if kind not in MECHANISMS:
         raise InputError(
@@ -118,18 +108,18 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> LocalMechan
         if parameter.default is inspect.Parameter.empty and name not in ("universe", *parameters):
             raise InputError(f"is missing; the mechanism {kind} needs it", place=name)
     for name, value in parameters.items():
-        _check_type(name, value, str(known[name].annotation))
+        _check_type(value, known[name])
     return maker(universe=universe, **parameters)
 
 
-def _check_type(name: str, value: Any, annotation: str) -> None:
+def _check_type(value: Any, parameter: inspect.Parameter) -> None:
     """A file can say anything: what is to be a number must be one before it is reckoned with."""
+    if value is None and parameter.default is None:
+        return
     wanted, words = {"int": (int, "a whole number"), "float": (int | float, "a number")}.get(
-        annotation.partition(" ")[0], (object, "")
+        str(parameter.annotation).partition(" ")[0], (object, "")
     )
     if not isinstance(value, wanted) or (isinstance(value, bool) and words):
-        if value is None and "None" in annotation:
-            return
-        raise InputError(f"must be {words}", value=value, place=name)
+        raise InputError(f"must be {words}", value=value, place=parameter.name)
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise InputError(f"must be at most {LARGEST}", value=value, place=name)
+        raise InputError(f"must be at most {LARGEST}", value=value, place=parameter.name)

@@ -44,19 +44,14 @@ class Adapted(Likelihood):
     """
 
     mechanism: Own
-    size: int
+    universe: int
     template: Reports = field(repr=False)
     bare: bool = field(repr=False)
 
     @property
-    def epsilon(self) -> float:  # type: ignore[override]
+    def epsilon(self) -> float:
         """What the mechanism claims; NaN where it claims nothing."""
         return float(getattr(self.mechanism, "epsilon", math.nan))
-
-    @property
-    def columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The columns that its first report had."""
-        return tuple(self.template)
 
     @property
     def report_columns(self) -> Mapping[str, ReportColumn]:
@@ -66,18 +61,14 @@ class Adapted(Likelihood):
             raise InputError("this mechanism does not say what its reports are in a file", remedy=remedy)
         return columns
 
-    @property
-    def universe(self) -> int:
-        return self.size
-
     def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
         """All at once, as the mechanism itself does."""
         objects = np.asarray(objects, dtype=np.int64)
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0] if len(objects) else self.template
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         fast = getattr(self.mechanism, "report", None)
         if fast is not None:
             return as_columns(fast(objects, keys), len(objects))[0]
@@ -89,7 +80,7 @@ class Adapted(Likelihood):
 
     def log_likelihood(self, reports: Reports) -> Floats:
         mine = reports[REPORT] if self.bare else reports
-        return checked_likelihood(self.mechanism.log_likelihood(mine), report_count(reports), self.size)
+        return checked_likelihood(self.mechanism.log_likelihood(mine), report_count(reports), self.universe)
 
     def mass(self, reports: Reports | NDArray, views: Views) -> Floats:
         return super().mass(as_columns(reports)[0], views)
@@ -114,7 +105,7 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     columns, bare = as_columns(first, 1)
     adapted = Adapted(
         mechanism=mechanism,
-        size=size,
+        universe=size,
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )

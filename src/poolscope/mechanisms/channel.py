@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, derived, settle
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
 MOST_CELLS = 1 << 27
@@ -34,25 +34,22 @@ class Channel(Likelihood):
     matrix : (objects, reports) probabilities; rows sum to one. Kept as a read-only copy.
     """
 
+    universe: int
     matrix: Floats = field(repr=False)
     epsilon: float = field(init=False)
 
-    columns = ("report",)
-
     def __post_init__(self) -> None:
+        shape = np.shape(self.matrix)
+        if len(shape) != 2 or shape[0] != self.universe:
+            raise InputError(f"must have a row for each of {self.universe} objects", value=shape, place="matrix")
         matrix = _checked(self.matrix)
         matrix /= matrix.sum(axis=1, keepdims=True)
         matrix.flags.writeable = False
-        object.__setattr__(self, "matrix", matrix)
-        object.__setattr__(self, "epsilon", exact_epsilon(matrix))
+        settle(self, matrix=matrix, epsilon=exact_epsilon(matrix))
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"report": ReportColumn("integer", self.matrix.shape[1])}
-
-    @property
-    def universe(self) -> int:
-        return len(self.matrix)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -97,12 +94,29 @@ class Empirical(Channel):
 
     Parameters
     ----------
-    counts : (objects, reports) how often each pair was seen.
-    smoothing : a.
+    samples : (samples, 2) the object and the report of each, both counted from 0; kept as `counts`, how often each pair
+        was seen, (objects, reports).
+    smoothing : a, what is added to the count of every pair.
+    reports : R; up to the largest report seen where absent.
     """
 
-    counts: NDArray[np.int64] = field(repr=False)
-    smoothing: float
+    matrix: Floats = field(init=False, repr=False)
+    samples: InitVar[NDArray[np.integer]]
+    smoothing: float = 0.5
+    reports: int = derived()
+    counts: NDArray[np.int64] = field(init=False, repr=False)
+
+    def __post_init__(self, samples: NDArray[np.integer]) -> None:
+        if not (0.0 <= self.smoothing < np.inf):
+            raise InputError("must be a finite number, at least 0", value=self.smoothing, place="smoothing")
+        counts = count_pairs(samples, self.universe, self.reports)
+        unseen = np.flatnonzero(counts.sum(axis=1) == 0)
+        if self.smoothing == 0 and len(unseen):
+            rule = f"must have a sample of every object, lacks object {unseen[0]}"
+            raise InputError(rule, place="samples", remedy="or set a smoothing above 0")
+        matrix = counts + self.smoothing
+        settle(self, counts=counts, reports=counts.shape[1], matrix=matrix / matrix.sum(axis=1, keepdims=True))
+        super().__post_init__()
 
     @property
     def errors(self) -> Floats:
@@ -123,7 +137,7 @@ class Empirical(Channel):
             lost = np.flatnonzero(draws.sum(axis=1) == 0.0)
             for z in lost:
                 draws[z, rng.choice(len(draws[z]), p=self.matrix[z])] = 1.0
-            yield Channel(matrix=draws / draws.sum(axis=1, keepdims=True))
+            yield Channel(universe=self.universe, matrix=draws / draws.sum(axis=1, keepdims=True))
 
     def spread(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
         """(count, ...) what a function of the channel is on so many replicas of it.
@@ -134,26 +148,8 @@ class Empirical(Channel):
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 
 
-def channel(*, universe: int, matrix: NDArray) -> Channel:
-    """A channel given by its matrix."""
-    if matrix.ndim != 2 or len(matrix) != universe:
-        raise InputError(f"must have a row for each of {universe} objects", value=matrix.shape, place="matrix")
-    return Channel(matrix=matrix)
-
-
-def empirical(
-    *, universe: int, samples: NDArray[np.integer], smoothing: float = 0.5, reports: int | None = None
-) -> Empirical:
-    """A channel estimated from samples.
-
-    Parameters
-    ----------
-    samples : (samples, 2) the object and the report of each, both counted from 0.
-    smoothing : what is added to the count of every pair.
-    reports : how many reports there are; up to the largest one seen where absent.
-    """
-    if not (0.0 <= smoothing < np.inf):
-        raise InputError("must be a finite number, at least 0", value=smoothing, place="smoothing")
+def count_pairs(samples: NDArray[np.integer], universe: int, reports: int | None) -> NDArray[np.int64]:
+    """(objects, reports) how often each pair is among the samples."""
     pairs = np.asarray(samples)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu" or pairs.min() < 0:
         raise InputError("must be pairs of an object and a report, counted from 0", value=pairs.shape, place="samples")
@@ -163,13 +159,7 @@ def empirical(
     if size < largest:
         raise InputError(f"must be at least the {largest} that were seen", value=size, place="reports")
     check_cells(universe, size)
-    counts = np.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=universe * size).reshape(universe, size)
-    unseen = np.flatnonzero(counts.sum(axis=1) == 0)
-    if smoothing == 0 and len(unseen):
-        rule = f"must have a sample of every object, lacks object {unseen[0]}"
-        raise InputError(rule, place="samples", remedy="or set a smoothing above 0")
-    matrix = counts + smoothing
-    return Empirical(matrix=matrix / matrix.sum(axis=1, keepdims=True), counts=counts, smoothing=smoothing)
+    return np.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=universe * size).reshape(universe, size)
 
 
 def exact_epsilon(matrix: Floats) -> float:

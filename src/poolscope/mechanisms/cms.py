@@ -3,7 +3,7 @@ r"""Count Mean Sketch: a hashed one-hot vector, every bit flipped on its own."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.mechanisms.hashing import Bijection, HashFamily, family
-from poolscope.mechanisms.role import Pure, ReportColumn, Reports, Views, at, check_epsilon, check_objects, lie
+from poolscope.mechanisms.hashed import Sketch
+from poolscope.mechanisms.hashing import Bijection, HashFamily
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class CMS(Pure):
+class CMS(Sketch):
     r"""Count Mean Sketch (procedure CMS of the paper).
 
     A report of z is (j, v): j uniform over the hash functions; v the one-hot vector of h_j(z) in {0,1}^m, of which each
@@ -27,30 +27,18 @@ class CMS(Pure):
 
     .. math:: p^* = 1 - \xi, \qquad q^* = (1 - \xi)/m + \xi (1 - 1/m)
 
+    Parameters
+    ----------
+    m, hashes, hash_table, seed : the hash functions (`Hashed`).
+
     References
     ----------
     Apple Differential Privacy Team. Learning with privacy at scale. 2017.
     """
 
-    epsilon: float
-    family: HashFamily
-
-    columns = ("hash", "bits")
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {"hash": ReportColumn("integer", self.family.size), "bits": ReportColumn("bits", self.m)}
-
-    @property
-    def universe(self) -> int:
-        return self.family.universe
-
-    @property
-    def m(self) -> int:
-        return self.family.m
+        return {"hash": self.shared, "bits": ReportColumn("bits", self.m)}
 
     @property
     def flip(self) -> float:
@@ -72,21 +60,18 @@ class CMS(Pure):
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
-        function = choose_functions(self.family, keys)
+        function = self.shared_by(keys)
         words = np.empty((len(objects), words_of(self.m)), dtype=np.uint64)
         undecided = np.empty(words_of(self.m), dtype=np.uint64)
         bucket = self.family.bucket_of(function, np.asarray(objects))
         kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), undecided, words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
-    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
-        return choose_functions(self.family, keys)
-
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.zeros((len(words), views.width))
         seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
-        for buckets, starts, order in by_function(self.family, reports["hash"]):
+        for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
@@ -95,7 +80,7 @@ class CMS(Pure):
         out = np.zeros((len(objects), views.width))
         seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
         made = objects, keys, self.m, threshold(self.flip)
-        for buckets, starts, order in by_function(self.family, choose_functions(self.family, keys)):
+        for buckets, starts, order in self.grouped(self.shared_by(keys)):
             kernels.play(starts, order, buckets, *made, *seen, out)
         return out
 
@@ -103,7 +88,7 @@ class CMS(Pure):
         words = as_words(reports["bits"], self.m)
         positions = np.empty(64 * words_of(self.m), dtype=np.uint64)
         out = np.zeros(self.universe, dtype=np.int64)
-        for buckets, starts, order in by_function(self.family, reports["hash"]):
+        for buckets, starts, order in self.grouped(reports["hash"]):
             sketch = np.zeros((len(buckets), self.m), dtype=np.int64)
             kernels.sketch(starts, order, words, positions, sketch)
             kernels.read_sketch(buckets, sketch, out)
@@ -122,29 +107,23 @@ class CMS(Pure):
 
 @dataclass(frozen=True, kw_only=True)
 class NoHashCMS(CMS):
-    """Count Mean Sketch over a bijection: two objects never share a bucket, so q* is xi itself."""
+    """Count Mean Sketch without hashing: m is the size of the universe, of one function without collisions.
+
+    Two objects never share a bucket, so q* is xi itself.
+    """
+
+    m: int = field(init=False)
+    hashes: int = field(init=False, default=1)
+    hash_table: None = field(init=False, default=None, repr=False)
+    seed: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        settle(self, m=self.universe)
+        super().__post_init__()
+
+    def make_family(self) -> HashFamily:
+        return Bijection(universe=self.universe)
 
     @property
     def q_star(self) -> float:
         return self.flip
-
-
-def cms(
-    *,
-    universe: int,
-    epsilon: float,
-    m: int,
-    hashes: int | None = None,
-    hash_table: NDArray[np.integer] | None = None,
-    seed: int = 0,
-) -> CMS:
-    """CMS with three-wise independent functions computed on demand, or with a deployment's own table."""
-    return CMS(
-        epsilon=epsilon,
-        family=family(universe=universe, m=m, hashes=hashes, hash_table=hash_table, seed=seed),
-    )
-
-
-def cms_no_hash(*, universe: int, epsilon: float) -> CMS:
-    """CMS without hashing: m is the size of the universe, one function without collisions."""
-    return NoHashCMS(epsilon=epsilon, family=Bijection(universe=universe))

@@ -1,11 +1,13 @@
-"""Devices with memory: one permanent answer for each object, kept for good.
+"""What a user's device sends, from the objects that the user picks.
 
-A user's reports are then not independent, so that memory is no mechanism of single objects: it makes reports of traces.
+A mechanism says what one report reveals of one object; a device says which reports are sent over time. Where it keeps
+its answers, a user's reports are not independent, so that memory is no mechanism of single objects.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,32 +23,46 @@ from poolscope.mechanisms.role import Mechanism, Reports, check_objects
 ANSWERS, COHORT = -1, -2
 
 
-def answer_keys(objects: Objects, users: Keys) -> Keys:
-    """The key of each permanent answer: the same for the same user and object, whenever it is sent."""
-    return children(children(children(users, Stream.REPORTS), ANSWERS), objects)
-
-
-class Memory:
-    """Devices with memory: a report depends on the user and the object, not on the object alone."""
+@runtime_checkable
+class Device(Protocol):
+    """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`."""
 
     @property
-    def alone(self) -> Mechanism:
-        """The mechanism that a single report comes from."""
-        raise AttributeError("a memory states the law of a single report")
+    def mechanism(self) -> Mechanism:
+        """What a report by itself comes from: all that the curator needs to know."""
+        ...
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         """One report for each object, from the key of its user and its place in the user's trace: all (reports,)."""
-        raise AttributeError("a memory states what it sends")
-
-    def report(self, traces: Objects, users: Keys) -> Reports:
-        """Reports of traces (users, n), user after user, from the users' keys."""
-        traces = np.asarray(traces, dtype=np.int64)
-        n = traces.shape[1]
-        return self.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
+        ...
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Memoised(Memory):
+def device_of(mechanism: Mechanism, *, memory: bool = False) -> Device:
+    """The device that sends the mechanism's reports: with memory RAPPOR keeps its permanent step, others all."""
+    if not memory:
+        return Fresh(mechanism)
+    return RapporMemory(mechanism) if isinstance(mechanism, Rappor) else Memoised(mechanism)
+
+
+def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
+    """Reports of traces (users, n), user after user, from the users' keys."""
+    traces = np.asarray(traces, dtype=np.int64)
+    n = traces.shape[1]
+    return device.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fresh:
+    """Any mechanism, every report drawn anew: the devices of the paper."""
+
+    mechanism: Mechanism
+
+    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+        return self.mechanism.report(objects, _fresh_keys(users, places))
+
+
+@dataclass(frozen=True, eq=False)
+class Memoised:
     """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
 
     Microsoft's dBitFlipPM does this, and RAPPOR without its instantaneous step. The reports are those of the mechanism
@@ -59,23 +75,14 @@ class Memoised(Memory):
 
     mechanism: Mechanism
 
-    @property
-    def alone(self) -> Mechanism:
-        return self.mechanism
-
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
+        distinct, first, which = np.unique(_answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
         return {name: column[which] for name, column in made.items()}
 
 
-def memoised(mechanism: Mechanism) -> Memory:
-    """The mechanism with memory: of RAPPOR the permanent step is kept, of others the whole report."""
-    return RapporMemory(rappor=mechanism) if isinstance(mechanism, Rappor) else Memoised(mechanism=mechanism)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RapporMemory(Memory):
+@dataclass(frozen=True, eq=False)
+class RapporMemory:
     r"""RAPPOR as its authors run it: the user's cohort and the permanent answers stay, the instantaneous step is new.
 
     The permanent answer b' to an object is drawn once from its Bloom filter b, a bit being one with probability 1 - f/2
@@ -87,48 +94,44 @@ class RapporMemory(Memory):
     exactly, if they come from one permanent answer. A single report has the law of the mechanism without memory.
     """
 
-    rappor: Rappor
-
-    @property
-    def alone(self) -> Rappor:
-        return self.rappor
+    mechanism: Rappor
 
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""
         draws = np.empty(len(users))
         uniforms(children(children(users, Stream.REPORTS), COHORT), 0, draws)
-        return (draws * self.rappor.filters.size).astype(np.int64)
+        return (draws * self.mechanism.family.size).astype(np.int64)
 
     def positions(self, cohort: int) -> NDArray[np.uint32]:
         """(hashes, universe) the bits of every object in a cohort, each once: m where a function repeats another."""
-        return self.rappor.filters.buckets(np.array([cohort]))[0]
+        return self.mechanism.family.buckets(np.array([cohort]))[0]
 
     def pattern(self, cohort: int) -> NDArray[np.bool_]:
         """(universe, m) the Bloom filter of every object in a cohort."""
-        out = np.zeros((self.rappor.universe, self.rappor.m + 1), dtype=bool)
+        out = np.zeros((self.mechanism.universe, self.mechanism.m + 1), dtype=bool)
         for row in self.positions(cohort):
             out[np.arange(len(out)), row] = True
         return out[:, :-1]
 
     def permanent(self, objects: Objects, users: Keys) -> NDArray[np.bool_]:
         """(reports, m) the permanent answers to objects (reports,), each of the user of that key."""
-        check_objects(objects, self.rappor.universe)
-        half, cohorts = self.rappor.f / 2.0, self.cohorts(users)
-        ones = np.empty((len(objects), self.rappor.m), dtype=bool)
+        check_objects(objects, self.mechanism.universe)
+        half, cohorts = self.mechanism.f / 2.0, self.cohorts(users)
+        ones = np.empty((len(objects), self.mechanism.m), dtype=bool)
         for cohort in np.unique(cohorts):
             mine = cohorts == cohort
             ones[mine] = self.pattern(int(cohort))[objects[mine]]
-        return _coins(answer_keys(objects, users), self.rappor.m) < np.where(ones, 1.0 - half, half)
+        return _coins(_answer_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         answers = self.permanent(objects, users)
-        fresh = _coins(children(children(users, Stream.REPORTS), places), self.rappor.m)
-        bits = fresh < np.where(answers, self.rappor.q, self.rappor.p)
+        fresh = _coins(_fresh_keys(users, places), self.mechanism.m)
+        bits = fresh < np.where(answers, self.mechanism.q, self.mechanism.p)
         return {"cohort": self.cohorts(users).astype(np.int32), "bits": np.packbits(bits, axis=1, bitorder="little")}
 
     def bits(self, reports: Reports) -> NDArray[np.uint8]:
         """(reports, m) zeros and ones."""
-        return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.rappor.m)
+        return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.mechanism.m)
 
     def group_log_likelihood(self, ones: NDArray[np.integer], counts: NDArray[np.integer], cohort: int) -> Floats:
         """(groups, universe) log-likelihood of groups of reports, each of one permanent answer.
@@ -139,14 +142,24 @@ class RapporMemory(Memory):
         counts : (groups,) how many reports the group has.
         cohort : the user's.
         """
-        zeros, half = counts[:, None] - ones, self.rappor.f / 2.0
+        zeros, half = counts[:, None] - ones, self.mechanism.f / 2.0
         with np.errstate(divide="ignore"):
-            of_one = special.xlogy(ones, self.rappor.q) + special.xlog1py(zeros, -self.rappor.q)
-            of_zero = special.xlogy(ones, self.rappor.p) + special.xlog1py(zeros, -self.rappor.p)
+            of_one = special.xlogy(ones, self.mechanism.q) + special.xlog1py(zeros, -self.mechanism.q)
+            of_zero = special.xlogy(ones, self.mechanism.p) + special.xlog1py(zeros, -self.mechanism.p)
             kept, lost = np.log1p(-half), np.log(half)
         unset = np.logaddexp(lost + of_one, kept + of_zero)
         set_ = np.logaddexp(kept + of_one, lost + of_zero)
         return _sum_by_bit(unset, set_, self.positions(cohort))
+
+
+def _fresh_keys(users: Keys, places: Objects) -> Keys:
+    """The key of each report, by its place among the user's."""
+    return children(children(users, Stream.REPORTS), places)
+
+
+def _answer_keys(objects: Objects, users: Keys) -> Keys:
+    """The key of each permanent answer: the same for the same user and object, whenever it is sent."""
+    return children(children(children(users, Stream.REPORTS), ANSWERS), objects)
 
 
 def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:

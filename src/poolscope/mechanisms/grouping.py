@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Integers, Keys
 from poolscope.base.errors import InputError
-from poolscope.kernels import cms as kernels
+from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.hashing import Buckets, Tabulated
 
 #: Buckets of objects computed at once: functions times objects.
@@ -30,13 +30,17 @@ def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
         raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
 
 
-def by_function(family: Tabulated, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Integers, Integers]]:
+def by_function(
+    family: Tabulated, function: NDArray[np.integer], column: str
+) -> Iterator[tuple[Buckets, Integers, Integers]]:
     """Chunks of functions: the buckets of all objects, and where each function's reports lie in the order.
+
+    `function` (reports,) is what the reports have in this column.
 
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the
     chunk are order[starts[f]:starts[f + 1]].
     """
-    check_range("hash", function, family.size)
+    check_range(column, function, family.size)
     starts = np.empty(family.size + 1, dtype=np.int64)
     order = np.empty(len(function), dtype=np.int64)
     kernels.group(np.asarray(function, dtype=np.int64), starts, order)

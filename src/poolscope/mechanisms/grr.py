@@ -1,16 +1,17 @@
-"""k-ary randomized response: the object itself, or another one."""
+"""k-ary randomized response, the object itself or another one, and its limit without noise."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
-from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects
+from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +33,26 @@ class GRR(Sized):
     S. L. Warner. Randomized response: a survey technique for eliminating evasive answer bias. JASA 60, 1965.
     """
 
-    columns = ("value",)
-
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {"value": ReportColumn("object", self.size)}
+        return {"value": ReportColumn("object", self.universe)}
 
     @property
     def p_star(self) -> float:
-        return 1.0 / (1.0 + (self.size - 1) * math.exp(-self.epsilon))
+        return 1.0 / (1.0 + (self.universe - 1) * math.exp(-self.epsilon))
 
     @property
     def q_star(self) -> float:
         return math.exp(-self.epsilon) * self.p_star
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int64)
-        kernels.respond(objects, keys, self.size, self.p_star, value)
+        kernels.respond(objects, keys, self.universe, self.p_star, value)
         return {"value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        return np.asarray(reports["value"])[:, None] == np.arange(self.size)
+        return np.asarray(reports["value"])[:, None] == np.arange(self.universe)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         value = np.asarray(reports["value"])
@@ -63,16 +62,25 @@ class GRR(Sized):
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        return np.bincount(reports["value"], minlength=self.size).astype(np.int64)
+        return np.bincount(reports["value"], minlength=self.universe).astype(np.int64)
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: a report is its object with probability p* - q*, and else uniform over all objects."""
         rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
         own = rng.binomial(own, self.p_star - self.q_star)
-        return own + rng.multinomial(count - own.sum(), np.full(self.size, 1.0 / self.size))
+        return own + rng.multinomial(count - own.sum(), np.full(self.universe, 1.0 / self.universe))
 
 
-def grr(*, universe: int, epsilon: float) -> GRR:
-    """k-ary randomized response."""
-    return GRR(epsilon=epsilon, size=universe)
+@dataclass(frozen=True, kw_only=True)
+class Identity(GRR):
+    """No protection at all: the report of z is z itself.
+
+    It is randomized response with an infinite epsilon, p* = 1 and q* = 0: the mechanism of the non-private game.
+    """
+
+    epsilon: float = field(init=False, default=math.inf)
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        return {"value": np.asarray(objects, dtype=np.int64)}

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects, lie
+from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, lie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,6 @@ class HadamardResponse(Sized):
     communication. AISTATS 2019.
     """
 
-    columns = ("value",)
-
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
         return {"value": ReportColumn("integer", self.order)}
@@ -46,7 +45,7 @@ class HadamardResponse(Sized):
     @property
     def order(self) -> int:
         """K, the order of the matrix."""
-        return 1 << self.size.bit_length()
+        return 1 << self.universe.bit_length()
 
     @property
     def p_star(self) -> float:
@@ -57,18 +56,18 @@ class HadamardResponse(Sized):
         return 0.5
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int32)
         kernels.respond_hadamard(objects, keys, self.order, self.p_star, value)
         return {"value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        shared = np.asarray(reports["value"], dtype=np.int64)[:, None] & np.arange(1, self.size + 1)
+        shared = np.asarray(reports["value"], dtype=np.int64)[:, None] & np.arange(1, self.universe + 1)
         return np.bitwise_count(shared) % 2 == 0
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         table = np.zeros((self.order, views.width))
-        table[1 : self.size + 1] = views.matrix()
+        table[1 : self.universe + 1] = views.matrix()
         transform(table)
         out = np.empty((len(reports["value"]), views.width))
         kernels.hadamard_mass(reports["value"], table, out)
@@ -81,7 +80,7 @@ class HadamardResponse(Sized):
         """By the closed law: of a column y the probability is (1 + (2 p* - 1) sum_z popularity(z) H[z+1, y]) / K."""
         rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         table = np.zeros((self.order, 1))
-        table[1 : self.size + 1, 0] = np.asarray(popularity) / np.sum(popularity)
+        table[1 : self.universe + 1, 0] = np.asarray(popularity) / np.sum(popularity)
         transform(table)
         # rounding must not make a probability negative
         chance = np.maximum(1.0 + (2.0 * self.p_star - 1.0) * table[:, 0], 0.0)
@@ -91,9 +90,4 @@ class HadamardResponse(Sized):
         """(universe,) reports in whose columns the object's row is one: (reports + transform of the histogram) / 2."""
         sums = histogram.astype(np.int64)[:, None]
         transform(sums)
-        return (sums[0, 0] + sums[1 : self.size + 1, 0]) // 2
-
-
-def hr(*, universe: int, epsilon: float) -> HadamardResponse:
-    """Hadamard response."""
-    return HadamardResponse(epsilon=epsilon, size=universe)
+        return (sums[0, 0] + sums[1 : self.universe + 1, 0]) // 2

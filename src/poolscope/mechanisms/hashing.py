@@ -103,7 +103,7 @@ class PolynomialFamily:
         return (value * np.uint64(self.m) >> np.uint64(31)).astype(np.uint32)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TableFamily:
     """A deployment's own functions: an integer table (functions, objects) with values 0..m-1."""
 
@@ -170,16 +170,18 @@ def check_buckets(m: int) -> None:
 
 
 def family(
-    *, universe: int, m: int, hashes: int | None, hash_table: NDArray[np.integer] | None, seed: int
+    *, universe: int, m: int, hashes: int | None, hash_table: NDArray[np.integer] | TableFamily | None, seed: int
 ) -> HashFamily:
-    """The functions of a scenario: so many computed ones, or a deployment's own table."""
+    """The functions of a scenario: so many computed ones, or a deployment's own table, which is checked once."""
     if hash_table is None:
         if hashes is None:
             raise InputError("is missing", place="hashes", remedy="or give a hash_table")
         return PolynomialFamily(universe=universe, m=m, size=hashes, seed=seed)
-    if hashes is not None and hashes != len(hash_table):
-        raise InputError(f"must be the {len(hash_table)} rows of the hash table", value=hashes, place="hashes")
-    table = TableFamily(table=hash_table, m=m)
+    given = hash_table.table if isinstance(hash_table, TableFamily) else hash_table
+    if hashes is not None and hashes != len(given):
+        raise InputError(f"must be the {len(given)} rows of the hash table", value=hashes, place="hashes")
+    known = hash_table if isinstance(hash_table, TableFamily) and hash_table.m == m else None
+    table = known or TableFamily(table=given, m=m)
     if table.universe != universe:
         raise InputError(
             f"must have a column for each of {universe} objects",

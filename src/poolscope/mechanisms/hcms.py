@@ -12,13 +12,13 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
-from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, by_function, check_range, choose_functions
-from poolscope.mechanisms.hashing import HashFamily, family
-from poolscope.mechanisms.role import Pure, ReportColumn, Reports, Views, check_epsilon, check_objects, lie
+from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, check_range
+from poolscope.mechanisms.hashed import Sketch
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, lie
 
 
 @dataclass(frozen=True, kw_only=True)
-class HCMS(Pure):
+class HCMS(Sketch):
     r"""Hadamard Count Mean Sketch (procedure HCMS of the paper, with the flip applied to the transformed entry).
 
     A report of z is (j, l, b): j uniform over the hash functions, l uniform over 0..m-1, b = H[l, h_j(z)] with H the
@@ -30,36 +30,23 @@ class HCMS(Pure):
 
     .. math:: p^* = e^\epsilon/(1+e^\epsilon), \qquad q^* = \frac{p^*}{m} + \frac12 \Bigl(1 - \frac1m\Bigr)
 
+    Parameters
+    ----------
+    m, hashes, hash_table, seed : the hash functions (`Hashed`); m is a power of two.
+
     References
     ----------
     Apple Differential Privacy Team. Learning with privacy at scale. 2017.
     """
 
-    epsilon: float
-    family: HashFamily
-
-    columns = ("hash", "coordinate", "bit")
-
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        super().__post_init__()
         if self.m & (self.m - 1):
             raise InputError("m must be a power of two for hcms", value=self.m, place="m")
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {
-            "hash": ReportColumn("integer", self.family.size),
-            "coordinate": ReportColumn("integer", self.m),
-            "bit": ReportColumn("sign"),
-        }
-
-    @property
-    def universe(self) -> int:
-        return self.family.universe
-
-    @property
-    def m(self) -> int:
-        return self.family.m
+        return {"hash": self.shared, "coordinate": ReportColumn("integer", self.m), "bit": ReportColumn("sign")}
 
     @property
     def flip(self) -> float:
@@ -82,22 +69,19 @@ class HCMS(Pure):
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
-        function = choose_functions(self.family, keys)
+        function = self.shared_by(keys)
         coordinate = np.empty(len(objects), dtype=np.int32)
         bit = np.empty(len(objects), dtype=np.int8)
         bucket = self.family.bucket_of(function, np.asarray(objects))
         kernels.obfuscate(bucket, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
-    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
-        return choose_functions(self.family, keys)
-
     def mass(self, reports: Reports, views: Views) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         table = np.empty((self.m, views.width))
         neutral = np.empty((len(views.columns), self.m))
-        for buckets, starts, order in by_function(self.family, reports["hash"]):
+        for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(
                 starts,
                 order,
@@ -116,7 +100,7 @@ class HCMS(Pure):
         """Agreements: (reports + bits in the object's direction) / 2, from one transform for each function."""
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros(self.universe, dtype=np.int64)
-        for buckets, starts, order in by_function(self.family, reports["hash"]):
+        for buckets, starts, order in self.grouped(reports["hash"]):
             for f in range(len(buckets)):
                 total = np.zeros((self.m, 1), dtype=np.int64)
                 kernels.sketch(starts[f : f + 2], order, reports["coordinate"], reports["bit"], total)
@@ -138,19 +122,3 @@ class HCMS(Pure):
             return out
 
         return sum(run(part, range(0, len(used), at_once)), np.zeros(self.universe, dtype=np.int64))
-
-
-def hcms(
-    *,
-    universe: int,
-    epsilon: float,
-    m: int,
-    hashes: int | None = None,
-    hash_table: NDArray[np.integer] | None = None,
-    seed: int = 0,
-) -> HCMS:
-    """HCMS with three-wise independent functions computed on demand, or with a deployment's own table."""
-    return HCMS(
-        epsilon=epsilon,
-        family=family(universe=universe, m=m, hashes=hashes, hash_table=hash_table, seed=seed),
-    )

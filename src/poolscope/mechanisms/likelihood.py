@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
-from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import LocalMechanism, Reports, Views
+from poolscope.mechanisms.defaults import Reporting, in_parts
+from poolscope.mechanisms.role import Reports, Views
 
 
-class Likelihood(LocalMechanism):
+class Likelihood(Reporting, ABC):
     """All that follows from `log_likelihood`: masses are likelihoods, each report's largest over objects being one.
 
     The largest is one, so that nothing over- or underflows; what is common to a report cancels in the posterior.
-    There is no frequency estimate unless a subclass states supports, p* and q* as well.
+    There is no frequency estimate unless a mechanism states supports, p* and q* as well (`Counting`).
     """
 
     @property
@@ -25,29 +26,15 @@ class Likelihood(LocalMechanism):
     def slope(self) -> float:
         return 1.0
 
+    @abstractmethod
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
-        raise AttributeError("a mechanism states the likelihood of a report")
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
         matrix = views.matrix()
-        parts = [scaled(self.log_likelihood(part)) @ matrix for part in self._parts(reports)]
+        parts = [scaled(self.log_likelihood(part)) @ matrix for part in in_parts(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
-
-    @property
-    def p_star(self) -> float:
-        raise self._no_estimate()
-
-    @property
-    def q_star(self) -> float:
-        raise self._no_estimate()
-
-    def support(self, reports: Reports) -> NDArray[np.bool_]:
-        raise self._no_estimate()
-
-    def _no_estimate(self) -> InputError:
-        return InputError("this mechanism has no frequency estimate", value=type(self).__name__)
 
 
 def scaled(log_likelihood: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,17 @@ from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
 from poolscope.kernels.unary import rows_of
-from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, Sized, Views, check_epsilon, check_objects
+from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.role import (
+    LARGEST_EPSILON,
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_objects,
+    derived,
+    settle,
+)
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
 MOST_VALUES = 1 << 24
@@ -61,8 +71,6 @@ class LocalHashing(Sized):
     g: int
     seed_bits: int = SEED_BITS
 
-    columns = ("seed", "value")
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 2 <= self.g <= MOST_VALUES:
@@ -83,36 +91,44 @@ class LocalHashing(Sized):
         return 1.0 / self.g
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
         shift = np.uint64(64 - self.seed_bits)
         kernels.respond_hashed(objects, keys, self.g, self.p_star, shift, seed, value)
         return {"seed": seed, "value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        out = np.empty((len(reports["seed"]), self.size), dtype=np.bool_)
+        out = np.empty((len(reports["seed"]), self.universe), dtype=np.bool_)
         kernels.hashed_support(reports["seed"], reports["value"], self.g, out)
         return out
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         out = np.empty((len(reports["seed"]), views.width))
         rows = rows_of(views.matrix())
-        kernels.hashed_mass(reports["seed"], reports["value"], self.g, self.size, rows, out)
+        kernels.hashed_mass(reports["seed"], reports["value"], self.g, self.universe, rows, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        out = np.zeros(self.size, dtype=np.int64)
+        out = np.zeros(self.universe, dtype=np.int64)
         kernels.hashed_counts(reports["seed"], reports["value"], self.g, out)
         return out
 
 
-def blh(*, universe: int, epsilon: float, seed_bits: int = SEED_BITS) -> LocalHashing:
+@dataclass(frozen=True, kw_only=True)
+class BLH(LocalHashing):
     """Binary local hashing: one bit and its seed."""
-    return LocalHashing(epsilon=epsilon, size=universe, g=2, seed_bits=seed_bits)
+
+    g: int = field(init=False, default=2)
 
 
-def olh(*, universe: int, epsilon: float, g: int | None = None, seed_bits: int = SEED_BITS) -> LocalHashing:
+@dataclass(frozen=True, kw_only=True)
+class OLH(LocalHashing):
     """Optimised local hashing: round(e^epsilon) + 1 hash values, or as many as are given."""
-    check_epsilon(epsilon)
-    best = min(round(math.exp(min(epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES)
-    return LocalHashing(epsilon=epsilon, size=universe, g=best if g is None else g, seed_bits=seed_bits)
+
+    g: int = derived()
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        if self.g is None:
+            settle(self, g=min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES))
+        super().__post_init__()

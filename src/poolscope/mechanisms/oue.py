@@ -38,8 +38,3 @@ class OUE(Unary):
     @property
     def q_star(self) -> float:
         return lie(self.epsilon)
-
-
-def oue(*, universe: int, epsilon: float) -> OUE:
-    """Optimised unary encoding."""
-    return OUE(epsilon=epsilon, size=universe)

@@ -12,10 +12,11 @@ from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import bloom as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.mechanisms.hashing import Buckets, HashFamily, family
+from poolscope.mechanisms.defaults import Counting
+from poolscope.mechanisms.hashed import Hashed
+from poolscope.mechanisms.hashing import Buckets, HashFamily
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_epsilon, check_objects, lie
+from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_epsilon, check_objects, derived, lie, settle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class BloomFilters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rappor(Likelihood):
+class Rappor(Hashed, Counting, Likelihood):
     r"""RAPPOR, each report with fresh noise.
 
     A report of z is (c, s): c uniform over the cohorts; s in {0,1}^m from the Bloom filter b of z, which is one at the
@@ -88,39 +89,51 @@ class Rappor(Likelihood):
 
     Parameters
     ----------
+    epsilon : what one report reveals, from which both steps have noise that flips a bit one way as often as the other;
+        the permanent step has the given f, or else the one for which all reports of a device reveal at most twice that:
+        2 / (1 + e^(epsilon/h)). Or else
     f, p, q : the noise of the two steps; epsilon follows.
+    m, hashes, cohorts : bits of a filter, functions of a cohort, and how many cohorts there are.
+    hash_table, seed : as of every mechanism with hash functions (`Hashed`); the table has a row for each function,
+        those of the first cohort first.
 
     References
     ----------
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
     """
 
-    filters: BloomFilters
-    f: float
-    p: float
-    q: float
-    epsilon: float = field(init=False)
+    epsilon: float = derived()
+    m: int = 128
+    hashes: int = 2
+    cohorts: int = 64
+    f: float = derived()
+    p: float = derived()
+    q: float = derived()
+    family: BloomFilters = field(init=False, repr=False)
 
-    columns = ("cohort", "bits")
+    shared_column = "cohort"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        stated = None not in (self.f, self.p, self.q)
+        if not stated:
+            f, p = noise_for(self.epsilon, self.hashes, self.f, self.p, self.q)
+            settle(self, f=f, p=p, q=1.0 - p)
         if not (0.0 <= self.f < 1.0 and 0.0 <= self.p < self.q <= 1.0):
             raise InputError("must be 0 <= f < 1 and 0 <= p < q <= 1", value=(self.f, self.p, self.q), place="f, p, q")
         lost, raised = self.dropped, self.raised
         odds = lost * raised / ((1.0 - lost) * (1.0 - raised))
-        object.__setattr__(self, "epsilon", -self.filters.hashes * math.log(odds) if odds else math.inf)
+        spent = -self.hashes * math.log(odds) if odds else math.inf
+        if stated and self.epsilon not in (None, spent):
+            raise _given_twice()
+        settle(self, epsilon=spent)
+
+    def make_family(self) -> BloomFilters:
+        return BloomFilters(functions=self.functions(self.cohorts * self.hashes), hashes=self.hashes)
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {"cohort": ReportColumn("integer", self.filters.size), "bits": ReportColumn("bits", self.m)}
-
-    @property
-    def universe(self) -> int:
-        return self.filters.universe
-
-    @property
-    def m(self) -> int:
-        return self.filters.m
+        return {"cohort": self.shared, "bits": ReportColumn("bits", self.m)}
 
     @property
     def raised(self) -> float:
@@ -135,7 +148,7 @@ class Rappor(Likelihood):
     @property
     def permanent_epsilon(self) -> float:
         """What all reports of a device that keeps its permanent answers reveal of one object."""
-        return 2.0 * self.filters.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
+        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
     @property
     def p_star(self) -> float:
@@ -155,10 +168,10 @@ class Rappor(Likelihood):
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
-        cohort = choose_functions(self.filters, keys)
+        cohort = self.shared_by(keys)
         words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
         noise = threshold(self.raised), threshold(self.dropped), np.empty(words.shape[1], dtype=np.uint64)
-        for positions, starts, order in by_function(self.filters, cohort):
+        for positions, starts, order in self.grouped(cohort):
             kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
         return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}
 
@@ -168,7 +181,7 @@ class Rappor(Likelihood):
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words, out = as_words(reports["bits"], self.m), np.zeros(self.universe, dtype=np.int64)
-        for positions, starts, order in by_function(self.filters, reports["cohort"]):
+        for positions, starts, order in self.grouped(reports["cohort"]):
             kernels.full_counts(starts, order, positions, words, self.m, *self._scratch(), out)
         return out
 
@@ -176,29 +189,26 @@ class Rappor(Likelihood):
         """(reports, universe) exactly, with no constant left out."""
         held, found = self._held(reports)
         total = np.bitwise_count(reports["bits"]).sum(axis=1, dtype=np.int64)
-        return self._logs()[total[:, None], (self.filters.hashes + 1) * held + found]
-
-    def shared_by(self, keys: Keys) -> NDArray[np.integer]:
-        return choose_functions(self.filters, keys)
+        return self._logs()[total[:, None], (self.hashes + 1) * held + found]
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
         logs, table = self._logs(), views.matrix()
         room = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
-        for positions, starts, order in by_function(self.filters, reports["cohort"]):
+        for positions, starts, order in self.grouped(reports["cohort"]):
             kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *room, out)
         return out
 
     def _held(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(reports, universe) how many bits each object has in the report's cohort, and how many of them are set."""
-        positions = self.filters.buckets(np.asarray(reports["cohort"], dtype=np.int64)).astype(np.int64)
+        positions = self.family.buckets(np.asarray(reports["cohort"], dtype=np.int64)).astype(np.int64)
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
         bits = np.pad(bits, ((0, 0), (0, 1)))[:, None, :]
         return (positions < self.m).sum(axis=1), np.take_along_axis(bits, positions, axis=2).sum(axis=1, dtype=np.int64)
 
     def _logs(self) -> Floats:
         """(m + 1, codes) log-likelihood by the number of set bits and the code (`kernels.bloom`); -inf: impossible."""
-        h, m = self.filters.hashes, self.m
+        h, m = self.hashes, self.m
         total = np.arange(m + 1)[:, None]
         held, found = np.divmod(np.arange((h + 1) ** 2), h + 1)
         parts = (
@@ -207,7 +217,7 @@ class Rappor(Likelihood):
             (total - found, self.raised),
             (m - held - total + found, 1.0 - self.raised),
         )
-        out = np.full((m + 1, len(held)), -math.log(self.filters.size))
+        out = np.full((m + 1, len(held)), -math.log(self.family.size))
         for count, probability in parts:
             log = math.log(probability) if probability else -math.inf
             out += np.where(count > 0, np.maximum(count, 1) * log, np.where(count < 0, -math.inf, 0.0))
@@ -219,7 +229,7 @@ class Rappor(Likelihood):
     def _distinct(self) -> list[float]:
         """Probability of each number of distinct values of h draws of m."""
         shares = [1.0]
-        for _ in range(self.filters.hashes):
+        for _ in range(self.hashes):
             old, new = [*shares, 0.0], [0.0, *shares]
             shares = [
                 a * d / self.m + b * (self.m - d + 1) / self.m for d, (a, b) in enumerate(zip(old, new, strict=True))
@@ -227,37 +237,21 @@ class Rappor(Likelihood):
         return shares
 
 
-def rappor(
-    *,
-    universe: int,
-    m: int = 128,
-    hashes: int = 2,
-    cohorts: int = 64,
-    epsilon: float | None = None,
-    f: float | None = None,
-    p: float | None = None,
-    q: float | None = None,
-    hash_table: NDArray[np.integer] | None = None,
-    seed: int = 0,
-) -> Rappor:
-    """RAPPOR with noise from its epsilon, or from f, p and q.
-
-    From `epsilon`, what one report reveals, both steps flip a bit one way as often as the other. The permanent step has
-    the given f, or else the one for which all reports of a device reveal at most twice that: 2 / (1 + e^(epsilon/h)).
-    A `hash_table` has a row for each function, those of the first cohort first.
-    """
-    functions = family(universe=universe, m=m, hashes=cohorts * hashes, hash_table=hash_table, seed=seed)
-    filters = BloomFilters(functions=functions, hashes=hashes)
+def noise_for(
+    epsilon: float | None, hashes: int, f: float | None, p: float | None, q: float | None
+) -> tuple[float, float]:
+    """f and p of the noise that spends epsilon and flips a bit one way as often as the other, q being 1 - p."""
     if epsilon is None:
-        if f is None or p is None or q is None:
-            raise InputError("is missing", place="epsilon", remedy="or give f, p and q")
-        return Rappor(filters=filters, f=f, p=p, q=q)
+        raise InputError("is missing", place="epsilon", remedy="or give f, p and q")
     if p is not None or q is not None:
-        raise InputError("cannot be given with epsilon", place="p, q", remedy="give epsilon, or f, p and q")
+        raise _given_twice()
     check_epsilon(epsilon)
     flipped = lie(epsilon / (2.0 * hashes))
     permanent = lie(epsilon / hashes) if f is None else f / 2.0
     if not 0.0 <= permanent <= flipped:
         raise InputError(f"must be 0 to {2.0 * flipped:.6g} for this epsilon", value=f, place="f")
-    instantaneous = (flipped - permanent) / (1.0 - 2.0 * permanent)
-    return Rappor(filters=filters, f=2.0 * permanent, p=instantaneous, q=1.0 - instantaneous)
+    return 2.0 * permanent, (flipped - permanent) / (1.0 - 2.0 * permanent)
+
+
+def _given_twice() -> InputError:
+    return InputError("cannot be given with epsilon", place="p, q", remedy="give epsilon, or f, p and q")

@@ -1,30 +1,19 @@
-"""What a local mechanism is, and all that follows from a pure one.
-
-A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
-supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
-audit follow from here for all of them.
-"""
+"""What a mechanism is to others: roles, the columns of reports, and the checks that mechanisms share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import children, fresh_keys
-from poolscope.world.synthetic import draw_objects
+from poolscope.mechanisms.views import Views
 
 Reports = Mapping[str, NDArray]
-
-#: Cells of the support matrix that a general method holds at once.
-CELLS_AT_ONCE = 1 << 24
 
 #: Above it e^-epsilon is no normal number any more.
 LARGEST_EPSILON = 700.0
@@ -45,44 +34,26 @@ class ReportColumn:
     size: int = 2
 
 
-@dataclass(frozen=True)
-class Views:
-    """How adversaries see the universe: for each, the column that an object counts to and its weight there.
-
-    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
-    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
-    """
-
-    columns: NDArray[np.uint32]
-    weights: Floats
-    width: int
-
-    @cached_property
-    def runs(self) -> NDArray[np.int64]:
-        """(runs, 4) view, begin, end and column of neighbouring objects that count to the same column of a view."""
-        found = []
-        for view, columns in enumerate(self.columns):
-            edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
-            for begin, end in pairwise(edges):
-                found.append((view, begin, end, columns[begin]))
-        return np.array(found, dtype=np.int64)
-
-    def matrix(self) -> Floats:
-        """(universe, width) the same as a dense matrix."""
-        out = np.zeros((self.columns.shape[1], self.width))
-        for columns, weights in zip(self.columns, self.weights, strict=True):
-            out[np.arange(len(columns)), columns] += weights
-        return out
-
-
 class Mechanism(Protocol):
-    """What the game and the attack need of a mechanism."""
+    """What the game, the attack and files of reports need of a mechanism."""
 
     @property
     def epsilon(self) -> float: ...
 
     @property
-    def universe(self) -> int: ...
+    def universe(self) -> int:
+        """How many objects there are."""
+        ...
+
+    @property
+    def report_columns(self) -> Mapping[str, ReportColumn]:
+        """What each column of its reports holds, in order."""
+        ...
+
+    @property
+    def shared_column(self) -> str | None:
+        """The column that names the table a report is looked up in; None where each report stands alone."""
+        ...
 
     @property
     def floor(self) -> float: ...
@@ -107,138 +78,68 @@ class Mechanism(Protocol):
         ...
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
-        """Number of the table that the report of each key is looked up in; None where each report stands alone."""
+        """What the shared column of the report of each key will be, where there is one."""
         ...
 
 
-class LocalMechanism:
-    """What every mechanism of ours shares: making reports, and the curator's count of the objects that they support.
-
-    A mechanism states `report`, its columns, and either a support (`Pure`) or a likelihood (`Likelihood`). The curator
-    counts supports: they are what its estimate is made of, also where they are not all that a report tells.
-    """
-
-    epsilon: float
-    #: Report columns, in order.
-    columns: ClassVar[tuple[str, ...]]
-
-    @property
-    def report_columns(self) -> Mapping[str, ReportColumn]:
-        """What each of the report columns holds, for readers and writers of reports."""
-        raise AttributeError("a mechanism states its report columns")
-
-    @property
-    def universe(self) -> int:
-        raise AttributeError("a mechanism states the size of its universe")
+class Countable(Mechanism, Protocol):
+    """What the curator's estimate needs of a mechanism: it counts supports, also where a report tells more."""
 
     @property
     def p_star(self) -> float:
         """Probability that a report supports the object it was made from."""
-        raise AttributeError("a mechanism states p*")
+        ...
 
     @property
     def q_star(self) -> float:
         """Probability that a report supports another object, over the mechanism's public randomness as well."""
-        raise AttributeError("a mechanism states q*")
-
-    @property
-    def floor(self) -> float:
-        raise AttributeError("a mechanism states what its masses mean")
-
-    @property
-    def slope(self) -> float:
-        raise AttributeError("a mechanism states what its masses mean")
-
-    def report(self, objects: Objects, keys: Keys) -> Reports:
-        raise AttributeError("a mechanism states how it makes a report")
+        ...
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         """(reports, universe) whether each report supports each object."""
-        raise AttributeError("a mechanism states the support of a report")
-
-    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
-        """One report for each object."""
-        objects = np.asarray(objects, dtype=np.int64)
-        return self.report(objects, fresh_keys(rng, len(objects)))
-
-    def mass(self, reports: Reports, views: Views) -> Floats:
-        """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
-        raise AttributeError("a mechanism states what its reports tell")
-
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        return self.mass(self.report(objects, keys), views)
-
-    def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
-        return None
+        ...
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         """(universe,) how many reports support each object."""
-        out = np.zeros(self.universe, dtype=np.int64)
-        for part in self._parts(reports):
-            out += self.support(part).sum(axis=0)
-        return out
+        ...
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
-        """Support counts of so many reports on objects drawn from the popularity: one by one, in parts."""
-        at_once = max(1, min(1 << 16, count))
-
-        def part(start: int) -> NDArray[np.int64]:
-            keys = children(key, np.arange(start, min(start + at_once, count)))
-            reports = self.report(draw_objects(popularity, keys), children(keys, 1))
-            return self.support_counts(reports)
-
-        return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
+        """Support counts of so many reports on objects drawn from the popularity."""
+        ...
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[np.int64]:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
-        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
-
-    def _parts(self, reports: Reports) -> Iterator[Reports]:
-        count = report_count(reports)
-        at_once = max(1, CELLS_AT_ONCE // self.universe)
-        for start in range(0, count, at_once):
-            yield {name: column[start : start + at_once] for name, column in reports.items()}
+        ...
 
 
-class Pure(LocalMechanism):
-    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
-
-    @property
-    def floor(self) -> float:
-        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
-        return float(np.exp(-self.epsilon))
-
-    @property
-    def slope(self) -> float:
-        return float(-np.expm1(-self.epsilon))
-
-    def mass(self, reports: Reports, views: Views) -> Floats:
-        """Popularity mass of each report's support in each column."""
-        matrix = views.matrix()
-        parts = [self.support(part) @ matrix for part in self._parts(reports)]
-        return np.concatenate(parts) if parts else np.empty((0, views.width))
+def is_countable(mechanism: object) -> TypeGuard[Countable]:
+    """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
+    return all(hasattr(mechanism, name) for name in ("p_star", "q_star", "support_counts", "simulate_counts"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sized(Pure):
-    """A pure mechanism that needs to know no more of the universe than its size."""
-
-    epsilon: float
-    size: int
-
-    def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-
-    @property
-    def universe(self) -> int:
-        return self.size
+def countable(mechanism: object) -> Countable:
+    """The mechanism, for whoever must have its frequency estimate."""
+    if not is_countable(mechanism):
+        raise InputError("this mechanism has no frequency estimate", value=type(mechanism).__name__)
+    return mechanism
 
 
 def at(mechanism: Any, epsilon: float) -> Any:
     """The mechanism with another epsilon."""
     return replace(mechanism, epsilon=epsilon)
+
+
+def derived() -> Any:
+    """A parameter that follows from the others where it is left out (None)."""
+    return field(default=None)
+
+
+def settle(mechanism: object, **values: object) -> None:
+    """Set what follows from the parameters; for `__post_init__` of a frozen dataclass."""
+    for name, value in values.items():
+        object.__setattr__(mechanism, name, value)
 
 
 def report_count(reports: Reports) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import check_epsilon
+from poolscope.mechanisms.role import check_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary
 
 
@@ -25,11 +25,12 @@ class SpotMe(Unary):
 
     .. math:: \lambda = \frac{2}{1 + \sqrt{1 + 4 (e^\epsilon - 1) y (1-y)}}
 
-    A fair coin, the default, is symmetric unary encoding (`sue`); a rarer yes keeps reports short.
+    Either epsilon is given or lambda. A fair coin, the default, is symmetric unary encoding (`sue`); a rarer yes keeps
+    reports short.
 
     As published, a phone that does not tell the truth always says yes (y = 1): the true location is among the reported
     ones always, and what is not reported is ruled out. Then p* = 1 and q* = lambda, and epsilon is infinite, however
-    many erroneous locations are reported beside; ``spotme(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite
+    many erroneous locations are reported beside; ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite
     epsilon needs a coin that sometimes says no.
 
     References
@@ -38,19 +39,24 @@ class SpotMe(Unary):
     location obfuscation on mobile phones. ICDCS 2011, 363-372.
     """
 
-    coin: float
-    yes: float
-    epsilon: float = field(init=False)
+    epsilon: float = derived()
+    coin: float = derived()
+    yes: float = 0.5
 
     def __post_init__(self) -> None:
+        stated = self.coin is not None
+        if not stated:
+            settle(self, coin=coin_for(self.epsilon, self.yes))
         if not 0.0 <= self.coin < 1.0:
             raise InputError("must be from 0 to below 1", value=self.coin, place="coin")
         if not 0.0 < self.yes <= 1.0:
             raise InputError("must be above 0, and at most 1", value=self.yes, place="yes")
         dropped = self.coin * (1.0 - self.yes)
         odds = dropped * self.q_star
-        epsilon = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
-        object.__setattr__(self, "epsilon", epsilon)
+        spent = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
+        if stated and self.epsilon not in (None, spent):
+            raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
+        settle(self, epsilon=spent)
 
     @property
     def p_star(self) -> float:
@@ -61,22 +67,13 @@ class SpotMe(Unary):
         return self.coin * self.yes
 
 
-def coin_for(epsilon: float, yes: float) -> float:
+def coin_for(epsilon: float | None, yes: float) -> float:
     """lambda, the probability of a coin, for which the mechanism spends epsilon."""
-    far = math.exp(-epsilon)
-    root = math.sqrt(far - 4.0 * math.expm1(-epsilon) * yes * (1.0 - yes))
-    return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)
-
-
-def spotme(*, universe: int, epsilon: float | None = None, coin: float | None = None, yes: float = 0.5) -> SpotMe:
-    """SpotMe with as many coins as its epsilon allows, or with the given probability of a coin."""
     if epsilon is None:
-        if coin is None:
-            raise InputError("is missing", place="epsilon", remedy="or give coin")
-        return SpotMe(size=universe, coin=coin, yes=yes)
-    if coin is not None:
-        raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
+        raise InputError("is missing", place="epsilon", remedy="or give coin")
     check_epsilon(epsilon)
     if not 0.0 < yes < 1.0:
         raise InputError("must lie between 0 and 1 for an epsilon", value=yes, place="yes", remedy="give coin, or less")
-    return SpotMe(size=universe, coin=coin_for(epsilon, yes), yes=yes)
+    far = math.exp(-epsilon)
+    root = math.sqrt(far - 4.0 * math.expm1(-epsilon) * yes * (1.0 - yes))
+    return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)

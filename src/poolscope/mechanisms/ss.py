@@ -11,7 +11,7 @@ from poolscope.base.arrays import Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import threshold
-from poolscope.mechanisms.role import check_epsilon, lie
+from poolscope.mechanisms.role import derived, lie, settle
 from poolscope.mechanisms.unary import ObjectBits, Words
 
 
@@ -37,43 +37,39 @@ class SubsetSelection(ObjectBits):
     S. Wang et al. Mutual information optimally local private discrete distribution estimation. 2016.
     """
 
-    k: int
+    k: int = derived()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.size < 2:
-            raise InputError("a universe must have at least 2 objects for ss", value=self.size)
-        if not 1 <= self.k < self.size:
-            raise InputError(f"must be 1 to {self.size - 1} for {self.size} objects", value=self.k, place="k")
+        if self.universe < 2:
+            raise InputError("a universe must have at least 2 objects for ss", value=self.universe)
+        if self.k is None:
+            settle(self, k=best_size(self.universe, self.epsilon))
+        if not 1 <= self.k < self.universe:
+            raise InputError(f"must be 1 to {self.universe - 1} for {self.universe} objects", value=self.k, place="k")
 
     @property
     def p_star(self) -> float:
-        return self.k / (self.k + math.exp(-self.epsilon) * (self.size - self.k))
+        return self.k / (self.k + math.exp(-self.epsilon) * (self.universe - self.k))
 
     @property
     def q_star(self) -> float:
-        return (self.k - self.p_star) / (self.size - 1)
+        return (self.k - self.p_star) / (self.universe - 1)
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed
-        start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.size
+        start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.universe
         undecided = np.empty(out.shape[1], dtype=np.uint64)
-        kernels.choose_subsets(objects, keys, self.size, self.k, self.p_star, threshold(start), undecided, out)
+        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), undecided, out)
 
 
 def best_size(universe: int, epsilon: float) -> int:
     """The size of least variance."""
 
     def variance(k: int) -> float:
-        mechanism = SubsetSelection(epsilon=epsilon, size=universe, k=k)
+        mechanism = SubsetSelection(universe=universe, epsilon=epsilon, k=k)
         p, q = mechanism.p_star, mechanism.q_star
         return q * (1.0 - q) / (p - q) ** 2
 
     at = math.floor(universe * lie(epsilon))
     return min({max(1, at), min(universe - 1, at + 1)}, key=variance)
-
-
-def ss(*, universe: int, epsilon: float, k: int | None = None) -> SubsetSelection:
-    """Subset selection with subsets of the given size, or else of the best one."""
-    check_epsilon(epsilon)
-    return SubsetSelection(epsilon=epsilon, size=universe, k=best_size(universe, epsilon) if k is None else k)

@@ -34,8 +34,3 @@ class SUE(Unary):
     @property
     def q_star(self) -> float:
         return lie(self.epsilon / 2.0)
-
-
-def sue(*, universe: int, epsilon: float) -> SUE:
-    """Symmetric unary encoding."""
-    return SUE(epsilon=epsilon, size=universe)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import check_finite_epsilon
+from poolscope.mechanisms.role import check_finite_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary
 
 #: Where the best threshold lies; at 1/2 the two errors of a bit are alike, beyond 1 the own bit is lost too often.
@@ -37,10 +37,12 @@ class THE(Unary):
     Security 2017.
     """
 
-    threshold: float
+    threshold: float = derived()
 
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
+        if self.threshold is None:
+            settle(self, threshold=best_threshold(self.epsilon))
         if not LOWEST <= self.threshold <= HIGHEST:
             raise InputError(f"must be {LOWEST:g} to {HIGHEST:g}", value=self.threshold, place="threshold")
 
@@ -85,10 +87,3 @@ def best_threshold(epsilon: float) -> float:
         else:
             low = left
     return float(np.clip((low + high) / 2.0, LOWEST, HIGHEST))
-
-
-def the(*, universe: int, epsilon: float, threshold: float | None = None) -> THE:
-    """Thresholded histogram encoding with the given threshold, or else the best one."""
-    check_finite_epsilon(epsilon)
-    best = best_threshold(epsilon) if threshold is None else threshold
-    return THE(epsilon=epsilon, size=universe, threshold=best)

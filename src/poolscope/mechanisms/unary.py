@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
-from poolscope.mechanisms.role import ReportColumn, Reports, Sized, Views, check_objects
+from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.role import Countable, ReportColumn, Reports, Views, check_objects
 
 Words = NDArray[np.uint64]
 
@@ -23,49 +25,47 @@ WORDS_AT_ONCE = 1 << 15
 class ObjectBits(Sized):
     """Reports with a bit for each object; a mechanism states how they are drawn (`draw`), p* and q*."""
 
-    columns = ("bits",)
-
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {"bits": ReportColumn("bits", self.size)}
+        return {"bits": ReportColumn("bits", self.universe)}
 
+    @abstractmethod
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         """Fill out (reports, words) with the reports of the objects."""
-        raise AttributeError("a mechanism states how it draws the bits")
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
-        check_objects(objects, self.size)
-        words = np.empty((len(objects), words_of(self.size)), dtype=np.uint64)
+        check_objects(objects, self.universe)
+        words = np.empty((len(objects), words_of(self.universe)), dtype=np.uint64)
         self.draw(objects, keys, words)
-        return {"bits": as_bytes(words, self.size)}
+        return {"bits": as_bytes(words, self.universe)}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.size).astype(bool)
+        return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         rows, bits = kernels.rows_of(views.matrix()), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
-            kernels.support_mass(as_words(bits[part], self.size), rows, out[part])
+            kernels.support_mass(as_words(bits[part], self.universe), rows, out[part])
         return out
 
     def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        check_objects(objects, self.size)
+        check_objects(objects, self.universe)
         rows, out = kernels.rows_of(views.matrix()), np.empty((len(objects), views.width))
         for part in self._chunks(len(objects)):
-            words = np.empty((len(out[part]), words_of(self.size)), dtype=np.uint64)
+            words = np.empty((len(out[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
             kernels.support_mass(words, rows, out[part])
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        bits, out = reports["bits"], np.zeros(self.size, dtype=np.int64)
-        check_bits(bits, self.size)
+        bits, out = reports["bits"], np.zeros(self.universe, dtype=np.int64)
+        check_bits(bits, self.universe)
         kernels.count_bits(bits, kernels.SPREAD, np.empty(bits.shape[1], dtype=np.uint64), out)
         return out
 
     def _chunks(self, count: int) -> Iterator[slice]:
-        at_once = max(1, WORDS_AT_ONCE // words_of(self.size))
+        at_once = max(1, WORDS_AT_ONCE // words_of(self.universe))
         return (slice(start, min(start + at_once, count)) for start in range(0, count, at_once))
 
 
@@ -79,12 +79,14 @@ class Unary(ObjectBits):
     .. math:: \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
     """
 
-    def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
+    def draw(self: Countable, objects: Objects, keys: Keys, out: Words) -> None:
         undecided = np.empty(out.shape[1], dtype=np.uint64)
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
-        kernels.flip_bits(objects, keys, self.size, raised, dropped, undecided, out)
+        kernels.flip_bits(objects, keys, self.universe, raised, dropped, undecided, out)
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+    def simulate_counts(
+        self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
         rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))

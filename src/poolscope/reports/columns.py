@@ -13,13 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.errors import did_you_mean
 from poolscope.base.tables import Batch
+from poolscope.base.tables.batch import first_false
 from poolscope.mechanisms.role import ReportColumn
+from poolscope.world.objects_file import objects_of
 from poolscope.world.universe import Universe
-
-#: Names among which the nearest is looked for; among more it would take seconds.
-FEW = 10_000
 
 #: Bits that are unpacked at once.
 UNPACKED = 1 << 24
@@ -56,9 +54,8 @@ class Integers:
         return np.empty(rows, dtype=np.int32 if column.size <= 1 << 31 else np.int64)
 
     def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
-        rule = f"{called} must be an integer from 0 to {column.size - 1}"
-        values = _integers(batch, called)
-        _check(batch, called, values.is_between(0, column.size - 1), rule)
+        values = batch.integers(called)
+        batch.check(called, values.is_between(0, column.size - 1), f"must be an integer from 0 to {column.size - 1}")
         return values.to_numpy()
 
     def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
@@ -73,8 +70,8 @@ class Signs(Integers):
         return np.empty(rows, dtype=np.int8)
 
     def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
-        values = _integers(batch, called)
-        _check(batch, called, values.is_in([1, -1]), f"{called} must be 1 or -1")
+        values = batch.integers(called)
+        batch.check(called, values.is_in([1, -1]), "must be 1 or -1")
         return values.to_numpy()
 
 
@@ -99,7 +96,7 @@ class Bits:
         if series.dtype != pl.Binary:
             raise batch.mistyped(called, "bytes")
         lengths = series.bin.size()
-        row = _first_false(lengths == size)
+        row = first_false(lengths == size)
         if row is not None:
             raise batch.wrong(f"{called} must have {size} bytes (m = {m})", row, lengths[row])
         bits = series.cast(pl.List(pl.UInt8)).explode().to_numpy().reshape(len(series), size)
@@ -129,56 +126,13 @@ class Objects(Integers):
         return np.empty(rows, dtype=np.int64)
 
     def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
-        return read_objects(batch, called, universe)
+        return objects_of(batch, called, universe).to_numpy()
 
     def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return pl.Series(values) if universe.objects is None else pl.Series(universe.objects).gather(values)
 
 
 KINDS: dict[str, Kind] = {"integer": Integers(), "sign": Signs(), "bits": Bits(), "object": Objects()}
-
-
-def read_objects(batch: Batch, called: str, universe: Universe) -> NDArray[np.int64]:
-    """A column of objects as indices into the universe."""
-    rule = f"{called} must be an object of the universe"
-    if universe.objects is None:
-        values = _integers(batch, called, also_text=True)
-        rule += f", a number from 0 to {universe.size - 1}"
-        _check(batch, called, values.is_between(0, universe.size - 1), rule)
-        return values.to_numpy()
-    series = batch.frame[called]
-    if isinstance(series.dtype, pl.Categorical | pl.Enum) or series.dtype.is_integer():
-        series = series.cast(pl.String)
-    if series.dtype != pl.String:
-        raise batch.mistyped(called, "texts, the names of objects")
-    names = pl.Series(universe.objects)
-    values = series.replace_strict(names, pl.int_range(len(names), eager=True), default=None, return_dtype=pl.Int64)
-    row = _first_false(values.is_not_null())
-    if row is not None:
-        remedy = did_you_mean(str(series[row]), universe.objects) if universe.size <= FEW else None
-        raise batch.wrong(rule, row, series[row], remedy)
-    return values.to_numpy()
-
-
-def _integers(batch: Batch, called: str, also_text: bool = False) -> pl.Series:
-    """A column as integers; null where a value is none."""
-    series = batch.frame[called]
-    as_text = series.dtype == pl.String and (batch.text or also_text)
-    if not (as_text or series.dtype.is_integer()):
-        raise batch.mistyped(called, "integers")
-    return series.cast(pl.Int64, strict=False)
-
-
-def _check(batch: Batch, called: str, holds: pl.Series, rule: str) -> None:
-    row = _first_false(holds)
-    if row is not None:
-        raise batch.wrong(rule, row, batch.frame[called][row])
-
-
-def _first_false(holds: pl.Series) -> int | None:
-    """The first row for which a rule does not hold; it does not hold for null."""
-    holds = holds.fill_null(False)
-    return None if holds.all() else holds.arg_min()
 
 
 def _bytes(column: ReportColumn) -> int:
@@ -203,7 +157,7 @@ def _packed(batch: Batch, called: str, words: pl.Series, start: int, m: int) -> 
     row_of, flat = row_of[there], flat.filter(there)
     positions = flat.cast(pl.Int64, strict=False)
     rule = f"{called} must be positions from 0 to {m - 1}, each once, separated by blanks"
-    bad = _first_false(positions.is_between(0, m - 1))
+    bad = first_false(positions.is_between(0, m - 1))
     if bad is not None:
         raise batch.wrong(rule, start + int(row_of[bad]), flat[bad])
     dense = np.zeros((len(words), m), dtype=np.uint8)

@@ -9,7 +9,7 @@ import numpy as np
 from poolscope.base.arrays import Floats, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, report_count
 from poolscope.world.popularity import project_to_simplex
 
 #: Reports that are made and counted together.
@@ -33,31 +33,34 @@ class Frequencies:
         return project_to_simplex(self.counts / self.reports)
 
 
-def frequencies(mechanism: LocalMechanism, reports: Reports) -> Frequencies:
+def frequencies(mechanism: Mechanism, reports: Reports) -> Frequencies:
     """Frequency estimate from reports."""
-    return unbiased(mechanism, mechanism.support_counts(reports), report_count(reports))
+    counted = countable(mechanism)
+    return unbiased(counted, counted.support_counts(reports), report_count(reports))
 
 
 def simulate_frequencies(
-    mechanism: LocalMechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    mechanism: Mechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map
 ) -> Frequencies:
     """The estimate from so many reports on objects drawn from the popularity."""
-    return unbiased(mechanism, mechanism.simulate_counts(popularity, count, key, run), count)
+    counted = countable(mechanism)
+    return unbiased(counted, counted.simulate_counts(popularity, count, key, run), count)
 
 
-def frequencies_of_objects(mechanism: LocalMechanism, objects: Objects, key: np.uint64, run: Map = map) -> Frequencies:
+def frequencies_of_objects(mechanism: Mechanism, objects: Objects, key: np.uint64, run: Map = map) -> Frequencies:
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
+    counted = countable(mechanism)
 
     def part(start: int) -> np.ndarray:
         some = objects[start : start + AT_ONCE]
         keys = children(key, np.arange(start, start + len(some)))
-        return mechanism.support_counts(mechanism.report(some, keys))
+        return counted.support_counts(counted.report(some, keys))
 
-    counts = sum(run(part, range(0, len(objects), AT_ONCE)), np.zeros(mechanism.universe, dtype=np.int64))
-    return unbiased(mechanism, counts, len(objects))
+    counts = sum(run(part, range(0, len(objects), AT_ONCE)), np.zeros(counted.universe, dtype=np.int64))
+    return unbiased(counted, counts, len(objects))
 
 
-def unbiased(mechanism: LocalMechanism, support: np.ndarray, count: int) -> Frequencies:
+def unbiased(mechanism: Countable, support: np.ndarray, count: int) -> Frequencies:
     r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}

@@ -1,6 +1,6 @@
 """Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
 
-One row a report: ``user`` and the columns of the mechanism (`LocalMechanism.report_columns`). Parquet has bits as
+One row a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet has bits as
 bytes; CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is
 checked here.
 """
@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.tables import Batch, Source, check_output, open_table, writing
-from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
+from poolscope.base.tables.reading import BATCH_BYTES
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
 from poolscope.reports.columns import KINDS
 from poolscope.world.universe import Universe
 
@@ -27,9 +28,6 @@ USER = "user"
 MEMORY_BYTES = 1 << 30
 """Bytes that work on a file of any size holds, beside about 200 bytes for each user and one row group of the file."""
 
-#: Bytes that reading holds of a file at once where nobody says otherwise.
-BATCH_BYTES = MEMORY_BYTES // 16
-
 #: Rows that are worked on at once at most; more would save nothing.
 MOST_ROWS = 1 << 20
 
@@ -37,7 +35,7 @@ MOST_ROWS = 1 << 20
 READING = 3
 
 
-def read_reports(path: str | PathLike[str], mechanism: LocalMechanism, universe: Universe) -> tuple[pl.Series, Reports]:
+def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
     """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
     found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
     users = pl.concat([users for users, _ in found])
@@ -45,7 +43,7 @@ def read_reports(path: str | PathLike[str], mechanism: LocalMechanism, universe:
 
 
 def write_reports(
-    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: LocalMechanism, universe: Universe
+    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: Mechanism, universe: Universe
 ) -> None:
     """Write reports as Parquet or CSV, by the file's ending; a file that is there already is refused."""
     out = Path(path)
@@ -115,23 +113,14 @@ def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColum
 def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray]:
     """The columns of a batch, each checked."""
     wanted = in_file(columns, text=batch.text)
-    _check_there(batch, list(wanted))
     return {name: KINDS[column.kind].read(batch, called, column, universe) for called, (name, column) in wanted.items()}
 
 
 def users_of(batch: Batch, dtype: pl.DataType | None = None) -> pl.Series:
     """The column of users, texts or integers, none of them missing; of the given type where there were some before."""
-    users = batch.frame[USER]
-    if isinstance(users.dtype, pl.Categorical | pl.Enum):
-        users = users.cast(pl.String)
-    if not (users.dtype.is_integer() or users.dtype == pl.String):
-        raise batch.mistyped(USER, "texts or integers")
+    users = batch.names(USER)
     if dtype is not None and users.dtype != dtype:
         raise batch.mistyped(USER, f"{dtype} as in the files before")
-    nameless = users.is_null() if users.dtype.is_integer() else users.is_null() | (users == "").fill_null(True)
-    if nameless.any():
-        row = int(nameless.arg_max() or 0)
-        raise batch.wrong("user must have a name", row, users[row])
     return users
 
 
@@ -147,11 +136,3 @@ def report_frame(
 
 def _room(columns: Columns, rows: int) -> dict[str, NDArray]:
     return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}
-
-
-def _check_there(batch: Batch, columns: list[str]) -> None:
-    """A row with nothing but its user; no single column can say that."""
-    empty = batch.frame.select(pl.all_horizontal(pl.col(columns).is_null())).to_series()
-    if empty.any():
-        row = int(empty.arg_max() or 0)
-        raise batch.wrong("a user must have a report", row, batch.frame[USER][row])

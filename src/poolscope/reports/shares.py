@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.engines import Engine
-from poolscope.mechanisms.role import LocalMechanism, Mechanism, Reports, Views, report_count
+from poolscope.mechanisms.role import Mechanism, Reports, Views, countable, report_count
 from poolscope.reports.curator import Frequencies, unbiased
 
 
@@ -26,14 +26,14 @@ def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run
     return out
 
 
-def masses(mechanism: LocalMechanism, reports: Reports, view: Views, engine: Engine) -> Floats:
+def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) -> Floats:
     """The popularity mass of each report's support, (reports, width)."""
     out = np.empty((report_count(reports), view.width))
 
     def part(rows: Integers) -> None:
         out[rows] = mechanism.mass(_some(reports, rows), view)
 
-    for _ in engine.map(part, shares(reports.get("hash"), len(out), engine.threads)):
+    for _ in engine.map(part, shares(_shared(mechanism, reports), len(out), engine.threads)):
         pass
     return out
 
@@ -41,15 +41,16 @@ def masses(mechanism: LocalMechanism, reports: Reports, view: Views, engine: Eng
 class Supports:
     """How many reports support each object, block after block."""
 
-    def __init__(self, mechanism: LocalMechanism, engine: Engine) -> None:
+    def __init__(self, mechanism: Mechanism, engine: Engine) -> None:
         self._mechanism, self._engine = mechanism, engine
         self.counts = np.zeros(mechanism.universe, dtype=np.int64)
         self.reports = 0
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
-        rows = shares(reports.get("hash"), report_count(reports), self._engine.threads)
-        for counts in self._engine.map(lambda own: self._mechanism.support_counts(_some(reports, own)), rows):
+        counted = countable(self._mechanism)
+        rows = shares(_shared(counted, reports), report_count(reports), self._engine.threads)
+        for counts in self._engine.map(lambda own: counted.support_counts(_some(reports, own)), rows):
             self.counts += counts
         self.reports += report_count(reports)
 
@@ -60,7 +61,7 @@ class Supports:
 
     def estimate(self) -> Frequencies:
         """What the curator learns from them."""
-        return unbiased(self._mechanism, self.counts, self.reports)
+        return unbiased(countable(self._mechanism), self.counts, self.reports)
 
 
 def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
@@ -76,6 +77,11 @@ def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Ite
         rows = np.flatnonzero((shared_by >= low) & (shared_by < high))
         if len(rows):
             yield rows
+
+
+def _shared(mechanism: Mechanism, reports: Reports) -> NDArray[np.integer] | None:
+    """The table that each report is looked up in, as the mechanism says."""
+    return None if mechanism.shared_column is None else reports[mechanism.shared_column]
 
 
 def _some(reports: Reports, rows: Integers) -> Reports:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from poolscope.base.arrays import Floats, Map
-from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
+from poolscope.mechanisms.role import Mechanism, is_countable
 from poolscope.reports.curator import simulate_frequencies
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
@@ -35,12 +34,13 @@ class Utility:
     mae_expected: float
 
 
-def measure_utility(mechanism: Any, popularity: Floats, reports: int, key: np.uint64, run: Map = map) -> Utility | None:
+def measure_utility(
+    mechanism: Mechanism, popularity: Floats, reports: int, key: np.uint64, run: Map = map
+) -> Utility | None:
     """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
-    try:
-        p, q = float(mechanism.p_star), float(mechanism.q_star)
-    except (AttributeError, InputError):
+    if not is_countable(mechanism):
         return None
+    p, q = mechanism.p_star, mechanism.q_star
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
     errors = [

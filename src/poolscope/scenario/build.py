@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.game import Game
-from poolscope.mechanisms import LocalMechanism, make
+from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
@@ -54,14 +54,13 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
     return Game(
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
-        mechanism=mechanism,
+        device=build_device(scenario, mechanism),
         adversaries=adversaries,
         observations=scenario.attack.observations,
         behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
-        memory=scenario.mechanism.memory,
     )
 
 
@@ -78,7 +77,7 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
     return population(prepared, traces.users, universe)
 
 
-def build_mechanism(scenario: Scenario, universe: Universe) -> LocalMechanism:
+def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
     """The mechanism of ``[mechanism]``; parameters that name files are read, never unpickled."""
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
     for name in (name for name in FILES if name in parameters):
@@ -88,12 +87,17 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> LocalMechanism:
         return make(scenario.mechanism.kind, universe.size, parameters)
 
 
+def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
+    """What the devices of a scenario send with the mechanism."""
+    return device_of(mechanism, **scenario.mechanism.devices)
+
+
 def build_adversary(
     scenario: Scenario,
     index: int,
     universe: Universe,
     popularity: Floats | None,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     seed: int,
     run: Map,
     recorded: Recorded | None = None,

@@ -163,7 +163,8 @@ class Scenario(Table):
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
         from poolscope.world.builtin import builtin_universe
-        from poolscope.world.universe import Universe, read_objects
+        from poolscope.world.objects_file import read_objects
+        from poolscope.world.universe import Universe
 
         table = self.universe_table
         if table.builtin is not None:

@@ -178,6 +178,10 @@ class PopularityTable(Table):
         return self
 
 
+#: Keys of ``[mechanism]`` that are its devices'.
+DEVICES = {"memory"}
+
+
 class MechanismTable(Table):
     """``[mechanism]``: a kind and its parameters, which the mechanism itself checks.
 
@@ -199,8 +203,13 @@ class MechanismTable(Table):
 
     @property
     def parameters(self) -> dict[str, int | float | str]:
-        """Every key but ``kind`` and ``memory``; ``epsilon`` only where the file has it."""
-        return self.model_dump(exclude={"kind", "memory"}, exclude_none=True)
+        """Every key but ``kind`` and the devices'; ``epsilon`` only where the file has it."""
+        return self.model_dump(exclude={"kind", *DEVICES}, exclude_none=True)
+
+    @property
+    def devices(self) -> dict[str, bool]:
+        """The keys that say what devices do beyond the mechanism, where they do."""
+        return self.model_dump(include=DEVICES, exclude_defaults=True)
 
 
 class DensityTable(Table):

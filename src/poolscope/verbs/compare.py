@@ -262,9 +262,8 @@ def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter
 
 
 def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
-    kept = {"memory": True} if scenario.mechanism.memory else {}
     with located(file=scenario.file):
-        return changed(scenario, {"mechanism": {**table, **kept}}, name=scenario.name)
+        return changed(scenario, {"mechanism": {**table, **scenario.mechanism.devices}}, name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:

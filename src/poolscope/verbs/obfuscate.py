@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Keys, Objects, Tick
+from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
-from poolscope.base.randomness import Stream, children, user_keys
+from poolscope.base.randomness import user_keys
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.mechanisms.devices import memoised
-from poolscope.mechanisms.role import LocalMechanism, ReportColumn, Reports
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
-from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.users import Arrivals, Places
 from poolscope.world.universe import Universe
@@ -68,7 +66,7 @@ def obfuscate(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
-    send = memoised(mechanism).sent if scenario.mechanism.memory else partial(_afresh, mechanism)
+    device = build_device(scenario, mechanism)
     engine, arrivals = engine or Local(), Arrivals()
     with writing(target, compression="uncompressed") as written:
 
@@ -76,7 +74,7 @@ def obfuscate(
             frames = []
             for start in range(0, len(some.users), PIECE):
                 piece = slice(start, start + PIECE)
-                made = send(some.objects[piece], user_keys(seed, some.users[piece]), some.places[piece])
+                made = device.sent(some.objects[piece], user_keys(seed, some.users[piece]), some.places[piece])
                 frames.append(report_frame(some.names[piece], made, columns, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
@@ -88,11 +86,6 @@ def obfuscate(
             if tick:
                 tick(count)
     return {"users": len(arrivals), "reports": reports}
-
-
-def _afresh(mechanism: LocalMechanism, objects: Objects, users: Keys, places: Objects) -> Reports:
-    """As `Memory.sent`, without memory: every report has a key of its own."""
-    return mechanism.report(objects, children(children(users, Stream.REPORTS), places))
 
 
 def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:

@@ -6,13 +6,16 @@ separate objects even when they are equal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.base.arrays import Floats
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.world.densities import UNIFORM, Density
+from poolscope.world.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +50,15 @@ class Behaviour:
             raise InputError(f"pool weights must be one for each of {k} pools", value=len(self.pools))
         weights = np.asarray(self.pools, dtype=np.float64)
         return weights / weights.sum()
+
+
+class Preferences(NamedTuple):
+    """Preferred pool, relevant interest and polarization of each user, (users,), with respect to some pools."""
+
+    iota: Integers
+    gamma: Floats
+    delta: Floats
+
+
+#: The truth about some users, towards the pools of a universe.
+Truth = Callable[[Universe], Preferences]

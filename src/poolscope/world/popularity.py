@@ -11,7 +11,9 @@ import numpy as np
 from scipy.special import entr, rel_entr
 
 from poolscope.base.errors import InputError, located, shown
-from poolscope.world.universe import Universe, as_weights, read_columns
+from poolscope.base.tables import read_table
+from poolscope.world.objects_file import check_once, objects_of
+from poolscope.world.universe import LARGEST, Universe
 
 
 def uniform(universe: Universe) -> np.ndarray:
@@ -86,18 +88,15 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> np.ndarray
     (size,) float64
         As :func:`given` makes it. Every object of the universe has one row.
     """
+    table = read_table(path, ("object", "popularity"), most=LARGEST)
+    index = objects_of(table, "object", universe).to_numpy()
+    check_once(table)
+    weights = np.full(universe.size, np.nan)
+    weights[index] = table.numbers("popularity")
     with located(file=path):
-        table = read_columns(path, required=("object", "popularity"))
-        index = universe.index(table["object"])
-        rows = np.bincount(index, minlength=universe.size)
-        if rows.max() > 1:
-            row = int(np.flatnonzero(rows[index] > 1)[-1])
-            raise InputError("an object must be listed once", value=table["object"][row], place=f"row {row + 1}")
-        if rows.min() < 1:
-            missing = _name(universe, int(rows.argmin()))
+        if len(index) < universe.size:
+            missing = _name(universe, int(np.isnan(weights).argmax()))
             raise InputError(f"must list every object of the universe, lacks {missing}")
-        weights = np.empty(universe.size)
-        weights[index] = as_weights(table["popularity"])
         return given(universe, weights)
 
 

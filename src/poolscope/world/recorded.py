@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.world.behaviour import Behaviour
+from poolscope.world.behaviour import Behaviour, Preferences
 from poolscope.world.densities import Beta, Density
 from poolscope.world.recipe import Prepared, duplicated, measure
 from poolscope.world.universe import Universe
@@ -39,14 +39,15 @@ class Recorded:
         part = slice(users.start, users.stop)
         return Recorded(names=self.names[part], traces=self.traces[part], external=self.external, fitted=self.fitted)
 
-    def preferences(self, universe: Universe) -> tuple[NDArray[np.int64], Floats, Floats]:
+    def preferences(self, universe: Universe) -> Preferences:
         """Preferred pool, relevant interest and polarization, measured on the whole traces.
 
         With other pools than the users were chosen for, a user may have no object in any: such a one counts as
         preferring the first pool with no interest at all.
         """
         measured = measure(self.traces, universe)
-        return np.maximum(measured.iota, 0), measured.gamma, np.nan_to_num(measured.delta, nan=1.0 / universe.k)
+        delta = np.nan_to_num(measured.delta, nan=1.0 / universe.k)
+        return Preferences(np.maximum(measured.iota, 0), measured.gamma, delta)
 
     def external_objects(self, reports: int) -> NDArray[np.int64]:
         """The external users' objects, duplicated to reach so many."""

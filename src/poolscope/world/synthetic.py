@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
-from poolscope.world.behaviour import Behaviour
+from poolscope.world.behaviour import Behaviour, Preferences
 from poolscope.world.popularity import within_pools
 from poolscope.world.universe import Universe
 
@@ -45,6 +45,26 @@ def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
     if universe.neutral_size == 0:
         gamma = np.ones_like(gamma)
     return Users(keys=keys, gamma=gamma, delta=delta, iota=np.minimum(iota, k - 1).astype(np.int64))
+
+
+def preferences(universe: Universe, popularity: Floats, users: Users, pools: Universe) -> Preferences:
+    """What users prefer with respect to the pools of another universe of the same objects, an adversary's say.
+
+    For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U
+    (definition of P_U, gamma_U and delta_U).
+    """
+    if pools is universe:
+        return Preferences(users.iota, users.gamma, users.delta)
+    k = universe.k
+    parts = np.empty((len(users.iota), k + 1))
+    parts[:, 0] = 1.0 - users.gamma
+    parts[:, 1:] = (users.gamma * (1.0 - users.delta) / (k - 1))[:, None]
+    parts[np.arange(len(parts)), users.iota + 1] = users.gamma * users.delta
+    overlap = np.zeros((k + 1, pools.k + 1))
+    np.add.at(overlap, (universe.pool_of + 1, pools.pool_of + 1), within_pools(universe, popularity))
+    masses = (parts @ overlap)[:, 1:]
+    gamma = masses.sum(axis=1)
+    return Preferences(masses.argmax(axis=1).astype(np.int64), gamma, masses.max(axis=1) / gamma)
 
 
 def draw_traces(

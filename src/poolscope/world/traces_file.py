@@ -10,22 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from poolscope.base.arrays import Integers
-from poolscope.base.errors import InputError, did_you_mean, one_line, reading
+from poolscope.base.errors import InputError
+from poolscope.base.tables import open_file
 from poolscope.base.tables.atomic import replacing
-from poolscope.base.tables.parquet_check import check_file
-from poolscope.world.universe import Universe, read_columns
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from poolscope.base.tables.reading import ENDINGS
+from poolscope.world.objects_file import objects_of
+from poolscope.world.universe import Universe
 
 COLUMNS = ("user", "object")
-ENDINGS = (".csv", ".parquet")
 
 MOST_ROWS = 1 << 31
 """Rows of traces at most; they are held in memory."""
@@ -69,25 +67,19 @@ def read_traces(
         What a row means whose object is not in the universe. "error": the file is wrong. "count": it is left out and
         counted.
     """
-    with reading(path):
-        who, what = (_as_text(column, name) for name, column in zip(COLUMNS, _read(Path(path)), strict=True))
-        names, called = _encoded(what)
-        known = {name: i for i, name in enumerate(_names(universe))}
-        index = np.array([known.get(name, -1) for name in names], dtype=np.int64)[called]
-        inside = index >= 0
-        if outside == "error" and not inside.all():
-            row = int(inside.argmin())
-            name = names[called[row]]
-            remedy = did_you_mean(name, known) if len(known) <= _FEW else None
-            rule = "must be an object of the universe"
-            raise InputError(rule, value=name, place=f"row {row + 1}", remedy=remedy)
-        if not inside.any():
-            raise InputError("must have an object of the universe", value=names[called[0]], place="row 1")
-        users, user = _encoded(who.filter(inside) if not inside.all() else who)
-        return Traces(users=tuple(users), user=user, object=index[inside], outside=_counted(names, called[~inside]))
-
-
-_FEW = 10_000  # names among which the nearest is looked for; among more it would take seconds
+    users, objects, others = list[pl.Series](), list[pl.Series](), list[pl.Series]()
+    for batch in open_file(path).batches(COLUMNS, most=MOST_ROWS):
+        who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
+        index = objects_of(batch, "object", universe) if outside == "error" else universe.find(what)
+        inside = index.is_not_null()
+        users.append(who.filter(inside))
+        objects.append(index.filter(inside))
+        others.append(what.filter(~inside))
+    left_out = _counted(pl.concat(others))
+    if not any(map(len, users)):
+        raise InputError("must have an object of the universe", value=others[0][0], place="row 1", file=path)
+    names, user = _encoded(pl.concat(users))
+    return Traces(users=names, user=user, object=pl.concat(objects).to_numpy(), outside=left_out)
 
 
 def write_traces(path: str | PathLike[str], users: Sequence[str], objects: Sequence[str]) -> None:
@@ -100,8 +92,6 @@ def write_traces(path: str | PathLike[str], users: Sequence[str], objects: Seque
 
 def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[str]) -> None:
     """Write rows in the format of an ending, whatever the path's own."""
-    import polars as pl
-
     columns = dict(zip(COLUMNS, (users, objects), strict=True))
     table = pl.DataFrame(columns, schema=dict.fromkeys(COLUMNS, pl.String))
     if ending == ".csv":
@@ -116,60 +106,14 @@ def check_ending(path: Path) -> None:
         raise InputError(f"must end in {' or '.join(ENDINGS)}", file=path)
 
 
-def _read(path: Path) -> Sequence[pl.Series]:
-    import polars as pl
-
-    if path.suffix.lower() != ".parquet":
-        table = read_columns(path, required=COLUMNS)
-        return [pl.Series(column, table[column], dtype=pl.String) for column in COLUMNS]
-    check_file(path, MOST_ROWS)
-    with path.open("rb") as stream:
-        try:
-            frame = pl.read_parquet(stream)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
-    for column in COLUMNS:
-        if column not in frame:
-            raise InputError(f"must have a column {column!r}", value=frame.columns)
-    if frame.is_empty():
-        raise InputError("must have at least one row")
-    return [frame[column] for column in COLUMNS]
-
-
-def _as_text(column: pl.Series, name: str) -> pl.Series:
-    """A column of names as text, none of them missing or empty."""
-    import polars as pl
-
-    if not (column.dtype.is_integer() or isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)):
-        raise InputError(f"{name} must be texts or integers", value=str(column.dtype))
-    text = column.cast(pl.String)
-    for rule, wrong in (
-        ("must not be missing", text.is_null()),
-        ("must have a name", text == ""),
-        # "ann " beside "ann" would silently be one more user.
-        ("must not begin or end with a blank", text.str.strip_chars() != text),
-    ):
-        if wrong.any():
-            row = wrong.arg_max()
-            assert row is not None
-            raise InputError(f"{name} {rule}", value=text[row], place=f"row {row + 1}")
-    return text
-
-
-def _encoded(text: pl.Series) -> tuple[list[str], Integers]:
+def _encoded(text: pl.Series) -> tuple[tuple[str, ...], Integers]:
     """The different texts in order of first appearance, and for each row the index of its own."""
-    import polars as pl
-
     names = text.unique(maintain_order=True)
     codes = text.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
-    return names.to_list(), codes
+    return tuple(names), codes
 
 
-def _counted(names: Sequence[str], codes: Integers) -> tuple[tuple[str, int], ...]:
-    counts = np.bincount(codes, minlength=len(names))
-    order = np.argsort(-counts, kind="stable")
-    return tuple((names[i], int(counts[i])) for i in order if counts[i])
-
-
-def _names(universe: Universe) -> Sequence[str]:
-    return universe.objects if universe.objects is not None else [str(i) for i in range(universe.size)]
+def _counted(names: pl.Series) -> tuple[tuple[str, int], ...]:
+    """How often each name is there, most frequent first, then in order of first appearance."""
+    counts = names.to_frame().group_by(names.name, maintain_order=True).len()
+    return tuple(counts.sort("len", descending=True, maintain_order=True).rows())

@@ -4,25 +4,24 @@ A universe of ``size`` objects is split into ``k >= 2`` disjoint, non-empty pool
 neutral pool, which may be empty. An object is its index ``0 .. size - 1``; it may have a name.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from pathlib import Path
 from typing import Self
 
 import numpy as np
+import polars as pl
 
-from poolscope.base.errors import InputError, did_you_mean, located, one_line, reading
-from poolscope.base.tables.parquet_check import check_bytes
+from poolscope.base.errors import InputError, did_you_mean, located
 
 NEUTRAL = -1
 """The entry of ``pool_of`` for an object outside every pool of interest."""
 
 LARGEST = 100_000_000
 """Objects that a universe can hold; more is a slip, and would not fit into memory."""
+
+FEW = 10_000
+"""Names among which the nearest is looked for; among more it would take seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,15 +120,15 @@ class Universe:
             size, objects = len(size_or_objects), tuple(size_or_objects)
             _check_size(size)
             _check_objects(objects, size)
-        position = _positions(size, objects)
         names = tuple(pools)
         pool_of = np.full(size, NEUTRAL, dtype=np.int32)
         for i, name in enumerate(names):
+            members = list(pools[name])
+            found = _find(pl.Series(map(str, members), dtype=pl.String), size, objects)
             with located(place=f"pools.{name}"):
-                for member in pools[name]:
-                    index = position.get(str(member))
+                for member, index in zip(members, found, strict=True):
                     if index is None:
-                        raise _unknown(member, position)
+                        raise _unknown(member, size, objects)
                     if pool_of[index] == i:
                         raise InputError("must list each object once", value=member)
                     if pool_of[index] != NEUTRAL:
@@ -156,132 +155,20 @@ class Universe:
         """Objects outside every pool of interest."""
         return self.size - int(self.pool_sizes.sum())
 
-    def index(self, names: Iterable[str | int]) -> np.ndarray:
-        """The index of each named object, (len(names),) int64.
+    def find(self, names: pl.Series) -> pl.Series:
+        """The index of each object that a text or an integer calls, int64; null for what is no object.
 
-        Objects without names are called by their number, as an integer or in decimals.
+        Objects without names are called by their numbers, in decimals without a sign or leading zeros.
         """
-        called = list(names)
-        found = [self._position.get(str(name), -1) for name in called]
-        if -1 in found:
-            row = found.index(-1)
-            raise _unknown(called[row], self._position).at(place=f"row {row + 1}")
-        return np.array(found, dtype=np.int64)
+        return _find(names, self.size, self._names)
+
+    def unknown(self, name: object) -> InputError:
+        """The error of a name that no object has."""
+        return _unknown(name, self.size, self.objects)
 
     @cached_property
-    def _position(self) -> dict[str, int]:
-        return _positions(self.size, self.objects)
-
-
-def read_objects(path: str | PathLike[str]) -> tuple[Universe, np.ndarray | None]:
-    """Read a universe from a table ``object,pool[,popularity]``, CSV or Parquet.
-
-    An empty pool is the neutral pool. Other columns are ignored.
-
-    Returns
-    -------
-    universe
-        Objects in the order of the rows.
-    popularity : (size,) float64 or None
-        The column as it stands, not rescaled; None where there is no such column.
-    """
-    with located(file=path):
-        table = read_columns(path, required=("object", "pool"), optional=("popularity",))
-        objects, pools = (_as_names(table[column], column) for column in ("object", "pool"))
-        _check_distinct(objects, pools)
-        weights = as_weights(table["popularity"]) if "popularity" in table else None
-        return Universe.named(objects, pools), weights
-
-
-def read_columns(
-    path: str | PathLike[str], *, required: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, list]:
-    """Read columns of a table, CSV (every value is text) or Parquet, by the file's ending."""
-    with reading(path):
-        ending = Path(path).suffix.lower()
-        if ending not in (".csv", ".parquet"):
-            raise InputError("must end in .csv or .parquet")
-        content = Path(path).read_bytes()
-        table = _parse_parquet(content) if ending == ".parquet" else _parse_csv(content)
-        for column in required:
-            if column not in table:
-                raise InputError(f"must have a column {column!r}", value=list(table))
-        wanted = {c: table[c] for c in (*required, *optional) if c in table}
-        if not wanted[required[0]]:
-            raise InputError("must have at least one row")
-        return wanted
-
-
-def as_weights(values: Sequence[object]) -> np.ndarray:
-    """A column of popularities, checked row by row, as (rows,) float64."""
-    weights = np.empty(len(values))
-    for row, value in enumerate(values):
-        try:
-            weights[row] = float(value)  # type: ignore[arg-type]  # what is no number raises
-        except (TypeError, ValueError):
-            weights[row] = np.nan
-        if not 0 <= weights[row] < np.inf:
-            raise InputError(
-                "popularity must be a finite number, at least 0",
-                value=value,
-                place=f"row {row + 1}",
-            )
-    return weights
-
-
-def _parse_csv(content: bytes) -> dict[str, list]:
-    # Spreadsheets write a byte order mark, which is no part of the first column's name.
-    lines = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(lines, [])]
-        if not header:
-            raise InputError("must not be empty")
-        rows = []
-        for fields in filter(None, lines):
-            rows.append(fields)
-            if len(fields) != len(header):
-                raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {len(rows)}")
-    except csv.Error as error:
-        raise InputError(f"must be CSV: {error}", place=f"line {lines.line_num}") from error
-    if len(set(header)) != len(header):
-        raise InputError("must not have two columns of one name", value=header)
-    return {name: [fields[i] for fields in rows] for i, name in enumerate(header)}
-
-
-def _parse_parquet(content: bytes) -> dict[str, list]:
-    import polars as pl
-
-    check_bytes(content, LARGEST)
-    try:
-        return pl.read_parquet(io.BytesIO(content)).to_dict(as_series=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
-
-
-def _as_names(values: Sequence[object], column: str) -> list[str]:
-    names = ["" if value is None else str(value) for value in values]
-    for row, name in enumerate(names, start=1):
-        # "light " beside "light" would silently be one more pool.
-        if name != name.strip():
-            raise InputError(f"{column} must not begin or end with a blank", value=name, place=f"row {row}")
-        if column == "object" and not name:
-            raise InputError("object must have a name", value=name, place=f"row {row}")
-    return names
-
-
-def _check_distinct(objects: Sequence[str], pools: Sequence[str]) -> None:
-    """Name both rows of an object that is listed twice."""
-    first: dict[str, int] = {}
-    for row, name in enumerate(objects):
-        earlier = first.setdefault(name, row)
-        if earlier == row:
-            continue
-        if pools[earlier] != pools[row]:
-            both = " and ".join(repr(p or "neutral") for p in (pools[earlier], pools[row]))
-            rule = f"an object must be in one pool, row {earlier + 1} and this one say {both}"
-        else:
-            rule = f"an object must be listed once, row {earlier + 1} has it too"
-        raise InputError(rule, value=name, place=f"row {row + 1}")
+    def _names(self) -> pl.Series | None:
+        return None if self.objects is None else pl.Series(self.objects, dtype=pl.String)
 
 
 def _check_size(size: int) -> None:
@@ -298,8 +185,7 @@ def _check_pool_names(names: tuple[str, ...]) -> None:
             remedy="with one pool there is nothing to infer",
         )
     for name in names:
-        if not isinstance(name, str) or not name:
-            raise InputError("must have names", value=name, place="pools")
+        _check_name(name, "pools")
     if len(set(names)) != len(names):
         raise InputError("must have different names", value=list(names), place="pools")
 
@@ -309,21 +195,37 @@ def _check_objects(objects: tuple[str, ...], size: int) -> None:
         raise InputError(f"must be {size} names", value=len(objects), place="objects")
     seen: set[str] = set()
     for name in objects:
-        if not isinstance(name, str) or not name:
-            raise InputError("must have names", value=name, place="objects")
+        _check_name(name, "objects")
         if name in seen:
             raise InputError("must list each object once", value=name, place="objects")
         seen.add(name)
+
+
+def _check_name(name: object, place: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise InputError("must have names", value=name, place=place)
+    # No table could call it, see `poolscope.base.tables.batch`.
+    if name != name.strip():
+        raise InputError("must not begin or end with a blank", value=name, place=place)
 
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _positions(size: int, objects: tuple[str, ...] | None) -> dict[str, int]:
-    names = map(str, range(size)) if objects is None else objects
-    return {name: i for i, name in enumerate(names)}
+def _find(names: pl.Series, size: int, objects: Sequence[str] | pl.Series | None) -> pl.Series:
+    if objects is not None:
+        numbers = pl.int_range(size, eager=True)
+        return names.cast(pl.String).replace_strict(objects, numbers, default=None, return_dtype=pl.Int64)
+    found = names.cast(pl.Int64, strict=False)
+    inside = found.is_between(0, size - 1)
+    if names.dtype == pl.String:
+        inside &= found.cast(pl.String) == names
+    return found.zip_with(inside.fill_null(False), pl.Series([None], dtype=pl.Int64))
 
 
-def _unknown(name: str | int, position: Mapping[str, int]) -> InputError:
-    return InputError("must be an object of the universe", value=name, remedy=did_you_mean(str(name), position))
+def _unknown(name: object, size: int, objects: Sequence[str] | None) -> InputError:
+    rule = "must be an object of the universe"
+    if objects is None:
+        return InputError(f"{rule}, a number from 0 to {size - 1}", value=name)
+    return InputError(rule, value=name, remedy=did_you_mean(str(name), objects) if size <= FEW else None)

@@ -6,7 +6,7 @@ instantaneous step they only agree more often than others: they are grouped by l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -15,64 +15,50 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
-from poolscope.attack.memory.scores import group_posterior
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.devices import Memoised, Memory, RapporMemory
+from poolscope.mechanisms.devices import Device, Memoised, RapporMemory
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import LocalMechanism, Reports, report_count
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.role import Reports, report_count
 from poolscope.world.popularity import within_pools
+
+#: Devices whose reports fall into groups.
+Kept = Memoised | RapporMemory
 
 #: Times that every report may choose its group again.
 SWEEPS = 8
 
 
-def attack_memoised(
-    memory: Memory, reports: Reports, adversary: Adversary, *, lengths: Integers | None = None
-) -> Floats:
-    """Posterior after all reports, (k,) of one user, or (users, k) of several whose reports follow each other.
-
-    Given the groups (`groups`) it is exact for users with up to `EXACT_GROUPS` of them, and by occupancy for others
-    (`memory_scores`). ``attack(memory.alone, ...)`` is the adversary who takes every report by itself, and for whom the
-    same answer counts again each time.
-
-    Parameters
-    ----------
-    lengths : (users,) reports of each user; one user where absent.
-    """
-    out = [group_posterior(*groups(memory, some, adversary), adversary) for some in _users(reports, lengths)]
-    return out[0] if lengths is None else np.array(out).reshape(-1, adversary.k)
-
-
 @singledispatch
-def groups(memory: Memory, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+def groups(device: Device, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
     """The reports of one user by the answer that they come from.
 
     Returns
     -------
     (groups, universe) log-likelihood of each group, up to a constant of it, and (groups,) its number of reports.
     """
-    raise InputError("must be a mechanism with memory", value=type(memory).__name__, remedy="memoised(mechanism)")
+    raise InputError("must be a device with memory", value=type(device).__name__, remedy="device_of(.., memory=True)")
 
 
 @groups.register
-def _(memory: Memoised, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+def _(device: Memoised, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
     """Identical reports: right, as long as no two objects of a user have the same answer."""
     different, counts = distinct(reports)
-    return log_likelihood(memory.mechanism, different), counts
+    return log_likelihood(device.mechanism, different), counts
 
 
 @groups.register
-def _(memory: RapporMemory, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
+def _(device: RapporMemory, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
     """By agreement: the best groups that were found, not all there can be; where reports are noisy, too sure of them.
 
     The likelihood of a group is exact.
     """
     if not report_count(reports):
-        return np.empty((0, memory.rappor.universe)), np.zeros(0, dtype=np.int64)
-    cohort, bits = int(reports["cohort"][0]), memory.bits(reports)
-    ones, counts = gathered(bits, group_by_agreement(memory, bits, cohort, adversary))
-    return memory.group_log_likelihood(ones, counts, cohort), counts
+        return np.empty((0, device.mechanism.universe)), np.zeros(0, dtype=np.int64)
+    cohort, bits = int(reports["cohort"][0]), device.bits(reports)
+    ones, counts = gathered(bits, group_by_agreement(device, bits, cohort, adversary))
+    return device.group_log_likelihood(ones, counts, cohort), counts
 
 
 def distinct(reports: Reports) -> tuple[Reports, Integers]:
@@ -90,16 +76,16 @@ def log_likelihood(mechanism: object, reports: Reports) -> Floats:
     """(reports, universe) log Pr[report | z], up to a constant of the report."""
     if isinstance(mechanism, Likelihood):
         return mechanism.log_likelihood(reports)
-    if not isinstance(mechanism, LocalMechanism):
+    if not isinstance(mechanism, Pure):
         raise InputError("must be a mechanism with a support or a likelihood", value=type(mechanism).__name__)
     with np.errstate(divide="ignore"):
         return np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
 
 
-def group_by_agreement(memory: RapporMemory, bits: NDArray[np.uint8], cohort: int, adversary: Adversary) -> Integers:
+def group_by_agreement(device: RapporMemory, bits: NDArray[np.uint8], cohort: int, adversary: Adversary) -> Integers:
     """The group of each report of one user, (n,): a partition that no change of a single report makes more likely.
 
-    The likelihood of a partition is the occupancy's (`memory_scores`) at the mean behaviour. Reports choose their group
+    The likelihood of a partition is the occupancy's (`scores`) at the mean behaviour. Reports choose their group
     one after the other, and then again until none wants to change.
     """
     mean, n = mean_behaviour(adversary), len(bits)
@@ -107,7 +93,7 @@ def group_by_agreement(memory: RapporMemory, bits: NDArray[np.uint8], cohort: in
         log_mean = np.log(mean)
 
     def evidence(ones: Integers, counts: Integers) -> Floats:
-        fits = memory.group_log_likelihood(ones, counts, cohort)
+        fits = device.group_log_likelihood(ones, counts, cohort)
         return logsumexp(fits + counts[:, None] * log_mean - n * mean, axis=1)
 
     label = np.full(n, -1, dtype=np.int64)
@@ -176,14 +162,3 @@ def mean_behaviour(adversary: Adversary) -> Floats:
     pools = gamma * (prior * delta + (1.0 - prior) * (1.0 - delta) / (k - 1))
     share = np.concatenate([[neutral], pools])[adversary.universe.pool_of + 1]
     return share * within_pools(adversary.universe, adversary.popularity, empty="uniform")
-
-
-def _users(reports: Reports, lengths: Integers | None) -> Iterator[Reports]:
-    """The reports of each user."""
-    count = report_count(reports)
-    sizes = np.array([count]) if lengths is None else np.asarray(lengths, dtype=np.int64)
-    if sizes.sum() != count:
-        raise InputError(f"lengths must add up to the {count} reports", value=int(sizes.sum()))
-    ends = np.cumsum(sizes)
-    for start, end in zip(ends - sizes, ends, strict=True):
-        yield {name: np.asarray(column)[start:end] for name, column in reports.items()}

@@ -1,44 +1,87 @@
-"""The game with devices that keep their answers: what each adversary makes of a user's reports."""
+"""The attack on devices that keep their answers, by adversaries who know of it and by others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary, posterior
-from poolscope.attack.memory.groups import attack_memoised
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.mechanisms.devices import Memory
-from poolscope.mechanisms.role import Reports
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.fresh import lengths_of, posterior_of_each
+from poolscope.attack.memory.groups import Kept, groups
+from poolscope.attack.memory.scores import group_posterior
+from poolscope.attack.role import Posteriors
+from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.engines import Local
+from poolscope.mechanisms.devices import reports_of
+from poolscope.mechanisms.role import Reports, report_count
+
+#: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
+CHUNK = 8
 
 
-def kept_answers(
-    memory: Memory, traces: Objects, keys: Keys, adversary: Adversary, observations: Sequence[int]
-) -> Callable[[slice], Floats]:
-    """For users of traces (users, n): some of the users -> their posteriors after every report, (users, n + 1, k).
+@dataclass(frozen=True, eq=False)
+class OnKept:
+    """Whoever knows of the memory groups reports by their answer; to others every report stands alone."""
 
-    An adversary who knows of the memory attacks once for each observation count, and thinks of it until the next; to
-    one who does not know, every report stands alone. Reports are made for the users asked for, and made again for the
-    next adversary: making them costs little beside the attack.
-    """
+    device: Kept
 
-    def posteriors(rows: slice) -> Floats:
-        users, n = traces[rows].shape
-        reports = memory.report(traces[rows], keys[rows])
+    #: A user takes long: more to a block would be lost with it.
+    most_users: ClassVar[int] = 512
+    prepared: ClassVar[float] = 0.0
+
+    def posterior(
+        self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    ) -> Floats:
         if not adversary.knows_memory:
-            return posterior(memory.alone, reports, adversary, lengths=np.full(users, n))
-        out = np.empty((users, n + 1, adversary.k))
-        out[:] = adversary.belief.pool_prior(adversary.k)
-        for count in (count for count in observations if count <= n):
-            first = _first(reports, users, count)
-            out[:, count:] = attack_memoised(memory, first, adversary, lengths=np.full(users, count))[:, None]
-        return out
+            return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+        return grouped_posterior(self.device, reports, adversary, lengths, observations)
 
-    return posteriors
+    def posteriors(
+        self,
+        traces: Objects,
+        keys: Keys,
+        adversaries: Sequence[Adversary],
+        observations: Sequence[int],
+        engine: Local,
+    ) -> list[Posteriors]:
+        """Reports are made for the users asked for, and again for the next adversary: that costs little beside the
+        attack. Whoever knows of the memory attacks at the observation counts, and thinks of it until the next."""
+
+        def of(adversary: Adversary) -> Posteriors:
+            def some(rows: slice) -> Floats:
+                users, n = traces[rows].shape
+                reports, lengths = reports_of(self.device, traces[rows], keys[rows]), np.full(users, n)
+                if not adversary.knows_memory:
+                    return self.posterior(reports, adversary, lengths, None)
+                found = self.posterior(reports, adversary, lengths, observations)
+                out = np.empty((users, n + 1, adversary.k))
+                out[:] = adversary.belief.pool_prior(adversary.k)
+                for row, count in enumerate(observations):
+                    out[:, min(count, n) :] = found[:, row, None]
+                return out
+
+            return Posteriors(some, CHUNK)
+
+        return [of(adversary) for adversary in adversaries]
 
 
-def _first(reports: Reports, users: int, count: int) -> Reports:
-    """The first reports of each of the users, who have as many each."""
-    parts = {name: column.reshape(users, -1, *column.shape[1:]) for name, column in reports.items()}
-    return {name: part[:, :count].reshape(users * count, *part.shape[2:]) for name, part in parts.items()}
+def grouped_posterior(
+    device: Kept, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+) -> Floats:
+    """Posteriors (users, rows, k) from the groups of each user's reports, see `devices.posterior`.
+
+    Given the groups (`groups`) they are exact for users with up to `EXACT_GROUPS` of them, and by occupancy for others
+    (`scores`).
+    """
+    sizes = lengths_of(lengths, report_count(reports))
+    counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
+    out = np.empty((len(sizes), len(counts), adversary.k))
+    for user, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
+        used = np.minimum(counts, size)
+        for count in np.unique(used):
+            first = {name: np.asarray(column)[start : start + count] for name, column in reports.items()}
+            out[user, used == count] = group_posterior(*groups(device, first, adversary), adversary)
+    return out

@@ -1,6 +1,7 @@
 """Tables on disk that may be larger than memory: read in batches, written in parts."""
 
-from poolscope.base.tables.reading import Batch, Rows, Source, open_table
+from poolscope.base.tables.batch import Batch
+from poolscope.base.tables.reading import Rows, Source, open_file, open_table, read_table
 from poolscope.base.tables.writing import Parts, check_output, writing
 
-__all__ = ["Batch", "Parts", "Rows", "Source", "check_output", "open_table", "writing"]
+__all__ = ["Batch", "Parts", "Rows", "Source", "check_output", "open_file", "open_table", "read_table", "writing"]

@@ -22,12 +22,17 @@ def replacing(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}{UNFINISHED}")
     try:
         yield beside
-        with beside.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        beside.replace(path)
-        flush_folder(path.parent)
+        put_in_place(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def put_in_place(beside: Path, path: Path) -> None:
+    """Flush a finished file and give it its name, in the same file system."""
+    with beside.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    beside.replace(path)
+    flush_folder(path.parent)
 
 
 def flush_folder(folder: Path) -> None:

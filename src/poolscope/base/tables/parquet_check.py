@@ -11,7 +11,6 @@ Apache Parquet, parquet.thrift; Apache Thrift, compact protocol.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,11 +54,6 @@ def check(stream: BinaryIO, most: int = 1 << 50) -> None:
         rule = f"must be a Parquet file: {error}" if isinstance(error, _Malformed) else "must be a Parquet file"
         raise InputError(rule) from None
     stream.seek(0)
-
-
-def check_bytes(content: bytes, most: int = 1 << 50) -> None:
-    """The same for a file that is in memory."""
-    check(io.BytesIO(content), most)
 
 
 def _footer(stream: BinaryIO) -> Struct:

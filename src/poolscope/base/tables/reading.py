@@ -5,15 +5,17 @@ A batch knows its file and the number of its first row, so that whoever checks a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.tables.batch import Batch, chosen
 from poolscope.base.tables.parquet_check import check_file
 from poolscope.base.tables.text import text_batches
 
@@ -23,32 +25,10 @@ MOST_ROWS = 1 << 17
 #: Bytes that parsing a byte of CSV takes at the worst: a position of three characters becomes a text, a number, a row.
 PARSED = 16
 
+#: Bytes that reading holds of a file at once where nobody says otherwise.
+BATCH_BYTES = 64 << 20
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Some rows of a file.
-
-    Parameters
-    ----------
-    file : where they are from.
-    first : the number of the first row, from 1.
-    frame : the rows; of a CSV file every column is text.
-    text : whether the file is CSV.
-    """
-
-    file: Path
-    first: int
-    frame: pl.DataFrame
-    text: bool
-
-    def wrong(self, rule: str, row: int, value: object, remedy: str | None = None) -> InputError:
-        """The error of a rule that the batch's `row` (from 0) breaks."""
-        return InputError(rule, value=value, place=f"row {self.first + row}", file=self.file, remedy=remedy)
-
-    def mistyped(self, column: str, rule: str) -> InputError:
-        """The error of a Parquet column of the wrong type."""
-        dtype = self.frame.schema[column]
-        return InputError(f"column {column!r} must hold {rule}", value=str(dtype), file=self.file)
+ENDINGS = (".csv", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +39,32 @@ class Source:
     files: tuple[Path, ...]
     text: bool
 
-    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int) -> Iterator[Batch]:
+    def batches(
+        self,
+        columns: Sequence[str],
+        *,
+        optional: Sequence[str] = (),
+        most: int = 1 << 50,
+        memory: int = BATCH_BYTES,
+        row_bytes: int = 64,
+    ) -> Iterator[Batch]:
         """The rows in order, of which at most `memory` bytes are held.
 
         Parameters
         ----------
         columns : the columns that are needed; a file without one of them is an error.
+        optional : columns that are read where they are there.
+        most : rows that a Parquet file may say to have.
         row_bytes : what a row takes, for Parquet.
         """
         empty = True
+        wanted = partial(chosen, columns=columns, optional=optional)
         for file in self.files:
             with reading(file):
                 if self.text:
-                    found = text_batches(file, columns, max(1 << 12, memory // PARSED))
+                    found = text_batches(file, wanted, max(1 << 12, memory // PARSED))
                 else:
-                    found = _parquet_batches(file, columns, max(64, min(memory // row_bytes, MOST_ROWS)))
+                    found = _parquet_batches(file, wanted, most, max(64, min(memory // row_bytes, MOST_ROWS)))
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
@@ -103,48 +94,77 @@ class Rows:
 
     def read(self, columns: Sequence[str]) -> Batch:
         """The rows."""
-        with reading(self.file), _parquet():
-            scan = pl.scan_parquet(self.kept or self.file, glob=False, hive_partitioning=False)
-            start = 0 if self.kept else self.first - 1
-            frame = scan.select(columns).slice(start, self.count).collect()
+        with decoding(self.file):
+            rows = scan(self.kept or self.file).select(columns)
+            frame = _texts(rows).slice(0 if self.kept else self.first - 1, self.count).collect()
         return Batch(file=self.file, first=self.first, frame=frame, text=self.text)
 
 
 def open_table(path: str | PathLike[str]) -> Source:
     """A table by its file's ending, .parquet or .csv, or a folder of Parquet files."""
     path = Path(path)
+    if not path.is_dir():
+        return _open_file(path, "must end in .csv or .parquet, or be a folder of Parquet files")
+    files = tuple(sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_"))))
+    if not files:
+        raise InputError("a folder must have Parquet files", file=path)
+    return Source(path=path, files=files, text=False)
+
+
+def open_file(path: str | PathLike[str]) -> Source:
+    """A table that is one file, as all that a scenario names are."""
+    path = Path(path)
     if path.is_dir():
-        files = tuple(sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_"))))
-        if not files:
-            raise InputError("a folder must have Parquet files", file=path)
-        return Source(path=path, files=files, text=False)
+        raise InputError("must be a file, is a folder", file=path)
+    return _open_file(path, "must end in .csv or .parquet")
+
+
+def _open_file(path: Path, rule: str) -> Source:
     ending = path.suffix.lower()
-    if ending not in (".csv", ".parquet"):
-        raise InputError("must end in .csv or .parquet, or be a folder of Parquet files", file=path)
+    if ending not in ENDINGS:
+        raise InputError(rule, file=path)
     if not path.exists():
         raise InputError("there is no such file", file=path)
     return Source(path=path, files=(path,), text=ending == ".csv")
 
 
-def _parquet_batches(file: Path, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pl.DataFrame]]:
-    check_file(file)
-    with _parquet():
-        scan = pl.scan_parquet(file, glob=False, hive_partitioning=False)
-        names = scan.collect_schema().names()
-        for column in columns:
-            if column not in names:
-                raise InputError(f"must have a column {column!r}", value=names)
-        # A slice at a time rather than one streaming scan: every version of polars reads it alike.
-        scan = scan.select(columns)
-        height = scan.select(pl.len()).collect().item()
-        for start in range(0, height, rows):
-            yield start + 1, scan.slice(start, rows).collect()
+def read_table(
+    path: str | PathLike[str], columns: Sequence[str], *, optional: Sequence[str] = (), most: int = 1 << 50
+) -> Batch:
+    """All rows of a small table, as one batch."""
+    batches = list(open_file(path).batches(columns, optional=optional, most=most))
+    return replace(batches[0], frame=pl.concat([batch.frame for batch in batches]))
+
+
+def scan(file: Path) -> pl.LazyFrame:
+    """A Parquet file by its name alone: brackets and equals signs in it mean nothing."""
+    return pl.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
 @contextmanager
-def _parquet() -> Iterator[None]:
-    """What polars says of a file that it cannot read, in one line."""
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
+def decoding(file: Path) -> Iterator[None]:
+    """Turn what goes wrong when a Parquet file is read, polars' own errors too, into an `InputError` on that file."""
+    with reading(file):
+        try:
+            yield
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
+
+
+def _parquet_batches(
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    check_file(file, most)
+    with decoding(file):
+        table = scan(file)
+        # A slice at a time rather than one streaming scan: every version of polars reads it alike.
+        table = _texts(table.select(wanted(table.collect_schema().names())))
+        height = table.select(pl.len()).collect().item()
+        for start in range(0, height, rows):
+            yield start + 1, table.slice(start, rows).collect()
+
+
+def _texts(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Categories as what they are, texts: those of two files need not be the same."""
+    kinds = table.collect_schema().items()
+    return table.with_columns(pl.col(n).cast(pl.String) for n, t in kinds if isinstance(t, pl.Categorical | pl.Enum))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,11 +23,17 @@ LONGEST_ROW = 1 << 26
 MARK = b"\xef\xbb\xbf"
 
 
-def text_batches(file: Path, columns: Sequence[str], size: int) -> Iterator[tuple[int, pl.DataFrame]]:
-    """The number of its first row, from 1, and each batch of about `size` bytes; every column is text."""
+def text_batches(
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], size: int
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The number of its first row, from 1, and each batch of about `size` bytes; every column is text.
+
+    `wanted` chooses the columns to keep among those of the header.
+    """
     with file.open("rb") as stream:
         header = stream.readline(LONGEST_ROW).removeprefix(MARK)
-        names = _names(_decoded(header, 1), columns)
+        names = _names(_decoded(header, 1))
+        columns = wanted(names)
         row, line = 1, 2
         for data in _chunks(stream, size):
             frame = _parsed(data, _decoded(data, line), names, row, line)
@@ -37,7 +43,7 @@ def text_batches(file: Path, columns: Sequence[str], size: int) -> Iterator[tupl
             line += data.count(b"\n")
 
 
-def _names(header: str, columns: Sequence[str]) -> list[str]:
+def _names(header: str) -> list[str]:
     try:
         names = [name.strip() for name in next(csv.reader([header]), [])]
     except csv.Error as error:
@@ -46,9 +52,6 @@ def _names(header: str, columns: Sequence[str]) -> list[str]:
         raise InputError("must not be empty")
     if len(set(names)) != len(names):
         raise InputError("must not have two columns of one name", value=names)
-    for column in columns:
-        if column not in names:
-            raise InputError(f"must have a column {column!r}", value=names)
     return names
 
 

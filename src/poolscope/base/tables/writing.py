@@ -6,7 +6,6 @@ place at once: what was there before is there until then, and after an error not
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from typing import Literal
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line
-from poolscope.base.tables.atomic import replacing
+from poolscope.base.folders import ANOTHER
+from poolscope.base.scratch import scratch_folder
+from poolscope.base.tables.atomic import put_in_place
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16
@@ -49,22 +50,22 @@ def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) 
     if not path.parent.is_dir():
         raise InputError("the output's folder must exist", file=path)
     if path.exists() and not overwrite:
-        raise InputError("the output is there already", file=path, remedy="choose another with --out")
+        raise InputError("the output is there already", file=path, remedy=ANOTHER)
     if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
-        raise InputError("the output must not be the input", file=path, remedy="choose another with --out")
+        raise InputError("the output must not be the input", file=path, remedy=ANOTHER)
 
 
 @contextmanager
 def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]:
     """Parts of the table that takes the place of `path` when all of them are written."""
     text = path.suffix.lower() == ".csv"
-    with (
-        _told(path),
-        replacing(path) as beside,
-        tempfile.TemporaryDirectory(prefix=f".{path.name}.", suffix=".parts", dir=path.parent) as folder,
-    ):
-        yield Parts(target=path, folder=Path(folder), text=text)
-        _join(sorted(Path(folder).iterdir()), beside, text, compression)
+    with _told(path), scratch_folder(path.parent) as scratch:
+        folder = scratch / "parts"
+        folder.mkdir()
+        yield Parts(target=path, folder=folder, text=text)
+        joined = scratch / path.name
+        _join(sorted(folder.iterdir()), joined, text, compression)
+        put_in_place(joined, path)
 
 
 @contextmanager

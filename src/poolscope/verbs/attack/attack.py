@@ -22,7 +22,7 @@ from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
-from poolscope.mechanisms.role import LocalMechanism
+from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
 from poolscope.reports.shares import Supports, masses
@@ -45,7 +45,8 @@ from poolscope.verbs.attack.pieces import (
 )
 from poolscope.verbs.attack.scorer import Scorer, Tally
 from poolscope.verbs.attack.users import Arrivals, Places
-from poolscope.world.universe import NEUTRAL, Universe, read_columns
+from poolscope.world.objects_file import read_pools
+from poolscope.world.universe import Universe
 
 #: Rows of the table that a summary shows.
 HEAD = 12
@@ -148,23 +149,6 @@ def _check_memory(scenario: Scenario) -> None:
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
 
 
-def read_pools(path: str | PathLike[str], universe: Universe) -> Universe:
-    """The universe with the pools of a table ``object,pool``; objects that it lacks or gives none are neutral."""
-    with located(file=path):
-        table = read_columns(path, required=("object", "pool"))
-        index = universe.index(table["object"])
-        names = [str(name) if name else "" for name in table["pool"]]
-        position = {name: i for i, name in enumerate(dict.fromkeys(filter(None, names)))}
-        pool_of = np.full(universe.size, NEUTRAL, dtype=np.int32)
-        first: dict[int, int] = {}
-        for row, (number, name) in enumerate(zip(index.tolist(), names, strict=True), start=1):
-            if first.setdefault(number, row) != row:
-                rule = f"an object must be listed once, row {first[number]} has it too"
-                raise InputError(rule, value=table["object"][row - 1], place=f"row {row}")
-            pool_of[number] = position.get(name, NEUTRAL)
-        return Universe(size=universe.size, pool_names=tuple(position), pool_of=pool_of, objects=universe.objects)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Look:
     """What the first look at a file finds."""
@@ -183,7 +167,7 @@ def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
 
 
 def _first_look(
-    source: Source, scenario: Scenario, mechanism: LocalMechanism, universe: Universe, memory: int, engine: Engine
+    source: Source, scenario: Scenario, mechanism: Mechanism, universe: Universe, memory: int, engine: Engine
 ) -> _Look:
     """Count each user's reports, and what the reports support where an adversary wants to know."""
     arrivals, places = Arrivals(), Places()
@@ -203,7 +187,7 @@ def _first_look(
 
 def _adversaries(
     scenario: Scenario,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
     estimate: Frequencies | None,
@@ -228,7 +212,7 @@ def _adversaries(
 def _cut(
     source: Source,
     scenario: Scenario,
-    mechanism: LocalMechanism,
+    mechanism: Mechanism,
     universe: Universe,
     memory: int,
     engine: Engine,

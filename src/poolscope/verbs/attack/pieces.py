@@ -21,7 +21,7 @@ from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
-from poolscope.mechanisms.role import LocalMechanism, Reports
+from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.reports.files import USER, Columns, decode, in_file, users_of
 from poolscope.reports.shares import Supports, masses
 from poolscope.verbs.attack.crowds import Bucket, bucket_edges, bucket_rows
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 class Reading:
     """What every task of the first round needs; `scorer` is there once it is known what the adversaries believe."""
 
-    mechanism: LocalMechanism
+    mechanism: Mechanism
     universe: Universe
     folder: Path
     scorer: Scorer | None = None

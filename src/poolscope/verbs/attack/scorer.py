@@ -14,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
+from poolscope.attack.decide import believed, guesses
+from poolscope.attack.fresh import CHUNK
 from poolscope.base.arrays import Floats, Integers, Tick
 from poolscope.base.engines import Engine
-from poolscope.base.randomness import Stream, children, user_keys
-from poolscope.game.game import CHUNK
-from poolscope.kernels import decide as kernels
-from poolscope.mechanisms.role import LocalMechanism, Views
+from poolscope.base.randomness import user_keys
+from poolscope.mechanisms.role import Mechanism, Views
 from poolscope.verbs.attack.crowds import Bucket
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
@@ -66,7 +66,7 @@ class Scorer:
     seed : breaks ties between pools, from the user's number, as the game does.
     """
 
-    mechanism: LocalMechanism
+    mechanism: Mechanism
     adversaries: Sequence[Adversary]
     observations: Sequence[int] | None
     threshold: float | None = None
@@ -96,8 +96,7 @@ class Scorer:
             for adversary, columns, out in zip(self.adversaries, self.columns, posterior, strict=True):
                 found = posterior_block(self.mechanism, adversary, table[:, :, columns], lengths[users])
                 asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
-                # reports that the adversary's model excludes leave it with its prior
-                out[users] = np.where(np.isnan(asked), adversary.belief.pool_prior(adversary.k), asked)
+                out[users] = believed(asked, adversary)
             tick(len(users))
 
         for _ in engine.map(part, self._shares(lengths)):
@@ -126,24 +125,9 @@ class Scorer:
 
     def _decide(self, users: range, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
-        count, asked = posterior[0].shape[:2]
-        guess = np.empty((len(self.adversaries), count, asked), dtype=np.int64)
-        confidence, nowhere = np.empty((2, *guess.shape))
-        keys = children(user_keys(self.seed, np.arange(users.start, users.stop)), Stream.GUESS)
-        for a, rows in enumerate(posterior):
-            kernels.decide(
-                rows,
-                np.full(count, asked - 1),
-                np.arange(asked),
-                np.zeros(count, dtype=np.int64),
-                np.empty(0),
-                keys,
-                guess[a],
-                confidence[a],
-                nowhere[a],
-                np.empty((count, 0), dtype=np.int32),
-            )
-        return guess.transpose(1, 0, 2), confidence.transpose(1, 0, 2)
+        keys = user_keys(self.seed, np.arange(users.start, users.stop))
+        found = [guesses(rows, keys) for rows in posterior]
+        return np.stack([guess for guess, _ in found], axis=1), np.stack([sure for _, sure in found], axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
         """The rows of the table: user by user, of each the adversaries, of each the observation counts."""

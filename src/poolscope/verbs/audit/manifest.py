@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poolscope.attack.role import MOST_USERS
 from poolscope.base.errors import InputError, reading
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
-from poolscope.game.game import MOST_USERS
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 
@@ -30,7 +30,7 @@ SHARE = 0.05
 NEEDED = {"scenario", "seed", "users", "version", "block", "parts"}
 """Keys without which a file is no manifest."""
 
-_ANOTHER = "choose another folder with --out"
+_ANOTHER = "choose another folder with `out`"
 
 
 @dataclass(frozen=True, kw_only=True)

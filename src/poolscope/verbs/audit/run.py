@@ -19,6 +19,7 @@ from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, located
+from poolscope.base.folders import ANOTHER, check_folder, check_new
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import CORRECT, NON_PRIVATE
@@ -36,7 +37,7 @@ SECONDS = 10.0
 #: Columns of the outcomes that are held of one attack while it is summed up.
 HELD = ("confidence", CORRECT)
 
-KEPT, GO_ON = "what is finished is kept", "go on with --resume"
+KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
 
 def audit(
@@ -62,7 +63,11 @@ def audit(
     started = time.perf_counter()
     if users is not None and users < 1:
         raise InputError("users must be at least 1", value=users)
-    refuse(out, resume)
+    if resume:
+        check_folder(out)
+    else:
+        what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
+        check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     count = users or (scenario.users.count if scenario.users else None)
@@ -90,27 +95,6 @@ def audit(
     except OSError as error:
         raise stopped(error, out, nothing=False) from error
     return summary
-
-
-def default_folder(scenario: Scenario, resume: bool) -> Path:
-    """poolscope-NAME in the current folder, numbered where that is taken; to resume, the last one."""
-    name = f"poolscope-{scenario.name}"
-    number = 1
-    while Path(name if number == 1 else f"{name}-{number}").exists():
-        number += 1
-    number = max(1, number - resume)
-    return Path(name if number == 1 else f"{name}-{number}")
-
-
-def refuse(out: Path, resume: bool) -> None:
-    """An output folder is new, or empty, or the run's own."""
-    if out.exists() and not out.is_dir():
-        raise InputError("must be a folder", file=out, remedy="choose another with --out")
-    if resume or not out.exists() or not any(out.iterdir()):
-        return
-    what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
-    remedy = "go on with --resume or choose another with --out"
-    raise InputError(f"the output folder {what}", file=out, remedy=remedy)
 
 
 def fitting_users(game: Game, seed: int, engine: Engine) -> int:
@@ -153,7 +137,7 @@ def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> Poolsc
     if isinstance(error, InputError):
         return error
     if isinstance(error, OSError):
-        remedy = "choose another with --out" if nothing else f"{KEPT}: make room and {GO_ON}"
+        remedy = ANOTHER if nothing else f"{KEPT}: make room and {GO_ON}"
         return InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy)
     return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {KEPT}: {GO_ON}"))
 

@@ -12,7 +12,8 @@ from scipy import optimize, special
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Mechanism, Pure, ReportColumn, Reports, Views, report_count
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, Views, report_count
 
 #: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
 CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19
@@ -129,8 +130,8 @@ def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
 def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
     """What the mechanism says of its report columns; nothing where it is silent."""
     try:
-        return mechanism.report_columns
-    except (AttributeError, InputError):
+        return getattr(mechanism, "report_columns", {})
+    except InputError:
         return {}
 
 
@@ -188,10 +189,8 @@ def normalises(law: Floats, support: NDArray[np.bool_] | None, p_star: float | N
 
 def stated(mechanism: Any, name: str) -> float | None:
     """A probability of the mechanism, where it states one."""
-    try:
-        return float(getattr(mechanism, name))
-    except (AttributeError, InputError):
-        return None
+    value = getattr(mechanism, name, None)
+    return None if value is None else float(value)
 
 
 def support_shares(

@@ -120,7 +120,7 @@ def chosen(names: Sequence[str], *, with_traces: bool) -> list[Experiment]:
     needy = {name for name, e in known.items() if any(plays()[play].recorded for play in e.plays)}
     for name in names:
         if name in needy and not with_traces:
-            raise InputError("needs recorded traces", value=name, remedy="give them with --traces")
+            raise InputError("needs recorded traces", value=name, remedy="give them with `traces`")
     if names:
         return [known[name] for name in names]
     return [e for name, e in known.items() if with_traces or name not in needy]

@@ -13,6 +13,7 @@ from typing import Any
 
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
+from poolscope.base.folders import ANOTHER, check_new
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
@@ -119,11 +120,10 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
             raise InputError(
                 "the folder holds a reproduction with another seed or number of users",
                 file=out,
-                remedy="choose another with --out",
+                remedy=ANOTHER,
             )
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError("the output folder is not empty", file=out, remedy="choose another with --out")
+    check_new(out)
     out.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(settings) + "\n")
 

@@ -15,7 +15,7 @@ from poolscope import metrics
 from poolscope.base.arrays import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.game.game import Game
-from poolscope.mechanisms.role import LocalMechanism, at
+from poolscope.mechanisms.role import Countable, at, countable
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
@@ -115,7 +115,7 @@ def utility(
     base = load_scenario(scenario)
     universe = base.universe()
     truth = base.true_popularity(universe)
-    mechanism = build_mechanism(base, universe)
+    mechanism = countable(build_mechanism(base, universe))
     key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), int(reports) % (1 << 40)))
     values = [float(epsilon) for epsilon in epsilons]
     counts = mechanism.simulate_at(values, truth, int(reports), key, run)
@@ -125,7 +125,7 @@ def utility(
     }
 
 
-def _errors(mechanism: LocalMechanism, truth: np.ndarray, support: np.ndarray, reports: int) -> dict[str, Estimate]:
+def _errors(mechanism: Countable, truth: np.ndarray, support: np.ndarray, reports: int) -> dict[str, Estimate]:
     error = np.abs(unbiased(mechanism, support, reports).counts / reports - truth)
     top = np.argsort(truth)[len(truth) - round(TOP_OBJECTS * len(truth)) :]
     return {"mae": _mean(error), "mape": _mean(100 * error[top] / truth[top])}

@@ -16,7 +16,8 @@ from poolscope.world.builtin import UNIVERSES, builtin_universe
 from poolscope.world.builtin.emojis import emojis_in, qualified
 from poolscope.world.builtin.hosts import host_of, links_in, registered
 from poolscope.world.builtin.news import outlet_or_site
-from poolscope.world.universe import Universe, read_objects
+from poolscope.world.objects_file import read_objects
+from poolscope.world.universe import Universe
 
 Kind = Literal["text", "object", "domain"]
 Finder = Callable[[str], list[str]]

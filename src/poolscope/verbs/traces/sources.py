@@ -21,15 +21,16 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poolscope.base.errors import InputError, did_you_mean, one_line, reading
-from poolscope.base.tables.parquet_check import check_file
+from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.tables import open_file
+from poolscope.base.tables.batch import chosen, no_column
 from poolscope.verbs.traces.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]
@@ -137,7 +138,7 @@ def _read_csv(path: Path, columns: Columns) -> Cells:
                 raise InputError("must not be empty")
             if len(set(header)) != len(header):
                 raise InputError("must not have two columns of one name", value=header)
-            who, what = (_position(column, header) for column in columns)
+            who, what = map(header.index, chosen(header, columns))
             for number, fields in enumerate(filter(None, rows), start=1):
                 if len(fields) != len(header):
                     raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {number}")
@@ -167,19 +168,9 @@ def _read_json(path: Path, columns: Columns) -> Cells:
 
 
 def _read_parquet(path: Path, columns: Columns) -> Cells:
-    import polars as pl
-
-    check_file(path)
-    try:
-        header = list(pl.read_parquet_schema(path))
-        for column in columns:
-            _position(column, header)
-        table = pl.read_parquet(path, columns=list(dict.fromkeys(columns)))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
-    for start in range(0, table.height, 65536):
-        part = table[start : start + 65536]
-        yield from zip(range(start + 1, start + part.height + 1), *(part[c].to_list() for c in columns), strict=True)
+    for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
+        numbers = range(batch.first, batch.first + batch.frame.height)
+        yield from zip(numbers, *(batch.frame[column].to_list() for column in columns), strict=True)
 
 
 READERS: dict[str, Callable[[Path, Columns], Cells]] = {
@@ -241,13 +232,5 @@ def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
         raise InputError("must be a JSON object", value=entry, place=place)
     for column in columns:
         if column not in entry:
-            remedy = did_you_mean(column, entry)
-            raise InputError(f"must have a column {column!r}", value=list(entry), place=place, remedy=remedy)
+            raise no_column(column, entry).at(place=place)
     return number, entry[columns.user], entry[columns.cell]
-
-
-def _position(column: str, header: Sequence[str]) -> int:
-    if column not in header:
-        remedy = did_you_mean(column, header)
-        raise InputError(f"must have a column {column!r}", value=list(header), remedy=remedy)
-    return list(header).index(column)

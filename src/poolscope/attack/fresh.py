@@ -1,0 +1,89 @@
+"""The attack on reports that are drawn anew, each by itself: the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from poolscope.attack.adversary import Adversary, posterior_block, views
+from poolscope.attack.role import MOST_USERS, Posteriors
+from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import report_keys
+from poolscope.mechanisms.devices import Fresh
+from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.reports.shares import played
+
+#: Users whose posteriors after every report are held at once, by each thread.
+CHUNK = 256
+
+#: Parts of a block's reports for each thread: some take longer than others.
+PARTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class OnFresh:
+    """Every report adds its likelihood; the popularity masses of all adversaries come from one pass over the block."""
+
+    device: Fresh
+
+    most_users: ClassVar[int] = MOST_USERS
+    prepared: ClassVar[float] = 0.5
+
+    def posterior(
+        self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    ) -> Floats:
+        return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+
+    def posteriors(
+        self,
+        traces: Objects,
+        keys: Keys,
+        adversaries: Sequence[Adversary],
+        observations: Sequence[int],
+        engine: Local,
+    ) -> list[Posteriors]:
+        mechanism, (users, n) = self.device.mechanism, traces.shape
+        view, columns = views(adversaries)
+        drawn = report_keys(keys, 0, n).ravel()
+        mass = played(mechanism, traces.ravel(), drawn, view, engine.map, PARTS * engine.threads)
+        mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
+
+        def of(adversary: Adversary, own: Integers) -> Posteriors:
+            return Posteriors(
+                lambda rows: posterior_block(mechanism, adversary, mass[rows, :, own], lengths[rows]), CHUNK
+            )
+
+        return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
+
+
+def posterior_of_each(
+    mechanism: Mechanism,
+    reports: Reports,
+    adversary: Adversary,
+    lengths: Integers | None,
+    observations: Sequence[int] | None,
+) -> Floats:
+    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `devices.posterior`."""
+    view, _ = views([adversary])
+    mass = mechanism.mass(reports, view)
+    counts = lengths_of(lengths, len(mass))
+    longest = int(counts.max(initial=0))
+    table = np.zeros((len(counts), longest, view.width))
+    table[np.arange(longest) < counts[:, None]] = mass
+    out = posterior_block(mechanism, adversary, table, counts)
+    if observations is None:
+        return out
+    return out[:, np.minimum(observations, longest)]
+
+
+def lengths_of(lengths: Integers | None, count: int) -> Integers:
+    """(users,) reports of each user, of so many in all; one user where absent."""
+    found = np.array([count]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if found.sum() != count:
+        raise InputError(f"lengths must add up to the {count} reports", value=int(found.sum()))
+    return found

@@ -1,0 +1,43 @@
+"""Output folders: which is taken by default, and which is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from poolscope.base.errors import InputError
+
+ANOTHER = "choose another with `out`"
+
+
+def new_folder(name: str) -> Path:
+    """The folder of this name where the command is run, numbered where that is taken."""
+    return next(path for path in _numbered(name) if not path.exists())
+
+
+def last_folder(name: str) -> Path:
+    """The last that `new_folder` has given; the first where there is none yet."""
+    last = Path(name)
+    for path in _numbered(name):
+        if not path.exists():
+            return last
+        last = path
+    raise AssertionError("numbers do not end")
+
+
+def _numbered(name: str) -> Iterator[Path]:
+    return (Path(name if number == 1 else f"{name}-{number}") for number in count(1))
+
+
+def check_folder(out: Path) -> None:
+    """What is to be a folder is one, or is not there yet."""
+    if out.exists() and not out.is_dir():
+        raise InputError("must be a folder", file=out, remedy=ANOTHER)
+
+
+def check_new(out: Path, *, what: str = "is not empty", remedy: str = ANOTHER) -> None:
+    """An output folder is new or empty; otherwise `what` it is, and what to do."""
+    check_folder(out)
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"the output folder {what}", file=out, remedy=remedy)

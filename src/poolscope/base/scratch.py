@@ -1,0 +1,101 @@
+"""Folders that belong to one living process: locked while it lives, taken away by whoever comes after its death.
+
+The lock is the system's (`flock`, or its like): it is gone when the process is, however that ended. So a folder in use
+is told from one that a killed process left, and a second process that wants the same folder is told so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from poolscope.base.errors import InputError
+from poolscope.base.folders import ANOTHER
+
+#: The file that is locked; a scratch folder without one is not ours.
+LOCK = ".poolscope-lock"
+
+PREFIX = ".poolscope."
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder; refused where another process holds it. The lock's file is gone afterwards."""
+    path = folder / LOCK
+    lock = _locked(path)
+    if lock is None:
+        raise InputError("another process is at work in this folder", file=folder, remedy=f"wait for it, or {ANOTHER}")
+    try:
+        yield
+    finally:
+        # first the name, then the lock: whoever opens the name from now on makes a file of its own
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+@contextmanager
+def scratch_folder(beside: Path) -> Iterator[Path]:
+    """A folder for files that are needed for a while, in `beside`; those of dead processes are taken away first."""
+    sweep_scratch(beside)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=beside))
+    lock = None
+    try:
+        # under another name until it is locked: what has no lock is nobody's to take away
+        lock = _locked(folder / f"{LOCK}.new")
+        (folder / f"{LOCK}.new").rename(folder / LOCK)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep_scratch(beside: Path) -> None:
+    """Take away scratch folders whose process is dead."""
+    for folder in beside.glob(f"{PREFIX}*"):
+        if folder.is_symlink() or not (folder / LOCK).is_file():
+            continue
+        with suppress(OSError):
+            lock = _locked(folder / LOCK)
+            if lock is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor of the file, made where it is not there, that holds its lock; None where another one does."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(descriptor)
+            # the file may have lost its name between opening and locking: then the lock is worth nothing
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock at once or raise `BlockingIOError`."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise BlockingIOError(str(error)) from None
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

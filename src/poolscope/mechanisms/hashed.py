@@ -1,0 +1,84 @@
+"""What mechanisms share whose reports name a public hash function: the functions, and reports grouped by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.base.arrays import Integers, Keys
+from poolscope.mechanisms import hashing
+from poolscope.mechanisms.defaults import Reporting
+from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.mechanisms.hashing import Buckets, HashFamily, TableFamily, Tabulated
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.role import ReportColumn, check_epsilon, settle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hashed(Reporting):
+    """Reports whose shared column is the number of a function of `family`, drawn uniformly.
+
+    Parameters
+    ----------
+    m : buckets of a function.
+    hashes : how many functions.
+    hash_table : a deployment's own functions, integers 0..m-1 (functions, universe); three-wise independent functions
+        are computed on demand where absent. It is kept as the `TableFamily` that has checked it.
+    seed : of the computed functions.
+    """
+
+    universe: int
+    epsilon: float
+    m: int
+    hashes: int | None = None
+    hash_table: NDArray[np.integer] | TableFamily | None = field(default=None, repr=False, compare=False)
+    seed: int = 0
+    family: Tabulated = field(init=False, repr=False)
+
+    shared_column: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        settle(self, family=self.make_family())
+
+    def make_family(self) -> Tabulated:
+        """The functions by which reports are grouped."""
+        return self.functions(self.hashes)
+
+    def functions(self, count: int | None) -> HashFamily:
+        """So many functions, or those of the table."""
+        found = hashing.family(
+            universe=self.universe, m=self.m, hashes=count, hash_table=self.hash_table, seed=self.seed
+        )
+        if self.hash_table is not None:
+            # the same mechanism with another epsilon need not check it again
+            settle(self, hash_table=found)
+        return found
+
+    @property
+    def shared(self) -> ReportColumn:
+        """What the shared column holds."""
+        return ReportColumn("integer", self.family.size)
+
+    def shared_by(self, keys: Keys) -> Integers:
+        return choose_functions(self.family, keys)
+
+    def grouped(self, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Integers, Integers]]:
+        """Reports by their functions (`by_function`), which are those of the shared column."""
+        return by_function(self.family, function, self.shared_column)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketch(Hashed, Pure):
+    """A pure mechanism on the bucket of the object."""
+
+    family: HashFamily = field(init=False, repr=False)
+
+    shared_column = "hash"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_epsilon(self.epsilon)

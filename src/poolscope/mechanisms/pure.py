@@ -1,0 +1,48 @@
+"""Pure mechanisms, and all that follows from one.
+
+A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
+supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
+audit follow from here for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poolscope.base.arrays import Floats
+from poolscope.mechanisms.defaults import Counting, Reporting, in_parts
+from poolscope.mechanisms.role import Reports, Views, check_epsilon
+
+
+class Pure(Reporting, Counting):
+    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
+
+    epsilon: float
+
+    @property
+    def floor(self) -> float:
+        """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
+        return float(np.exp(-self.epsilon))
+
+    @property
+    def slope(self) -> float:
+        return float(-np.expm1(-self.epsilon))
+
+    def mass(self, reports: Reports, views: Views) -> Floats:
+        """Popularity mass of each report's support in each column."""
+        matrix = views.matrix()
+        parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
+        return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized(Pure):
+    """A pure mechanism that needs to know no more of the universe than its size."""
+
+    universe: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)

@@ -1,0 +1,42 @@
+"""How adversaries see the universe, as a mechanism needs it to say what its reports tell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.base.arrays import Floats
+
+
+@dataclass(frozen=True)
+class Views:
+    """For each adversary, the column that an object counts to and its weight there.
+
+    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
+    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+    """
+
+    columns: NDArray[np.uint32]
+    weights: Floats
+    width: int
+
+    @cached_property
+    def runs(self) -> NDArray[np.int64]:
+        """(runs, 4) view, begin, end and column of neighbouring objects that count to the same column of a view."""
+        found = []
+        for view, columns in enumerate(self.columns):
+            edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
+            for begin, end in pairwise(edges):
+                found.append((view, begin, end, columns[begin]))
+        return np.array(found, dtype=np.int64)
+
+    def matrix(self) -> Floats:
+        """(universe, width) the same as a dense matrix."""
+        out = np.zeros((self.columns.shape[1], self.width))
+        for columns, weights in zip(self.columns, self.weights, strict=True):
+            out[np.arange(len(columns)), columns] += weights
+        return out

@@ -1,0 +1,87 @@
+"""The referee: truth beside guess, on posteriors that are made up."""
+
+import numpy as np
+import pytest
+from cases.memory import CROWD, STRONG
+from cases.synthetic import SEED
+
+from poolscope.attack.decide import guesses
+from poolscope.attack.role import Posteriors
+from poolscope.base.engines import Local
+from poolscope.base.randomness import user_keys
+from poolscope.game.columns import EXPOSED
+from poolscope.game.referee import Referee
+from poolscope.world.behaviour import Preferences
+
+USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
+
+
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5):
+    """What the referee says, the truth that it knows, and the users that were counted."""
+    rng = np.random.default_rng(SEED)
+    truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
+    ticks = []
+
+    def towards(pools):
+        assert pools is CROWD
+        return truth
+
+    referee = Referee(
+        keys=user_keys(SEED, np.arange(USERS)),
+        truth=towards,
+        observations=observations,
+        run=Local(threads=2).map,
+        tick=ticks.append,
+    )
+    return referee.judge(STRONG, Posteriors(lambda rows: posterior[rows], at_once), share), truth, sum(ticks)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return np.random.default_rng(SEED).dirichlet(np.full(3, 0.5), (USERS, N + 1))
+
+
+def test_truth_stands_beside_the_guess(posterior):
+    found, truth, ticks = judged(posterior)
+    at = posterior[:, OBSERVATIONS]
+    guess, confidence = guesses(at, user_keys(SEED, np.arange(USERS)))
+    np.testing.assert_array_equal(found.guess, guess)
+    np.testing.assert_array_equal(found.confidence, confidence)
+    np.testing.assert_array_equal(found.posterior_true, at[np.arange(USERS), :, truth.iota])
+    np.testing.assert_array_equal(found.truth, truth.iota)
+    assert (found.gamma is truth.gamma, found.delta is truth.delta) == (True, True)
+    assert (found.adversary, found.pool_names) == ("strong", ("a", "b", "c"))
+    assert ticks == pytest.approx(0.5 * USERS)
+
+
+def first(sure, threshold):
+    return next((t for t, value in enumerate(sure) if value >= threshold), -1)
+
+
+def test_thresholds_are_dated_by_the_first_report_that_reached_them(posterior):
+    found, _, _ = judged(posterior)
+    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior.max(axis=2)]
+    np.testing.assert_array_equal(found.exposed, expected)
+    assert {-1, 0} < set(found.exposed.ravel().tolist())
+
+
+def test_excluded_reports_reach_nothing_and_leave_the_prior(posterior):
+    """From the fifth report on the model excludes what was sent."""
+    broken = posterior.copy()
+    broken[:, 5:] = np.nan
+    found, truth, _ = judged(broken)
+    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior[:, :5].max(axis=2)]
+    np.testing.assert_array_equal(found.exposed, expected)
+    np.testing.assert_array_equal(found.confidence[:, 1:], 1 / 3)
+    np.testing.assert_array_equal(found.posterior_true[:, 0], posterior[np.arange(USERS), 3, truth.iota])
+
+
+def test_asked_beyond_the_last_report_it_is_the_last(posterior):
+    found, _, _ = judged(posterior, observations=(12, 30))
+    np.testing.assert_array_equal(found.confidence[:, 0], found.confidence[:, 1])
+
+
+def test_parts_change_nothing(posterior):
+    one, other = judged(posterior)[0], judged(posterior, at_once=1000)[0]
+    for name in ("guess", "confidence", "posterior_true", "exposed"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

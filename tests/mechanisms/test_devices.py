@@ -1,0 +1,56 @@
+"""Devices: which one sends a mechanism's reports, and what it sends. What is kept is in tests/attack/test_memory.py."""
+
+import numpy as np
+import pytest
+from cases.memory import traces_of
+
+from poolscope.base.randomness import report_keys
+from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoised, Rappor, RapporMemory, adapt, device_of, reports_of
+
+CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
+RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "memory", "kind"),
+    [(CMS, False, Fresh), (CMS, True, Memoised), (RAPPOR, False, Fresh), (RAPPOR, True, RapporMemory)],
+)
+def test_a_device_for_every_mechanism(mechanism, memory, kind):
+    device = device_of(mechanism, memory=memory)
+    assert type(device) is kind
+    assert isinstance(device, Device)
+    assert device.mechanism is mechanism
+
+
+def test_a_mechanism_is_no_device():
+    class Own:
+        def obfuscate(self, objects, rng):
+            return objects
+
+        def log_likelihood(self, reports):
+            return np.log(np.eye(60)[reports] + 1e-9)
+
+    assert not isinstance(CMS, Device)
+    assert not isinstance(adapt(Own(), 60), Device), "though it has a mechanism of its own"
+
+
+@pytest.mark.parametrize("mechanism", [CMS, RAPPOR, GRR(universe=60, epsilon=1.0)])
+def test_fresh_reports_have_keys_of_their_own(mechanism):
+    keys, _, traces = traces_of(20, 30)
+    expected = mechanism.report(traces.ravel(), report_keys(keys, 0, 30).ravel())
+    found = reports_of(Fresh(mechanism), traces, keys)
+    assert found.keys() == expected.keys()
+    for name, column in expected.items():
+        np.testing.assert_array_equal(found[name], column)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
+def test_a_report_depends_on_its_object_user_and_place_alone(mechanism, memory):
+    device = device_of(mechanism, memory=memory)
+    keys, _, traces = traces_of(20, 30)
+    whole = reports_of(device, traces, keys)
+    some = np.random.default_rng(1).permutation(600)[:100]
+    part = device.sent(traces.ravel()[some], np.repeat(keys, 30)[some], np.tile(np.arange(30), 20)[some])
+    for name, column in part.items():
+        np.testing.assert_array_equal(column, whole[name][some])
