@@ -22,7 +22,7 @@ from poolscope.base.engines import Local, chosen
 from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.pages.audit import write_report
+from poolscope.pages.audit import write_page
 from poolscope.scenario.scenario import load_scenario
 from poolscope.verbs.audit.run import audit, summary_of
 
@@ -113,7 +113,7 @@ def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     summary = summary_of(loaded, game, manifest, OutcomeFiles.within(out / "outcomes"))
     summarised, after = time.perf_counter() - started, usage()["memory"]
     (out / "summary.json").write_text(json.dumps(summary | {"seconds": 0.0}))
-    write_report(out)
+    write_page(out)
     size = sum(path.stat().st_size for path in (out / "outcomes").iterdir())
     both = time.perf_counter() - started
     return {**usage(), "summary_seconds": summarised, "summary_memory": after, "seconds": both, "bytes": size}

@@ -1,21 +1,27 @@
 """Words and code agree: the README's lines run, commands and public names are documented."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import typer
+from cases.command_line import SMALL
 
 import poolscope
 from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS
+from poolscope.pages.glossary import AUDIT, COMPARISON, MEANINGS
+from poolscope.scenario.scenario import parse
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+FORMATS = (ROOT / "docs" / "formats.md").read_text()
 
 
 def blocks(language):
@@ -38,11 +44,10 @@ def test_every_command_is_in_the_readme(command):
 @pytest.mark.parametrize("kind", sorted(MECHANISMS))
 def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     """In the table of mechanisms; a sketch's keys may stand in the row of another."""
-    page = (ROOT / "docs" / "formats.md").read_text()
-    (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*$", page)
+    (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*$", FORMATS)
     told = set(re.findall(r"`(\w+)`", row))
     for other in re.findall(r"as `(\w+)`", row):
-        told |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", page)[0]))
+        told |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", FORMATS)[0]))
     keys = set(inspect.signature(MECHANISMS[kind]).parameters) - {"universe"}
     assert keys <= told, keys - told
     universe = 4
@@ -50,6 +55,64 @@ def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     given = {"epsilon": 1.0, "m": 8, "hashes": 2, **files}
     made = MECHANISMS[kind](universe=universe, **{key: given[key] for key in keys & set(given)})
     assert set(made.report_columns) <= told
+
+
+def told(section, head):
+    """The names in the first column of a table of the formats; a row with the sign of an estimate has its ends too."""
+    part = FORMATS[FORMATS.index(f"# {section}\n") :]
+    rows = part[part.index(f"| {head} |") :].split("\n\n")[0].splitlines()[2:]
+    names = set()
+    for row in rows:
+        first, second = row.split("|")[1:3]
+        ends = ("", "_low", "_high") if second.strip() == "±" else ("",)
+        names |= {f"{name}{end}" for name in re.findall(r"`(\w+)`", first) for end in ends}
+    return names
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The folder of an audit that has a threshold."""
+    folder = tmp_path_factory.mktemp("docs") / "run"
+    poolscope.audit(parse(SMALL + "threshold = 0.9\n", name="small"), folder, users=20)
+    return folder
+
+
+def test_every_column_of_the_outcomes_is_documented(played):
+    assert set(pl.read_parquet(played / "outcomes" / "*.parquet").columns) == told("Outcomes", "column")
+
+
+def test_every_field_of_a_summary_is_documented(played):
+    summary = json.loads((played / "summary.json").read_text())
+    assert set(summary) == told("Summary", "field")
+    for record in summary["results"]:
+        assert set(record) == told("Summary", "field of a record")
+
+
+def test_every_field_of_a_comparison_is_documented():
+    done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, reports=100).as_json()
+    assert set(done) == told("A comparison's folder", "field")
+    assert set(done["scenario"]) == {"name", "file", "title", "text"}
+    both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
+    given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure)(_low|_high)?", name)}
+    for record in done["results"]:
+        assert set(record) == both - given
+    choice = {"mechanism", "epsilon", "composition_bound", "mse", "mae", "mse_expected", "mae_expected", "frontier"}
+    assert set(done["non_private"]) == both - given - choice
+
+
+def test_two_ideas_have_two_words():
+    """Sure at n, exposed by n: none of the words that once meant one or the other."""
+    old = re.compile(r"reached_\d|guessed at|precision_at_threshold|null_rate_(low|high)")
+    told = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
+    assert not [found.group() for text in told + code for found in old.finditer(text)]
+    assert {"Sure at n", "Exposed by n"} <= set(MEANINGS)
+    assert set(MEANINGS) == {*AUDIT, *COMPARISON}
+
+
+def test_metrics_are_exported_and_explained():
+    for name in poolscope.metrics.__all__:
+        assert inspect.getdoc(getattr(poolscope.metrics, name)), name
 
 
 def test_public_names_exist_and_are_listed():

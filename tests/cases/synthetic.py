@@ -1,4 +1,4 @@
-"""Outcome tables with a known law, for the tests of the metrics, figures and report.
+"""Outcome tables with a known law, for the tests of the metrics, figures and page.
 
 Users have gamma uniform on (0, 1] and delta uniform on (1/k, 1]. Each report adds to k scores a
 standard normal vector, shifted for the preferred pool by a strength that grows with gamma and
@@ -65,11 +65,11 @@ def attack(
                     }
                 )
             )
-    reached = [
-        pl.when(pl.Series(when) >= 0).then(pl.Series(when, dtype=pl.Int32)).alias(f"reached_{level}")
+    exposed = [
+        pl.when(pl.Series(when) >= 0).then(pl.Series(when, dtype=pl.Int32)).alias(f"exposed_{level}")
         for level, when in first.items()
     ]
-    return pl.concat([part.with_columns(reached) for part in parts])
+    return pl.concat([part.with_columns(exposed) for part in parts])
 
 
 def game(users: int, seed: int = SEED, observations: tuple[int, ...] = (7, 30, 90)) -> pl.DataFrame:

@@ -77,9 +77,11 @@ def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
 def test_a_threshold_is_reported(scenario, tmp_path):
     scenario.write_text(SMALL + "threshold = 0.9\n")
     done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
-    assert "guessed at 0.9" in done.stdout
+    assert "sure at 0.9" in done.stdout
+    assert "right when sure" in done.stdout
     rows = json.loads((tmp_path / "run" / "summary.json").read_text())["results"]
-    assert all(row["threshold"] == 0.9 and 0 <= row["null_rate"] <= 1 for row in rows)
+    assert all(row["threshold"] == 0.9 and 0 <= row["sure"] <= 1 for row in rows)
+    assert all((row["precision_when_sure"] is None) == (row["sure"] == 0) for row in rows)
 
 
 def test_scenarios_lists_and_prints(tmp_path):
@@ -210,7 +212,7 @@ def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path
         patched.setattr(run, "write_text", write_to_a_full_disk)
         with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with `resume`"):
             run.audit(load_scenario(scenario), tmp_path / "run")
-    assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True)["users"] > 0
+    assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
 
 
 def test_help_imports_nothing_heavy(tmp_path):

@@ -10,6 +10,7 @@ from oracle import reference
 from polars.testing import assert_frame_equal
 from scipy import stats
 
+from poolscope import metrics
 from poolscope.attack import fresh
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior
@@ -19,7 +20,6 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play, play_block
 from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
-from poolscope.metrics import precision as metrics
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Beta
@@ -76,7 +76,7 @@ def test_first_reports_are_the_same_in_a_longer_run(mechanism):
     long = replace(GAME, device=Fresh(mechanism), observations=[7, 30, 180])
     short = replace(long, observations=[7, 30])
     one, other = play(short, 200, SEED), play(long, 200, SEED).filter(pl.col("n") <= 30)
-    crossings = [c for c in one.columns if c.startswith("reached")]
+    crossings = [c for c in one.columns if c.startswith("exposed")]
     assert_frame_equal(one.drop(crossings), other.drop(crossings), check_exact=True)
     for name in crossings:
         late = pl.when(pl.col(name) <= 30).then(pl.col(name)).alias(name)
@@ -86,7 +86,7 @@ def test_first_reports_are_the_same_in_a_longer_run(mechanism):
 def test_adversaries_do_not_touch_each_other(outcomes):
     alone = play(replace(GAME, adversaries=[ORACLE], non_private=False), 500, SEED)
     expected = outcomes.filter(pl.col("adversary") == "oracle")
-    columns = ["user", "n", "gamma", "delta", "confidence", "posterior_true", "reached_90"]
+    columns = ["user", "n", "gamma", "delta", "confidence", "posterior_true", "exposed_90"]
     assert_frame_equal(alone.select(columns), expected.select(columns), check_exact=True)
 
 
@@ -104,9 +104,9 @@ def test_outcomes_agree_with_themselves(outcomes):
     assert (outcomes["confidence"] >= outcomes["posterior_true"]).all()
     assert outcomes["confidence"].is_between(1 / 3 - 1e-12, 1).all()
     for level in (50, 90, 95):
-        column = pl.col(f"reached_{level}")
-        reached = outcomes.filter((pl.col("n") == 40) & (pl.col("confidence") >= level / 100))
-        assert (reached[f"reached_{level}"] <= 40).all()
+        column = pl.col(f"exposed_{level}")
+        sure = outcomes.filter((pl.col("n") == 40) & (pl.col("confidence") >= level / 100))
+        assert (sure[f"exposed_{level}"] <= 40).all()
         not_yet = outcomes.filter(column.is_null() | (column > pl.col("n")))
         assert (not_yet["confidence"] < level / 100).all()
 

@@ -68,7 +68,7 @@ def test_first_reports_stay_the_same():
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
     outcomes = play(game(SKETCH, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
-    assert set(outcomes["reached_50"].drop_nulls()) <= {4, 9, 15}
+    assert set(outcomes["exposed_50"].drop_nulls()) <= {4, 9, 15}
 
 
 SCENARIO = """

@@ -9,7 +9,7 @@ from poolscope.attack.decide import guesses
 from poolscope.attack.role import Posteriors
 from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
-from poolscope.game.columns import REACHED
+from poolscope.game.columns import EXPOSED
 from poolscope.game.referee import Referee
 from poolscope.world.behaviour import Preferences
 
@@ -60,9 +60,9 @@ def first(sure, threshold):
 
 def test_thresholds_are_dated_by_the_first_report_that_reached_them(posterior):
     found, _, _ = judged(posterior)
-    expected = [[first(sure, threshold) for threshold in REACHED] for sure in posterior.max(axis=2)]
-    np.testing.assert_array_equal(found.reached, expected)
-    assert {-1, 0} < set(found.reached.ravel().tolist())
+    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior.max(axis=2)]
+    np.testing.assert_array_equal(found.exposed, expected)
+    assert {-1, 0} < set(found.exposed.ravel().tolist())
 
 
 def test_excluded_reports_reach_nothing_and_leave_the_prior(posterior):
@@ -70,8 +70,8 @@ def test_excluded_reports_reach_nothing_and_leave_the_prior(posterior):
     broken = posterior.copy()
     broken[:, 5:] = np.nan
     found, truth, _ = judged(broken)
-    expected = [[first(sure, threshold) for threshold in REACHED] for sure in posterior[:, :5].max(axis=2)]
-    np.testing.assert_array_equal(found.reached, expected)
+    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior[:, :5].max(axis=2)]
+    np.testing.assert_array_equal(found.exposed, expected)
     np.testing.assert_array_equal(found.confidence[:, 1:], 1 / 3)
     np.testing.assert_array_equal(found.posterior_true[:, 0], posterior[np.arange(USERS), 3, truth.iota])
 
@@ -83,5 +83,5 @@ def test_asked_beyond_the_last_report_it_is_the_last(posterior):
 
 def test_parts_change_nothing(posterior):
     one, other = judged(posterior)[0], judged(posterior, at_once=1000)[0]
-    for name in ("guess", "confidence", "posterior_true", "reached"):
+    for name in ("guess", "confidence", "posterior_true", "exposed"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from cases.records import Pools
 from cases.synthetic import POOLS, SEED, attack, bare
 from scipy import stats
 
@@ -10,15 +11,13 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import share_of
+from poolscope.metrics.intervals import quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
     bayes_security,
     evidence,
     leakage_of,
     min_entropy_leakage,
-    quantile,
-    reports_to_exposure,
     security_of,
 )
 from poolscope.metrics.precision import select
@@ -95,14 +94,6 @@ def test_composition_bounds_the_evidence_of_every_user(kind):
             assert 0 < most.value <= 0.4 * n * (1 + 1e-9)
 
 
-def test_reports_to_exposure_count_those_who_never_are():
-    rows = pl.DataFrame({"reached_90": [3, 5, None, None, 9], "reached_50": [0, 1, 2, 3, 4]})
-    assert reports_to_exposure(rows).value == 9
-    assert reports_to_exposure(rows).high == np.inf
-    assert reports_to_exposure(rows, 0.5).value == 2
-    assert reports_to_exposure(rows.with_columns(reached_90=pl.Series([3, None, None, None, None]))).value == np.inf
-
-
 @pytest.mark.parametrize("level", [0.5, 0.9])
 def test_intervals_of_a_quantile_hold_it(level):
     rng = np.random.default_rng(SEED)
@@ -122,16 +113,9 @@ def test_a_quantile_is_a_value_that_was_seen():
 
 
 def test_a_summary_has_the_leakage():
-    for record in summarise(attack(300), 6, SEED):
-        assert record["bayes_security"] == pytest.approx((1 - record["precision"]) / (1 - 1 / 6))
-        assert record["min_entropy_leakage"] == pytest.approx(np.log2(6 * record["precision"]))
-        for name in ("bayes_security", "min_entropy_leakage"):
-            assert record[f"{name}_low"] <= record[name] <= record[f"{name}_high"]
-
-
-def test_a_summary_has_no_infinity():
-    never = bare(np.full(9, 0.5), np.zeros(9, dtype=bool))
-    never = never.with_columns(**{f"reached_{level}": pl.lit(None, dtype=pl.Int32) for level in (50, 90, 95)})
-    (record,) = summarise(never.with_columns(pool=pl.Series([*"abcdefghi"]), guess=pl.lit("z")), 10, 1)
-    assert record["min_entropy_leakage"] is None
-    assert record["min_entropy_leakage_low"] is None
+    for record in summarise(attack(300), Pools(6), SEED):
+        precision = record.precision.value
+        assert record.bayes_security.value == pytest.approx((1 - precision) / (1 - 1 / 6))
+        assert record.min_entropy_leakage.value == pytest.approx(np.log2(6 * precision))
+        for value, low, high in (record.bayes_security, record.min_entropy_leakage):
+            assert low <= value <= high

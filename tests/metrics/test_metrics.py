@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from cases.synthetic import SEED, attack, bare, game
+from cases.synthetic import SEED, attack, bare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poolscope import metrics
 from poolscope.base.errors import InputError
-from poolscope.metrics import precision as metrics
 from poolscope.metrics.calibration import (
     ERROR_BINS,
     brier,
@@ -18,7 +18,7 @@ from poolscope.metrics.calibration import (
     gather,
 )
 from poolscope.metrics.intervals import Z95, share_of, wilson
-from poolscope.metrics.records import summarise
+from poolscope.metrics.precision import ranked
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
     lambda rows: bare(*map(np.array, zip(*rows, strict=True)))
@@ -61,7 +61,7 @@ def test_wilson_of_nobody_knows_nothing():
 @given(OUTCOMES)
 def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
     curve = metrics.precision_curve(rows, SEED)
-    correct, confidence = metrics.ranked(rows, SEED)
+    correct, confidence = ranked(rows, SEED)
     precision = [correct[:m].mean() for m in range(1, rows.height + 1)]
     assert curve["precision"].to_numpy() == pytest.approx(precision)
     assert curve["null_rate"].to_numpy() == pytest.approx(1 - np.arange(1, rows.height + 1) / rows.height)
@@ -149,14 +149,6 @@ def test_precision_refuses_an_impossible_share(top):
         metrics.precision(bare(np.array([1.0]), np.array([True])), 1, top=top)
 
 
-def test_threshold_makes_null_users():
-    rows = bare(np.array([0.2, 0.5, 0.5, 0.9]), np.array([True, False, True, True]))
-    assert metrics.null_rate(rows, 0.5) == share_of(1, 4)
-    assert metrics.precision_at(rows, 0.5) == share_of(2, 3)
-    assert np.isnan(metrics.precision_at(rows, 0.95).value)
-    assert metrics.null_rate(rows, 0.95).value == 1
-
-
 def test_no_users_and_unknown_attacks_are_refused():
     rows = attack(5)
     for table in (rows, rows.with_columns(pl.col("adversary").cast(pl.Enum(["strong"])))):
@@ -228,7 +220,7 @@ def test_brier_interval_covers_the_truth(users):
     assert_covers([low <= 1 / 6 <= high for _, low, high in estimates], exactly=users > 100)
 
 
-# Behaviour and exposure
+# Behaviour
 
 
 @settings(max_examples=30)
@@ -260,53 +252,3 @@ def test_behaviour_map_leaves_out_users_of_unknown_behaviour():
         gamma=pl.Series([0.5, None, 0.5]), delta=pl.Series([0.5, 0.5, np.nan])
     )
     assert metrics.behaviour_map(rows, 2)["users"].sum() == 1
-
-
-def test_exposure_counts_who_has_reached_a_threshold():
-    rows = metrics.select(attack(400), "strong", 7)
-    table = metrics.exposure(rows, 90)
-    assert table.columns == ["n", "threshold", "share", "low", "high"]
-    for threshold, column in metrics.REACHED.items():
-        part = table.filter(pl.col("threshold") == threshold)
-        assert part["n"].to_list() == list(range(91))
-        for n in (0, 1, 30, 90):
-            count = sum(first is not None and first <= n for first in rows[column])
-            assert part.row(n)[2:] == pytest.approx(share_of(count, 400))
-            assert metrics.reached(rows, threshold, n) == share_of(count, 400)
-
-
-# The summary
-
-
-def test_summary_holds_every_metric_of_every_attack():
-    outcomes = game(300)
-    results = summarise(outcomes, 6, SEED)
-    assert [(r["adversary"], r["n"]) for r in results] == [
-        (a, n) for a in ("weak", "strong", "non-private") for n in (7, 30, 90)
-    ]
-    rows = metrics.select(outcomes, "strong", 30)
-    record = results[4]
-    for field, estimate in {
-        "auc": metrics.auc(rows, SEED),
-        "precision": metrics.precision(rows, SEED),
-        "precision_top5": metrics.precision(rows, SEED, top=0.05),
-        "precision_top20": metrics.precision(rows, SEED, top=0.2),
-        "calibration_error": calibration_error(rows, SEED),
-        "brier": brier(rows),
-        "reached_90": metrics.reached(rows, 0.9, 30),
-    }.items():
-        assert (record[field], record[f"{field}_low"], record[f"{field}_high"]) == estimate
-    assert record["calibration_error_limit"] == calibration_limit(rows, SEED)
-    assert record["baseline"] == 1 / 6
-    assert record["majority"] == rows["pool"].value_counts()["count"].max() / 300
-
-
-def test_order_of_rows_categories_and_names_of_users_change_nothing():
-    outcomes = attack(50)
-    shuffled = outcomes.sample(fraction=1, shuffle=True, seed=1).sort("n", maintain_order=True)
-    assert summarise(shuffled, 6, SEED) == summarise(outcomes, 6, SEED)
-    named = outcomes.with_columns(
-        pl.col("adversary", "pool", "guess").cast(pl.Categorical),
-        pl.col("user").cast(pl.String).str.zfill(6),
-    )
-    assert summarise(named, 6, SEED) == summarise(outcomes, 6, SEED)

@@ -1,4 +1,4 @@
-"""The report: self-contained, escaped, whole or not there at all."""
+"""The page of a run: self-contained, escaped, whole or not there at all."""
 
 import json
 import re
@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 
 import polars as pl
 import pytest
+from cases.records import Pools
 from cases.synthetic import POOLS, attack, game
 
 from poolscope.base.errors import InputError
 from poolscope.metrics.records import summarise
-from poolscope.pages import audit as report
+from poolscope.pages import audit
 
 HOSTILE = "<script>alert('&$x$')</script>"
 
@@ -40,18 +41,19 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-def make_run(folder, outcomes, **changes):
+def make_run(folder, outcomes, threshold=None, **changes):
     """A run's folder as an audit leaves it, its outcomes in two parts."""
     (folder / "outcomes").mkdir(parents=True)
     half = outcomes.height // 2
     for index, part in enumerate((outcomes[:half], outcomes[half:])):
         part.write_parquet(folder / "outcomes" / f"part-{index}.parquet")
+    results = summarise(outcomes, Pools(len(POOLS)), 7, threshold)
     summary = {
         "scenario": {"title": "Emojis", "text": 'title = "Emojis"\n', "file": "apple-emojis"},
         "seed": 7,
         "users": outcomes["user"].n_unique(),
         "version": "1.2.3",
-        "results": summarise(outcomes, len(POOLS), 7),
+        "results": [record.as_json() for record in results],
         "pools": list(POOLS),
         "horizon": int(outcomes["n"].max()),
         "adversaries": ADVERSARIES,
@@ -70,7 +72,7 @@ def outcomes():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, outcomes):
     folder = make_run(tmp_path_factory.mktemp("run") / "audit", outcomes)
-    assert report.write_report(folder) == folder / "report.html"
+    assert audit.write_page(folder) == folder / "report.html"
     return folder
 
 
@@ -79,7 +81,7 @@ def page(run):
     return Page((run / "report.html").read_text("utf-8"))
 
 
-def test_folder_holds_report_and_figures_and_no_scraps(run):
+def test_folder_holds_page_and_figures_and_no_scraps(run):
     assert {path.name for path in run.iterdir()} == {
         "summary.json",
         "outcomes",
@@ -91,7 +93,7 @@ def test_folder_holds_report_and_figures_and_no_scraps(run):
     assert {path.name for path in (run / "figures").iterdir()} == expected
 
 
-def test_report_needs_no_network(run, page):
+def test_page_needs_no_network(run, page):
     for tag, attributes in page.elements:
         assert tag not in ("link", "iframe", "img", "object", "embed"), tag
         for name, value in attributes.items():
@@ -112,19 +114,29 @@ def test_ids_are_unique_and_every_reference_has_its_target(page):
             assert set(targets) <= set(ids)
 
 
-def test_report_says_what_was_found_and_how(run, page):
+def test_page_says_what_was_found_and_how(run, page):
     results = json.loads((run / "summary.json").read_text())["results"]
     assert "After 60 reports, an adversary who knows what is popular (strong)" in page.words
     assert "300 users" in page.words
     assert "poolscope audit apple-emojis --users 300 --seed 7" in page.words
     assert 'title = "Emojis"' in page.words
     assert "poolscope 1.2.3" in page.words
-    for term in ("Null rate", "Precision", "AUC", "Confidence", *ADVERSARIES):
+    for term in ("Null rate", "Precision", "AUC", "Confidence", "Sure at n", "Exposed by n", *ADVERSARIES):
         assert term in page.words
     for record in results:
         assert f"{record['auc']:.3f}" in page.words
         assert f"{record['auc_low']:.3f}–{record['auc_high']:.3f}" in page.words
     assert page.words.count("Who is most at risk?") == 2
+
+
+def test_a_threshold_has_columns_of_its_own(tmp_path, page):
+    """Nobody is sure at 1: how often that would be right is not known."""
+    assert "right when sure" not in page.words
+    folder = make_run(tmp_path / "run", attack(50, observations=(2,)), threshold=1.0)
+    words = Page(audit.write_page(folder).read_text("utf-8")).words
+    assert "At 1, % AUC" in words
+    assert "sure right when sure" in words
+    assert re.search(r"0\.0 0\.0–\d\.\d – 0\.0–100\.0", words)
 
 
 @pytest.mark.parametrize(("name", "separator"), [("csv", ","), ("tsv", "\t")])
@@ -150,7 +162,7 @@ def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
         adversaries={HOSTILE: HOSTILE},
         version=HOSTILE,
     )
-    html = report.write_report(folder).read_text("utf-8")
+    html = audit.write_page(folder).read_text("utf-8")
     assert "<script>alert" not in html
     page = Page(html)
     assert [tag for tag, _ in page.elements].count("script") == 1
@@ -159,36 +171,36 @@ def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
     assert all(path.name.isascii() for path in (folder / "figures").iterdir())
 
 
-def test_same_run_same_report(run, tmp_path, outcomes):
+def test_same_run_same_page(run, tmp_path, outcomes):
     again = make_run(tmp_path / "again", outcomes)
-    report.write_report(again)
+    audit.write_page(again)
     for path in ("report.html", "figures/precision.svg"):
         assert (again / path).read_bytes() == (run / path).read_bytes()
 
 
-def test_one_user_makes_a_report(tmp_path):
+def test_one_user_makes_a_page(tmp_path):
     lonely = attack(1, observations=(2,))
     folder = make_run(tmp_path / "run", lonely, seconds=None, scenario={"title": "", "text": ""})
-    words = Page(report.write_report(folder).read_text("utf-8")).words
+    words = Page(audit.write_page(folder).read_text("utf-8")).words
     assert "What the reports reveal" in words
     assert "1 user " in words
     assert "poolscope audit scenario.toml --users 1" in words
 
 
-def test_failure_leaves_the_old_report(tmp_path, outcomes, monkeypatch):
+def test_failure_leaves_the_old_page(tmp_path, outcomes, monkeypatch):
     folder = make_run(tmp_path / "run", outcomes.filter(pl.col("adversary") == "weak"))
     (folder / "report.html").write_text("old")
     (folder / "figures").mkdir()
-    replaced = report.Path.replace
+    replaced = audit.Path.replace
 
     def full_disk(path, target):
         if target.name == "report.html":
             raise OSError(28, "No space left on device")
         return replaced(path, target)
 
-    monkeypatch.setattr(report.Path, "replace", full_disk)
+    monkeypatch.setattr(audit.Path, "replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        report.write_report(folder)
+        audit.write_page(folder)
     assert (folder / "report.html").read_text() == "old"
     assert not list(folder.glob(".*"))
 
@@ -225,7 +237,7 @@ def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes
     folder = make_run(tmp_path / "run", outcomes[:2])
     DAMAGES[message](folder)
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        report.write_report(folder)
+        audit.write_page(folder)
     assert "\n" not in str(error.value)
     assert str(folder) in str(error.value)
     assert not (folder / "report.html").exists()
@@ -234,9 +246,9 @@ def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes
 
 def test_missing_folder_and_empty_outcomes(tmp_path, outcomes):
     with pytest.raises(InputError, match="there is no such folder"):
-        report.write_report(tmp_path / "nowhere")
+        audit.write_page(tmp_path / "nowhere")
     folder = make_run(tmp_path / "run", outcomes[:1])
     for path in (folder / "outcomes").iterdir():
         outcomes.clear().write_parquet(path)
     with pytest.raises(InputError, match="must have at least one row"):
-        report.write_report(folder)
+        audit.write_page(folder)

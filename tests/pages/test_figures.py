@@ -9,10 +9,8 @@ import polars as pl
 import pytest
 from cases.synthetic import POOLS, SEED, attack, game
 
-from poolscope.metrics import precision as metrics
-from poolscope.metrics.calibration import calibration
-from poolscope.pages import figures
-from poolscope.pages import style as drawing
+from poolscope import metrics
+from poolscope.pages import figures, style
 from poolscope.pages.figures import (
     behaviour_density,
     behaviour_maps,
@@ -42,7 +40,7 @@ def maps(outcomes):
 
 def words(figure):
     """All text of the figure as its SVG has it."""
-    root = ET.fromstring(drawing.to_svg(figure))
+    root = ET.fromstring(style.to_svg(figure))
     return [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -57,7 +55,7 @@ def every_figure(outcomes):
     return {
         "precision": lambda columns: precision_null_rate(curves(outcomes), 6, columns=columns),
         "calibration": lambda columns: calibration_plot(
-            metrics.for_each_attack(outcomes, calibration), columns=columns
+            metrics.for_each_attack(outcomes, metrics.calibration), columns=columns
         ),
         "maps": lambda columns: behaviour_maps(maps(attack(400)), 6, columns=columns),
         "exposure": lambda columns: exposure_curves(exposures(outcomes), columns=columns),
@@ -78,8 +76,8 @@ def test_same_figure_same_bytes(every_figure, name, tmp_path):
 @pytest.mark.parametrize("name", ["precision", "calibration", "maps", "exposure"])
 def test_one_column_is_as_wide_as_a_column(every_figure, name):
     columns = 2 if name == "maps" else 1
-    assert every_figure[name](columns).get_figwidth() == drawing.COLUMN
-    assert every_figure[name](3).get_figwidth() == drawing.PAGE
+    assert every_figure[name](columns).get_figwidth() == style.COLUMN
+    assert every_figure[name](3).get_figwidth() == style.PAGE
 
 
 def test_precision_has_a_panel_per_private_adversary(every_figure):
@@ -105,21 +103,21 @@ def test_curves_end_before_they_are_noise(every_figure):
 
 def test_adversary_with_too_few_users_keeps_its_panel():
     table = pl.concat([attack(200), attack(9, adversary="weak")])
-    figure = calibration_plot(metrics.for_each_attack(table, calibration))
+    figure = calibration_plot(metrics.for_each_attack(table, metrics.calibration))
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["strong", "weak"]
 
 
 def test_larger_n_is_darker():
-    colours = drawing.colours_of([180, 7, 30])
+    colours = style.colours_of([180, 7, 30])
     assert list(colours) == [7, 30, 180]
     lightness = [sum(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours.values()]
     assert lightness == sorted(lightness, reverse=True)
 
 
 def test_adversaries_keep_their_line_style():
-    both, one = drawing.dashes_of(["weak", "strong", "other"]), drawing.dashes_of(["strong"])
+    both, one = style.dashes_of(["weak", "strong", "other"]), style.dashes_of(["strong"])
     assert both["strong"] == one["strong"]
-    assert len({str(style) for style in both.values()}) == 3
+    assert len({str(dash) for dash in both.values()}) == 3
 
 
 def test_maps_say_where_nobody_is():
@@ -142,7 +140,7 @@ def test_names_are_shown_as_they_are():
     assert HOSTILE in words(popularity_plot([0.5, 0.5], [0, 1], [HOSTILE, "b"]))
 
 
-def test_popularity_draws_what_is_popular_at_all():
+def test_popularity_shows_what_is_popular_at_all():
     figure = popularity_plot([0.6, 0.0, 0.4], [0, 0, -1], ["a", "b"])
     assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [1, 1]
     assert words(figure)[-2:] == ["a", "neutral"]
@@ -152,12 +150,12 @@ def test_one_user_is_enough_for_every_figure():
     rows = attack(1, observations=(7,))
     for figure in (
         precision_null_rate(curves(rows), 6),
-        calibration_plot(metrics.for_each_attack(rows, calibration)),
+        calibration_plot(metrics.for_each_attack(rows, metrics.calibration)),
         behaviour_maps(maps(rows), 6),
         exposure_curves(exposures(rows)),
         behaviour_density(rows),
     ):
-        assert drawing.to_svg(figure).rstrip().endswith("</svg>")
+        assert style.to_svg(figure).rstrip().endswith("</svg>")
 
 
 def test_needs_no_pyplot():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases.command_line import SMALL, poolscope
+from cases.records import choice
 from cases.synthetic import SEED
 from scipy import stats
 from typer.testing import CliRunner
@@ -17,9 +18,9 @@ from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise
 from poolscope.pages import comparison as compare_page
-from poolscope.pages.comparison import default_folder, render, write_comparison
+from poolscope.pages.comparison import default_folder, page_of, write_comparison
 from poolscope.pages.frontier import frontier
-from poolscope.pages.numbers import at_equal_error, in_plain_words, reservation
+from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
@@ -46,33 +47,34 @@ def done(scenario):
 
 def test_every_choice_meets_every_adversary(done):
     choices = [(k, e) for k in ("grr", "oue", "cms") for e in (1.0, 4.0)] + [("identity", np.inf)]
-    seen = [(r["mechanism"], r["epsilon"], r["adversary"]) for r in done.results]
-    assert seen == [(*choice, adversary) for choice in choices for adversary in ("weak", "strong")]
+    seen = [(r.mechanism, r.epsilon, r.adversary) for r in done.results]
+    assert seen == [(*chosen, adversary) for chosen in choices for adversary in ("weak", "strong")]
     assert (done.n, done.users, done.reports) == (10, USERS, REPORTS)
     for record in done.results:
-        for name in ("auc", "precision", "exposed", "reports_to_exposure", "bayes_security", "evidence"):
-            assert record[f"{name}_low"] <= record[name] <= record[f"{name}_high"], name
-        assert record["composition_bound"] == 10 * record["epsilon"]
-        assert record["evidence"] <= record["composition_bound"]
+        for name in ("auc", "precision", "exposed_90", "reports_to_exposure", "bayes_security", "evidence"):
+            value, low, high = getattr(record, name)
+            assert low <= value <= high, name
+        assert record.composition_bound == 10 * record.epsilon
+        assert record.evidence.value <= record.composition_bound
 
 
 def test_users_are_those_of_an_audit(scenario, done):
     """A choice that is the scenario's own gives what the scenario gives."""
     game = build_game(scenario, SEED)
-    summary = summarise(play(game, USERS, SEED), game.pool_counts, SEED)
-    audited = {r["adversary"]: r for r in summary if r["n"] == 10}
-    for record in [*(r for r in done.results if (r["mechanism"], r["epsilon"]) == ("cms", 4.0)), done.non_private]:
-        for name in ("auc", "precision", "bayes_security", "min_entropy_leakage"):
-            assert record[name] == audited[record["adversary"]][name]
-        assert record["exposed"] == audited[record["adversary"]]["reached_90"]
+    summary = summarise(play(game, USERS, SEED), game, SEED)
+    audited = {r.adversary: r.as_json() for r in summary if r.n == 10}
+    for record in [*(r for r in done.results if (r.mechanism, r.epsilon) == ("cms", 4.0)), done.non_private]:
+        told = record.as_json()
+        for name, value in audited[record.adversary].items():
+            assert told[name] == value, name
 
 
 def test_less_noise_serves_better_and_gives_away_more(done):
     for mechanism in ("grr", "oue", "cms"):
-        low, high = (r for r in done.results if r["mechanism"] == mechanism and r["adversary"] == "strong")
-        assert high["mse"] < low["mse"]
-        assert high["auc"] > low["auc"]
-    assert done.results[-1]["auc"] >= max(r["auc"] for r in done.results[:-2])
+        low, high = (r for r in done.results if r.mechanism == mechanism and r.adversary == "strong")
+        assert high.mse < low.mse
+        assert high.auc.value > low.auc.value
+    assert done.results[-1].auc.value >= max(r.auc.value for r in done.results[:-2])
 
 
 def test_parameters_are_those_of_the_scenario_where_a_mechanism_has_none(scenario):
@@ -126,8 +128,8 @@ def test_lists_are_written_with_commas():
 
 def test_the_frontier_is_what_nobody_beats():
     points = [(1, 0.9), (2, 0.5), (3, 0.5), (2, 0.6), (4, 0.1), (1, 0.9), (None, 0.05)]
-    records = [{"adversary": "a", "mse": mse, "auc": auc} for mse, auc in points]
-    assert [r["frontier"] for r in mark_frontier(records)] == [True, True, False, False, True, True, False]
+    records = [choice(mse=mse, auc=(auc, auc)) for mse, auc in points]
+    assert [r.frontier for r in mark_frontier(records)] == [True, True, False, False, True, True, False]
 
 
 # Utility
@@ -172,7 +174,7 @@ def test_a_mechanism_without_an_estimate_has_no_utility():
 
 
 def line(mechanism, points):
-    return [{"mechanism": mechanism, "mse": mse, "auc": auc} for mse, auc in points]
+    return [choice(mechanism, mse=mse, auc=(auc, auc)) for mse, auc in points]
 
 
 def test_mechanisms_are_compared_at_an_error_they_share():
@@ -184,12 +186,12 @@ def test_mechanisms_are_compared_at_an_error_they_share():
 
 
 def test_the_sentence_speaks_of_the_strongest_adversary(done):
-    worst = max(done.results, key=lambda record: record["auc"])["adversary"]
-    errors = [{**record, "mse": 1 / record["epsilon"]} for record in done.results]
+    worst = max(done.results, key=lambda record: record.auc.value).adversary
+    errors = [replace(record, mse=1 / record.epsilon) for record in done.results]
     said = in_plain_words(replace(done, results=tuple(errors)))
     assert said.startswith(f"After 10 reports, the {worst} adversary is right for ")
     assert "a random guess is right for 33 %. Where the frequencies have the same error (RMSE " in said
-    apart = [{**record, "mse": None} for record in done.results]
+    apart = [replace(record, mse=None) for record in done.results]
     assert in_plain_words(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
 
 
@@ -225,7 +227,7 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
 
 def test_names_are_escaped(done):
     named = parse(SMALL.replace('"Small"', '"<b>&"'), name="small")
-    html = render(replace(done, scenario=named), EMPTY, EMPTY)
+    html = page_of(replace(done, scenario=named), EMPTY, EMPTY)
     assert "<h1>&lt;b&gt;&amp;</h1>" in html
 
 
@@ -247,14 +249,14 @@ def test_what_the_intervals_leave_out_is_said(done):
     assert reservation(asked()) == ""
     assert f"the popularity that a works with {said}" in reservation(asked("a"))
     assert f"that a, b and c work with {said}" in reservation(asked("a", "b", "c"))
-    assert render(asked("a"), EMPTY, EMPTY).count(said) == 2
+    assert page_of(asked("a"), EMPTY, EMPTY).count(said) == 2
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
-    lacking = [{**r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))} for r in done.results[-2:]]
+    lacking = [replace(r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))) for r in done.results[-2:]]
     results = tuple(mark_frontier([*done.results[:-2], *lacking]))
-    html = render(replace(done, results=results), EMPTY, EMPTY)
-    assert html.count("<td>–</td>") == 4
+    html = page_of(replace(done, results=results), EMPTY, EMPTY)
+    assert html.partition("What the curator learns")[2].count("<td>–</td>") == 4
 
 
 # The command

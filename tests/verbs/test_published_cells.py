@@ -2,9 +2,9 @@
 
 import pytest
 
+from poolscope import metrics
 from poolscope.base.engines import Local
 from poolscope.game.game import play
-from poolscope.metrics import precision as metrics
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario
 

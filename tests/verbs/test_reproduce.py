@@ -8,7 +8,7 @@ import pytest
 
 from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import Estimate
-from poolscope.pages import reproduction_pictures as drawings
+from poolscope.pages import reproduction_pictures
 from poolscope.pages.reproduction import verdict, write_page
 from poolscope.scenario.scenario import changed, load_scenario
 from poolscope.verbs.reproduce import experiments, runner
@@ -40,7 +40,7 @@ def test_every_published_number_is_the_subject_of_a_cell():
 
 def test_every_figure_is_made():
     assert set(experiments.published()["figures"]) <= {figure.name for figure in experiments.figures()}
-    assert {figure.kind for figure in experiments.figures()} == set(drawings.KINDS)
+    assert {figure.kind for figure in experiments.figures()} == set(reproduction_pictures.KINDS)
 
 
 def test_plays_are_valid_scenarios_of_the_papers_size():

@@ -280,4 +280,4 @@ def test_a_file_and_its_name_are_flushed(tmp_path, monkeypatch):
 def test_a_run_without_a_folder_can_be_resumed(tmp_path):
     """Ctrl-C may come before the first block: the command that was told to go on begins."""
     scenario = parse(scenario_text(users=5), name="drawn")
-    assert audit(scenario, tmp_path / "run", resume=True, engine=Local(threads=1))["users"] == 5
+    assert audit(scenario, tmp_path / "run", resume=True, engine=Local(threads=1)).users == 5

@@ -52,12 +52,12 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
-    """Play the pool inference game and report what the reports reveal."""
+    """Play the pool inference game and say what the reports reveal."""
     from poolscope.base.engines import chosen
     from poolscope.base.folders import last_folder, new_folder
     from poolscope.cli.audit import print_audit
     from poolscope.cli.progress import going_on, progress, stoppable
-    from poolscope.pages.audit import write_report
+    from poolscope.pages.audit import write_page
     from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.audit.run import audit
 
@@ -66,7 +66,7 @@ def audit(
     with stoppable(going_on(folder if out is None else None, resume)):
         with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, begin=begin, tick=tick)
-        print_audit(summary, write_report(folder))
+        print_audit(summary, write_page(folder))
 
 
 @app.command()
@@ -250,10 +250,10 @@ def scenarios(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
 ) -> None:
-    """Write the report of a finished run again."""
-    from poolscope.pages.audit import write_report
+    """Write the page of a finished run again."""
+    from poolscope.pages.audit import write_page
 
-    typer.echo(write_report(folder))
+    typer.echo(write_page(folder))
 
 
 def as_options(message: str) -> str:

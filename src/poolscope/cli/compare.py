@@ -8,18 +8,19 @@ from pathlib import Path
 from rich.table import Table
 
 from poolscope.cli.terminal import Terminal
-from poolscope.pages.numbers import Record, bits, count, error, in_plain_words, log_odds, number, reservation
-from poolscope.verbs.compare import Comparison
+from poolscope.pages.numbers import bits, count, error, log_odds, number
+from poolscope.pages.words import in_plain_words, reservation
+from poolscope.verbs.compare import Choice, Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path) -> None:
     """What each choice gives away, adversary by adversary, what its curator learns, and the frontier in words."""
     console = Terminal()
-    for adversary in dict.fromkeys(record["adversary"] for record in comparison.results):
-        mine = [record for record in comparison.results if record["adversary"] == adversary]
+    for adversary in dict.fromkeys(record.adversary for record in comparison.results):
+        mine = [record for record in comparison.results if record.adversary == adversary]
         console.print(_privacy(f"{adversary} adversary after {comparison.n:,} reports", mine))
-    first = comparison.results[0]["adversary"]
-    estimated = [record for record in comparison.results if record["adversary"] == first]
+    first = comparison.results[0].adversary
+    estimated = [record for record in comparison.results if record.adversary == first]
     console.print(_utility(f"frequencies from {comparison.reports:,} reports", estimated))
     console.print(in_plain_words(comparison), highlight=False)
     console.print(
@@ -31,34 +32,34 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     )
 
 
-def _privacy(title: str, records: Sequence[Record]) -> Table:
+def _privacy(title: str, records: Sequence[Choice]) -> Table:
     heads = ("AUC", "95 %", "exposed", "reports", "security", "bits", "odds", "bound", "")
     table = _table(title, heads)
     for block in _blocks(records):
         for record in block:
             table.add_row(
-                record["mechanism"] if record is block[0] else "",
-                number(record["epsilon"]),
-                f"{record['auc']:.3f}",
-                f"{record['auc_low']:.2f}-{record['auc_high']:.2f}",
-                f"{100 * record['exposed']:.0f} %",
-                count(record["reports_to_exposure"]),
-                f"{record['bayes_security']:.2f}",
-                bits(record["min_entropy_leakage"]),
-                log_odds(record["evidence"]),
-                number(record["composition_bound"]),
-                "*" if record["frontier"] else "",
+                record.mechanism if record is block[0] else "",
+                number(record.epsilon),
+                f"{record.auc.value:.3f}",
+                f"{record.auc.low:.2f}-{record.auc.high:.2f}",
+                f"{100 * record.exposed_90.value:.0f} %",
+                count(record.reports_to_exposure.value),
+                f"{record.bayes_security.value:.2f}",
+                bits(record.min_entropy_leakage.value),
+                log_odds(record.evidence.value),
+                number(record.composition_bound),
+                "*" if record.frontier else "",
             )
         table.add_row()
     return table
 
 
-def _utility(title: str, records: Sequence[Record]) -> Table:
+def _utility(title: str, records: Sequence[Choice]) -> Table:
     table = _table(title, ("MSE", "closed form", "MAE", "closed form"))
     for block in _blocks(records):
         for record in block:
-            errors = (error(record[name]) for name in ("mse", "mse_expected", "mae", "mae_expected"))
-            table.add_row(record["mechanism"] if record is block[0] else "", number(record["epsilon"]), *errors)
+            errors = (error(getattr(record, name)) for name in ("mse", "mse_expected", "mae", "mae_expected"))
+            table.add_row(record.mechanism if record is block[0] else "", number(record.epsilon), *errors)
         table.add_row()
     return table
 
@@ -71,7 +72,7 @@ def _table(title: str, heads: tuple[str, ...]) -> Table:
     return table
 
 
-def _blocks(records: Sequence[Record]) -> list[list[Record]]:
+def _blocks(records: Sequence[Choice]) -> list[list[Choice]]:
     """The records of each mechanism."""
-    names = dict.fromkeys(record["mechanism"] for record in records)
-    return [[record for record in records if record["mechanism"] == name] for name in names]
+    names = dict.fromkeys(record.mechanism for record in records)
+    return [[record for record in records if record.mechanism == name] for name in names]

@@ -106,7 +106,7 @@ def _head(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _confidence(summary: Mapping[str, Any]) -> Table:
     users, reports = summary["users"], summary["reports"]
     table = Table(title=f"{users:,} users, {reports:,} reports", title_justify="left")
-    for name in ("adversary", "n", "confidence", "baseline", "≥ 50 %", "≥ 90 %", "≥ 95 %"):
+    for name in ("adversary", "n", "confidence", "baseline", "sure at 0.5", "sure at 0.9", "sure at 0.95"):
         table.add_column(name, justify="left" if name == "adversary" else "right")
     last = None
     for row in summary["results"]:

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
-from poolscope.pages.reproduction import by_experiment, mark, number, verdict, write_page
+from poolscope.pages.numbers import rounded
+from poolscope.pages.reproduction import by_experiment, mark, verdict, write_page
 from poolscope.verbs.reproduce.runner import Reproduction
 
 
@@ -35,9 +36,9 @@ def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:
             table.add_row(
                 cell.row,
                 cell.column,
-                number(cell.published),
-                number(cell.ours),
-                f"{number(cell.low)} to {number(cell.high)}",
+                rounded(cell.published),
+                rounded(cell.ours),
+                f"{rounded(cell.low)} to {rounded(cell.high)}",
                 Text(mark(cell), style=style),
             )
         yield table

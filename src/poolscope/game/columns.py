@@ -6,5 +6,5 @@ NON_PRIVATE = "non-private"
 #: Column that may take the place of guess and pool: whether they are the same.
 CORRECT = "correct"
 
-#: Confidences whose first crossing is recorded, and their columns.
-REACHED = {0.5: "reached_50", 0.9: "reached_90", 0.95: "reached_95"}
+#: Confidences at which a user counts as exposed, and the columns that say by how many reports.
+EXPOSED = {0.5: "exposed_50", 0.9: "exposed_90", 0.95: "exposed_95"}

@@ -10,12 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.game.columns import REACHED
+from poolscope.game.columns import EXPOSED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """What one adversary made of some users: arrays (users, observations), reached (users, thresholds)."""
+    """What one adversary made of some users: arrays (users, observations), exposed (users, thresholds)."""
 
     adversary: str
     pool_names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Attacked:
     guess: NDArray[np.int64]
     confidence: Floats
     posterior_true: Floats
-    reached: NDArray[np.int32]
+    exposed: NDArray[np.int32]
 
 
 def table(
@@ -37,7 +37,7 @@ def table(
     frames = []
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
-        reached = {column: pl.Series(a.reached[:, i]).replace(-1, None) for i, column in enumerate(REACHED.values())}
+        exposed = {column: pl.Series(a.exposed[:, i]).replace(-1, None) for i, column in enumerate(EXPOSED.values())}
         for o, n in enumerate(observations):
             frames.append(
                 pl.DataFrame(
@@ -51,7 +51,7 @@ def table(
                         "guess": name_of.gather(a.guess[:, o]),
                         "confidence": a.confidence[:, o],
                         "posterior_true": a.posterior_true[:, o],
-                        **reached,
+                        **exposed,
                         "recorded": pl.repeat(recorded, len(users), dtype=pl.Boolean, eager=True),
                     }
                 )

@@ -11,7 +11,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.attack.decide import believed, guesses
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Keys, Map, Tick
-from poolscope.game.columns import REACHED
+from poolscope.game.columns import EXPOSED
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
 from poolscope.world.behaviour import Truth
@@ -37,11 +37,11 @@ class Referee:
 
     def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
         """What the adversary's guesses are worth; `share` is how much of a user's game this was."""
-        shape, thresholds = (len(self.keys), len(self.observations)), np.array(list(REACHED))
+        shape, thresholds = (len(self.keys), len(self.observations)), np.array(list(EXPOSED))
         truth, gamma, delta = self.truth(adversary.universe)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
-        reached = np.empty((len(self.keys), len(thresholds)), dtype=np.int32)
+        exposed = np.empty((len(self.keys), len(thresholds)), dtype=np.int32)
 
         def some(start: int) -> None:
             rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
@@ -50,7 +50,7 @@ class Referee:
             belief = believed(posterior[:, asked], adversary)
             guess[rows], confidence[rows] = guesses(belief, self.keys[rows])
             of_truth[rows] = np.take_along_axis(belief, truth[rows, None, None], axis=2)[:, :, 0]
-            kernels.first_reached(posterior, thresholds, reached[rows])
+            kernels.first_sure(posterior, thresholds, exposed[rows])
             self.tick(share * (rows.stop - rows.start))
 
         for _ in self.run(some, range(0, len(self.keys), posteriors.at_once)):
@@ -64,5 +64,5 @@ class Referee:
             guess=guess,
             confidence=confidence,
             posterior_true=of_truth,
-            reached=reached,
+            exposed=exposed,
         )

@@ -1,10 +1,10 @@
-"""When a confidence was reached."""
+"""When an adversary was sure for the first time."""
 
 from numba import njit
 
 
 @njit(nogil=True, cache=True)
-def first_reached(posterior, thresholds, out):
+def first_sure(posterior, thresholds, out):
     """out (users, thresholds): the first report after which the largest posterior reached it, -1 for never.
 
     posterior (users, n + 1, k), thresholds increasing. Rows that are NaN reach nothing.

@@ -1,1 +1,56 @@
-"""Outcomes to numbers with intervals."""
+"""Outcomes to numbers with intervals.
+
+All but ``summarise``, ``select`` and those that say so take the rows of one adversary at one observation count n, a row
+per user (``select``), and give an ``Estimate``: a value and its 95 % interval.
+"""
+
+from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
+from poolscope.metrics.exposure import (
+    exposed,
+    exposure,
+    exposure_by_adversary,
+    precision_when_sure,
+    reports_to_exposure,
+    sure,
+)
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.leakage import bayes_security, evidence, min_entropy_leakage
+from poolscope.metrics.precision import (
+    auc,
+    behaviour_map,
+    for_each_attack,
+    precision,
+    precision_curve,
+    select,
+    successes,
+)
+from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.words import headline, in_plain_words
+
+__all__ = [
+    "Estimate",
+    "Record",
+    "auc",
+    "bayes_security",
+    "behaviour_map",
+    "brier",
+    "calibration",
+    "calibration_error",
+    "calibration_limit",
+    "evidence",
+    "exposed",
+    "exposure",
+    "exposure_by_adversary",
+    "for_each_attack",
+    "headline",
+    "in_plain_words",
+    "min_entropy_leakage",
+    "precision",
+    "precision_curve",
+    "precision_when_sure",
+    "reports_to_exposure",
+    "select",
+    "successes",
+    "summarise",
+    "sure",
+]

@@ -1,4 +1,4 @@
-"""95 % intervals of shares and of bounded means, honest down to a single user."""
+"""95 % intervals of shares, bounded means and quantiles, honest down to a single user."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from poolscope.base.errors import InputError
 
 Z95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal law."""
@@ -67,7 +70,7 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
 
     The variance of one user is taken over the users and the four pseudo-users of the
     plus-four rule (two who contribute 0 and two who contribute 1), and Wilson's interval is
-    drawn for the number of users that would give a share the same standard error:
+    that of the number of users that would give a share the same standard error:
 
     .. math::
         V = \frac{\sum_i \mathrm{IF}_i^2 + 2 s \left(\tilde a^2 + (1-\tilde a)^2\right)}{N + 4},
@@ -94,3 +97,18 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
     variance = (squares + extra) / (users + pseudo)
     low, high = wilson(value, users * a * (1 - a) / variance)
     return Estimate(value, float(low), float(high))
+
+
+def quantile(values: ArrayLike, level: float) -> Estimate:
+    """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
+
+    The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off.
+    Infinite values are legal.
+    """
+    x = np.sort(np.asarray(values, dtype=np.float64))
+    if not x.size:
+        raise InputError("must have at least one user", place="outcomes")
+    below = stats.binom(x.size, level)
+    places = np.ceil(level * x.size - 1e-9) - 1, below.ppf(0.025) - 1, below.ppf(0.975)
+    value, low, high = (float(x[int(np.clip(place, 0, x.size - 1))]) for place in places)
+    return Estimate(value, min(low, value), max(high, value))

@@ -10,12 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
-from scipy import stats
 
-from poolscope.base.errors import InputError
-from poolscope.game.columns import REACHED
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import Estimate, quantile, share_of
 from poolscope.metrics.precision import successes
 
 SMALLEST_DOUBT = 2.0**-53
@@ -85,27 +81,6 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
     with np.errstate(divide="ignore"):
         gained = np.log(posterior / np.maximum(1 - posterior, SMALLEST_DOUBT)) - np.log(truth / (1 - truth))
     return quantile(gained, level)
-
-
-def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Reports until the adversary's confidence reaches a threshold, as a quantile over users; inf is never."""
-    first = rows[REACHED[threshold]].cast(pl.Float64).fill_null(float("inf"))
-    return quantile(first.to_numpy(), level)
-
-
-def quantile(values: ArrayLike, level: float) -> Estimate:
-    """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
-
-    The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off.
-    Infinite values are legal.
-    """
-    x = np.sort(np.asarray(values, dtype=np.float64))
-    if not x.size:
-        raise InputError("must have at least one user", place="outcomes")
-    below = stats.binom(x.size, level)
-    places = np.ceil(level * x.size - 1e-9) - 1, below.ppf(0.025) - 1, below.ppf(0.975)
-    value, low, high = (float(x[int(np.clip(place, 0, x.size - 1))]) for place in places)
-    return Estimate(value, min(low, value), max(high, value))
 
 
 def _precision(rows: pl.DataFrame) -> Estimate:

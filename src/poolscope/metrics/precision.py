@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.game.columns import CORRECT, REACHED
+from poolscope.game.columns import CORRECT
 from poolscope.metrics.intervals import Estimate, bounded_mean, share_of, wilson
 
 TIE_DECIMALS = 12
@@ -207,17 +207,6 @@ def precision_of(correct: NDArray[np.bool_], top: float) -> Estimate:
     return share_of(int(correct[:guessed].sum()), guessed)
 
 
-def null_rate(rows: pl.DataFrame, tau: float) -> Estimate:
-    """Share of users below the threshold tau, for whom the adversary makes no guess."""
-    return share_of(int((rows["confidence"].to_numpy() < tau).sum()), rows.height)
-
-
-def precision_at(rows: pl.DataFrame, tau: float) -> Estimate:
-    """Precision on the users with confidence tau or more; NaN in (0, 1) when there are none."""
-    guessed = rows["confidence"].to_numpy() >= tau
-    return share_of(int(successes(rows)[guessed].sum()), int(guessed.sum()))
-
-
 def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
     """Precision at null rate 0 by relevant interest gamma and polarization delta.
 
@@ -274,80 +263,4 @@ def behaviour_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] =
             "high": high,
             "users": users,
         }
-    )
-
-
-def reached(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
-    """Share of users whose confidence had reached a threshold by their n-th report.
-
-    Once reached is reached: the confidence of some users falls again later.
-    """
-    return share_of(reached_by(rows, threshold, n), rows.height)
-
-
-def reached_by(rows: pl.DataFrame, threshold: float, n: int) -> int:
-    """How many users had reached it."""
-    return int((rows[REACHED[threshold]] <= n).sum())
-
-
-def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
-    """Reports to exposure: ``reached`` for every number of reports and every threshold.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Outcomes of one adversary at any one n; when a threshold was reached is a fact of the
-        whole run.
-    horizon : int
-        The largest number of reports of the run.
-
-    Returns
-    -------
-    DataFrame
-        n (0 to horizon, for each threshold in turn), threshold, share, low, high.
-    """
-    return exposure_shares(exposure_counts(rows, horizon), rows.height)
-
-
-def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
-    """Users who reach each threshold with each report, (thresholds, horizon + 1): those of parts of a table add up."""
-    counts = []
-    for column in REACHED.values():
-        first = rows[column].drop_nulls().to_numpy()
-        counts.append(np.bincount(first[first <= horizon], minlength=horizon + 1))
-    return np.stack(counts)
-
-
-def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
-    """The table of an ``exposure`` from its counts."""
-    after = np.arange(counts.shape[1])
-    parts = []
-    for threshold, reaching in zip(REACHED, counts, strict=True):
-        share = np.cumsum(reaching) / users
-        low, high = wilson(share, users)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "n": after,
-                    "threshold": np.full(after.size, threshold),
-                    "share": share,
-                    "low": low,
-                    "high": high,
-                }
-            )
-        )
-    return pl.concat(parts)
-
-
-def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
-    """``exposure`` of every adversary, with column adversary.
-
-    When a threshold was reached is on every row of a user, so one n is enough.
-    """
-    parts = outcomes.partition_by("adversary", maintain_order=True)
-    return pl.concat(
-        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
-            pl.lit(str(rows["adversary"][0])).alias("adversary")
-        )
-        for rows in parts
     )

@@ -1,22 +1,52 @@
-"""The report of a finished run: one HTML file that needs nothing else, and its figures."""
+"""The page of a finished run: one HTML file that needs nothing else, and its pictures.
+
+Everything that the page says is put into records here, the template only places them.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import shlex
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from poolscope.base.tables.atomic import write_text
-from poolscope.pages.audit_page import render
-from poolscope.pages.audit_pictures import draw
-from poolscope.verbs.audit.folder import read_run
+from poolscope.metrics.records import Record
+from poolscope.metrics.words import headline, in_plain_words, percent
+from poolscope.pages.audit_pictures import Picture, pictures
+from poolscope.pages.glossary import AUDIT, explained
+from poolscope.pages.html import render, tied
+from poolscope.pages.inline import inline
+from poolscope.pages.numbers import decimal, share
+from poolscope.pages.tables import Column, interval, table
+from poolscope.verbs.audit.folder import Summary, read_run
 
-__all__ = ["write_report"]
+COLUMNS = (
+    Column("auc", "", "AUC", decimal),
+    Column("precision", "Precision, % of guesses", "all users", share),
+    Column("precision_top20", "Precision, % of guesses", "top 20 %", share),
+    Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
+    Column("precision_top5", "Precision, % of guesses", "top 5 %", share),
+    Column("precision_top1", "Precision, % of guesses", "top 1 %", share),
+    Column("sure_50", "Sure at n, % of users", "at 50 %", share),
+    Column("sure_90", "Sure at n, % of users", "at 90 %", share),
+    Column("sure_95", "Sure at n, % of users", "at 95 %", share),
+    Column("exposed_50", "Exposed by n, % of users", "at 50 %", share),
+    Column("exposed_90", "Exposed by n, % of users", "at 90 %", share),
+    Column("exposed_95", "Exposed by n, % of users", "at 95 %", share),
+    Column("calibration_error", "Calibration", "error", decimal),
+    Column("calibration_error_limit", "Calibration", "noise", decimal),
+    Column("brier", "Calibration", "Brier", decimal),
+)
 
 
-def write_report(folder: str | PathLike[str]) -> Path:
+def write_page(folder: str | PathLike[str]) -> Path:
     """Write ``report.html`` and ``figures/*.svg`` of a run into its folder.
 
-    Each figure is written twice: ``NAME.svg`` with its panels side by side, and
+    Each picture is written twice: ``NAME.svg`` with its panels side by side, and
     ``NAME-column.svg`` for one column of a paper.
 
     Parameters
@@ -27,7 +57,7 @@ def write_report(folder: str | PathLike[str]) -> Path:
     Returns
     -------
     Path
-        The report.
+        The page.
 
     Raises
     ------
@@ -36,12 +66,131 @@ def write_report(folder: str | PathLike[str]) -> Path:
     """
     folder = Path(folder)
     run = read_run(folder)
-    drawings = list(draw(run))
-    page = render(run.summary, drawings)
+    shown = list(pictures(run))
+    html = page_of(run.summary, shown)
     (folder / "figures").mkdir(exist_ok=True)
-    for drawing in drawings:
-        write_text(folder / "figures" / f"{drawing.name}.svg", drawing.wide)
-        write_text(folder / "figures" / f"{drawing.name}-column.svg", drawing.narrow)
-    report = folder / "report.html"
-    write_text(report, page)
-    return report
+    for picture in shown:
+        write_text(folder / "figures" / f"{picture.name}.svg", picture.wide)
+        write_text(folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
+    page = folder / "report.html"
+    write_text(page, html)
+    return page
+
+
+def page_of(summary: Summary, shown: Sequence[Picture]) -> str:
+    """The page as HTML; every name from the run is escaped."""
+    who = [(name, f"{what[:1].upper()}{what[1:]}.") for name, what in summary.adversaries.items()]
+    return render(
+        "report.html.j2",
+        title=summary.scenario.title.strip() or "What the reports reveal",
+        words=tied(in_plain_words(summary.results, summary.adversaries)),
+        facts=_facts(summary),
+        tiles=_tiles(summary),
+        figures=_figures(shown),
+        table=table(
+            "Table of numbers",
+            summary.results,
+            _columns(summary.results),
+            block=("adversary", "Adversary"),
+            row=("n", "n"),
+            form="{:,}".format,
+        ),
+        csv=_separated(summary.results, ","),
+        tsv=_separated(summary.results, "\t"),
+        glossary=[*who, *explained(AUDIT)],
+        origin=_origin(summary),
+        scenario=summary.scenario.text,
+        version=summary.version,
+    )
+
+
+def _facts(summary: Summary) -> list[str]:
+    return [
+        f"{summary.users:,} user{'s' * (summary.users != 1)}",
+        f"{len(summary.pools)} pools: {', '.join(summary.pools)}",
+        f"up to {summary.horizon:,} report{'s' * (summary.horizon != 1)} each",
+    ]
+
+
+def _tiles(summary: Summary) -> dict[str, Any]:
+    """The four numbers to remember, all of the one attack that the words are about."""
+    record = headline(summary.results)
+    chosen = (
+        ("precision", "of all users are guessed rightly"),
+        ("precision_top10", "of the surest tenth of guesses are right"),
+        ("exposed_90", "of users are exposed by then, at 90 % confidence"),
+    )
+    tiles = [
+        {
+            "value": tied(percent(getattr(record, name).value)),
+            "label": tied(label),
+            "interval": tied(f"{interval(getattr(record, name), share)} %"),
+        }
+        for name, label in chosen
+    ]
+    tiles.append(
+        {
+            "value": decimal(record.auc.value),
+            "label": "AUC, the precision averaged over all null rates",
+            "interval": interval(record.auc, decimal),
+        }
+    )
+    note = f"A random guess is right for {percent(record.baseline)}"
+    if record.skewed:
+        note += f"; always naming the most common pool, for {percent(record.majority)}"
+    return {
+        "heading": f"The {record.adversary} adversary after {record.n:,} reports",
+        "note": tied(f"{note}. Small numbers are 95 % intervals."),
+        "tiles": tiles,
+    }
+
+
+def _figures(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": number,
+            "title": picture.title,
+            "caption": tied(picture.caption),
+            "wide": inline(picture.wide, prefix=f"wide{number}", label=picture.title),
+            "narrow": inline(picture.narrow, prefix=f"narrow{number}", label=picture.title),
+        }
+        for number, picture in enumerate(pictures, start=1)
+    ]
+
+
+def _columns(results: Sequence[Record]) -> tuple[Column, ...]:
+    """The columns of the table of numbers; with a threshold, what it says as well."""
+    threshold = results[0].threshold
+    if threshold is None or any(record.sure is None or record.precision_when_sure is None for record in results):
+        return COLUMNS
+    group = f"At {threshold:g}, %"
+    return (
+        *COLUMNS,
+        Column("sure", group, "sure", share),
+        Column("precision_when_sure", group, "right when sure", share),
+    )
+
+
+def _separated(results: Sequence[Record], delimiter: str) -> str:
+    """All numbers at full width, for a spreadsheet."""
+    text, rows = io.StringIO(), [record.as_json() for record in results]
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for record in rows:
+        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in record.items()})
+    return text.getvalue()
+
+
+def _origin(summary: Summary) -> list[tuple[str, str]]:
+    """Where the numbers come from, down to the command that makes them again."""
+    file = summary.scenario.file
+    command = f"poolscope audit {shlex.quote(file)} --users {summary.users} --seed {summary.seed}"
+    origin = [
+        ("Command", command),
+        ("Seed", str(summary.seed)),
+        ("Users", f"{summary.users:,}"),
+        ("Version", f"poolscope {summary.version}"),
+    ]
+    if summary.seconds is not None:
+        origin.append(("Time", f"{summary.seconds:,.1f} s"))
+    return origin

@@ -1,4 +1,4 @@
-"""Which figures a report has, and the sentence that says how to read each."""
+"""Which pictures the page of a run has, and the sentence that says how to read each."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope.base.errors import InputError
-from poolscope.game.columns import CORRECT, NON_PRIVATE, REACHED
+from poolscope.game.columns import CORRECT, EXPOSED, NON_PRIVATE
 from poolscope.metrics.calibration import calibration
-from poolscope.metrics.precision import (
-    behaviour_counts,
-    behaviour_shares,
-    exposure_counts,
-    exposure_shares,
-    precision_curve,
-)
+from poolscope.metrics.exposure import exposure_counts, exposure_shares
+from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
@@ -29,8 +24,8 @@ CURVE_POINTS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """One figure, side by side for a page and stacked for a column or a telephone."""
+class Picture:
+    """One figure, its panels side by side for a page and stacked for a column or a telephone."""
 
     name: str
     title: str
@@ -41,7 +36,7 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """What the figures show: tables of an attack each (adversary, n, ...) one below the other."""
+    """What the pictures show: tables of an attack each (adversary, n, ...) one below the other."""
 
     curves: pl.DataFrame
     exposure: pl.DataFrame
@@ -67,18 +62,18 @@ def tables(run: Run) -> Tables:
             counts = sum(behaviour_counts(part, k) for part in behaviours)
             found["maps"].append(behaviour_shares(np.asarray(counts), k).select(label))
         if adversary not in exposed:
-            # when a threshold was reached is on every row of a user, so one n is enough
+            # what exposed a user is on every row of the user, so one n is enough
             exposed.add(adversary)
-            reached = run.outcomes.parts(attack, tuple(REACHED.values()))
-            counts = sum(exposure_counts(part, horizon) for part in reached)
+            firsts = run.outcomes.parts(attack, tuple(EXPOSED.values()))
+            counts = sum(exposure_counts(part, horizon) for part in firsts)
             found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
     if not attacks:
         raise InputError("must have at least one row", file=run.outcomes.files[0].parent)
     return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
 
 
-def draw(run: Run) -> Iterator[Drawing]:
-    """All figures of a report, in the order in which they are read."""
+def pictures(run: Run) -> Iterator[Picture]:
+    """All pictures of a page, in the order in which they are read."""
     k, found = len(run.summary.pools), tables(run)
     yield _precision(found.curves, k)
     yield _exposure(found.exposure)
@@ -87,8 +82,8 @@ def draw(run: Run) -> Iterator[Drawing]:
     yield _calibration(found.calibration)
 
 
-def _precision(curves: pl.DataFrame, k: int) -> Drawing:
-    return _drawing(
+def _precision(curves: pl.DataFrame, k: int) -> Picture:
+    return _picture(
         "precision",
         "How often is the guess right?",
         "To the right the adversary guesses for fewer users, the ones it is surest about: a curve "
@@ -99,19 +94,19 @@ def _precision(curves: pl.DataFrame, k: int) -> Drawing:
     )
 
 
-def _exposure(table: pl.DataFrame) -> Drawing:
-    return _drawing(
+def _exposure(table: pl.DataFrame) -> Picture:
+    return _picture(
         "exposure",
         "How many reports does it take?",
-        "The height of a line is the share of users about whom the adversary has, at some point "
-        "up to that number of reports, been 50, 90 or 95 % confident.",
+        "The height of a line is the share of users exposed by that number of reports: the adversary has, at some "
+        "time up to it, been sure of them, with a confidence of 50, 90 or 95 %.",
         lambda columns: figures.exposure_curves(table, columns=columns),
     )
 
 
-def _map(table: pl.DataFrame, number: int, k: int) -> Drawing:
+def _map(table: pl.DataFrame, number: int, k: int) -> Picture:
     adversary = table["adversary"][0]
-    return _drawing(
+    return _picture(
         f"behaviour-{number}-{_slug(adversary)}".rstrip("-"),
         f"Who is most at risk? The {adversary} adversary",
         "A cell holds users of like behaviour, from left to right those who pick from the pools "
@@ -122,8 +117,8 @@ def _map(table: pl.DataFrame, number: int, k: int) -> Drawing:
     )
 
 
-def _calibration(table: pl.DataFrame) -> Drawing:
-    return _drawing(
+def _calibration(table: pl.DataFrame) -> Picture:
+    return _picture(
         "calibration",
         "Does the adversary know when it is right?",
         "Points on the dashed line mean that of the guesses made with, say, 80 % confidence "
@@ -133,9 +128,9 @@ def _calibration(table: pl.DataFrame) -> Drawing:
     )
 
 
-def _drawing(name: str, title: str, caption: str, figure: Callable[[int], Figure]) -> Drawing:
+def _picture(name: str, title: str, caption: str, figure: Callable[[int], Figure]) -> Picture:
     wide, narrow = (to_svg(figure(columns)) for columns in (3, 1))
-    return Drawing(name=name, title=title, caption=caption, wide=wide, narrow=narrow)
+    return Picture(name=name, title=title, caption=caption, wide=wide, narrow=narrow)
 
 
 def _slug(name: str) -> str:

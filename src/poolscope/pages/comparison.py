@@ -7,51 +7,43 @@ import os
 import shlex
 import shutil
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from typing import Any
 
 from poolscope import __version__
 from poolscope.base.errors import InputError
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.frontier import frontier
+from poolscope.pages.glossary import COMPARISON, explained
+from poolscope.pages.html import render, tied
 from poolscope.pages.inline import inline
-from poolscope.pages.numbers import GLOSSARY, Record, bits, count, error, in_plain_words, log_odds, number, reservation
+from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.pages.style import to_svg
+from poolscope.pages.tables import Column, table
+from poolscope.pages.words import in_plain_words, reservation
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.compare import Comparison
-
-
-class Column(NamedTuple):
-    """A column of the table of what is given away: a field of the records, and how it is written."""
-
-    field: str
-    group: str
-    head: str
-    form: str
-
+from poolscope.verbs.compare import Choice, Comparison
 
 COLUMNS = (
-    Column("auc", "", "AUC", "decimal"),
-    Column("precision", "% of users", "guessed rightly", "share"),
-    Column("exposed", "% of users", "exposed", "share"),
-    Column("reports_to_exposure", "", "reports", "count"),
-    Column("bayes_security", "Leakage", "Bayes security", "decimal"),
-    Column("min_entropy_leakage", "Leakage", "bits", "bits"),
-    Column("evidence", "Log odds", "reached", "log"),
-    Column("composition_bound", "Log odds", "bound", "number"),
+    Column("auc", "", "AUC", decimal),
+    Column("precision", "% of users", "guessed rightly", share),
+    Column("sure_90", "% of users", "sure at n", share),
+    Column("exposed_90", "% of users", "exposed by n", share),
+    Column("reports_to_exposure", "Reports to", "exposure", count),
+    Column("bayes_security", "Leakage", "Bayes security", decimal),
+    Column("min_entropy_leakage", "Leakage", "bits", bits),
+    Column("evidence", "Log odds", "gained", log_odds),
+    Column("composition_bound", "Log odds", "bound", number),
 )
 
-FORMS = {
-    "decimal": lambda value: f"{value:.3f}",
-    "share": lambda value: f"{100 * value:.1f}",
-    "log": log_odds,
-    "count": count,
-    "bits": bits,
-    "number": number,
-}
+ERRORS = (
+    Column("mse", "Mean squared error", "measured", error),
+    Column("mse_expected", "Mean squared error", "closed form", error),
+    Column("mae", "Mean absolute error", "measured", error),
+    Column("mae_expected", "Mean absolute error", "closed form", error),
+)
+
+BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("epsilon", "ε"), "form": number}
 
 CAPTION = (
     "Every point is a choice of mechanism and ε, which stands beside it: to the left the curator errs less, downwards "
@@ -81,7 +73,7 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
     refuse(out)
     shown = comparison.results, comparison.non_private, comparison.reports
     wide, narrow = (to_svg(frontier(*shown, columns=columns)) for columns in (2, 1))
-    page = render(comparison, wide, narrow)
+    page = page_of(comparison, wide, narrow)
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         (beside / "figures").mkdir(parents=True)
@@ -101,36 +93,29 @@ def write_comparison(comparison: Comparison, out: Path) -> Path:
     return out / "comparison.html"
 
 
-def render(comparison: Comparison, wide: str, narrow: str) -> str:
+def page_of(comparison: Comparison, wide: str, narrow: str) -> str:
     """The page as HTML; every name is escaped."""
-    environment = Environment(
-        loader=PackageLoader("poolscope.pages", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    names = list(dict.fromkeys(record["adversary"] for record in comparison.results))
-    by_name = {name: [record for record in comparison.results if record["adversary"] == name] for name in names}
+    names = list(dict.fromkeys(record.adversary for record in comparison.results))
+    by_name = {name: [record for record in comparison.results if record.adversary == name] for name in names}
     label = "AUC of the adversary against the error of the frequencies"
-    return environment.get_template("comparison.html.j2").render(
+    return render(
+        "comparison.html.j2",
         title=comparison.scenario.title.strip() or comparison.scenario.name,
-        words=_tied(in_plain_words(comparison)),
+        words=tied(in_plain_words(comparison)),
         facts=_facts(comparison),
         figure={
             "wide": inline(wide, prefix="wide", label=label),
             "narrow": inline(narrow, prefix="narrow", label=label),
-            "caption": _tied(f"{CAPTION} {reservation(comparison)}".strip()),
+            "caption": tied(f"{CAPTION} {reservation(comparison)}".strip()),
         },
-        note=_tied(
-            f"After {comparison.n:,} reports of each user. Below each value its 95 % interval; a star marks the "
-            f"choices on the frontier. {reservation(comparison)} The words are explained under the tables."
+        note=tied(
+            f"After {comparison.n:,} reports of each user; sure and exposed are at 90 %. Below each value its 95 % "
+            f"interval; a star marks the choices on the frontier. {reservation(comparison)} The words are explained "
+            "under the tables."
         ),
-        groups=_heads(),
-        columns=[column.head for column in COLUMNS],
-        tables=[_table(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
+        tables=[_given_away(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
         utility=_utility(comparison, by_name[names[0]]),
-        glossary=[(term, _tied(meaning)) for term, meaning in GLOSSARY],
+        glossary=explained(COMPARISON),
         origin=_origin(comparison),
         scenario=comparison.scenario.text,
         version=__version__,
@@ -138,7 +123,7 @@ def render(comparison: Comparison, wide: str, narrow: str) -> str:
 
 
 def _facts(comparison: Comparison) -> list[str]:
-    pools = round(1 / comparison.results[0]["baseline"])
+    pools = round(1 / comparison.results[0].baseline)
     return [
         f"{comparison.users:,} users, the same for every choice",
         f"{comparison.n:,} reports each",
@@ -147,64 +132,20 @@ def _facts(comparison: Comparison) -> list[str]:
     ]
 
 
-def _heads() -> list[Record]:
-    """Headings over several columns: text and span."""
-    groups = groupby(COLUMNS, key=lambda column: column.group)
-    return [{"text": text, "span": len(list(columns))} for text, columns in groups]
+def _given_away(name: str, phrase: str, records: Sequence[Choice]) -> dict[str, Any]:
+    label = f"The {name} adversary" + (f": {phrase}" if phrase else "")
+    return table(label, records, COLUMNS, **BY_MECHANISM, best="frontier")
 
 
-def _table(name: str, phrase: str, records: Sequence[Record]) -> Record:
-    return {"heading": f"The {name} adversary" + (f": {phrase}" if phrase else ""), "blocks": _blocks(records, _cells)}
-
-
-def _utility(comparison: Comparison, records: Sequence[Record]) -> Record:
+def _utility(comparison: Comparison, records: Sequence[Choice]) -> dict[str, Any]:
     note = f"Errors of the frequencies that {comparison.reports:,} reports give, averaged over all objects."
-    return {"note": note, "blocks": _blocks(records, _errors)}
-
-
-def _blocks(records: Sequence[Record], cells: Any) -> list[Record]:
-    """Per mechanism its rows, per row its cells."""
-    return [
-        {
-            "mechanism": mechanism,
-            "rows": [
-                {"epsilon": number(record["epsilon"]), "frontier": record["frontier"], "cells": cells(record)}
-                for record in rows
-            ],
-        }
-        for mechanism, rows in groupby(records, key=lambda record: record["mechanism"])
-    ]
-
-
-def _cells(record: Record) -> list[Record]:
-    return [
-        {"value": FORMS[column.form](record[column.field]), "interval": _interval(record, column)} for column in COLUMNS
-    ]
-
-
-def _interval(record: Record, column: Column) -> str:
-    if f"{column.field}_low" not in record:
-        return ""
-    low, high = (FORMS[column.form](record[f"{column.field}_{end}"]) for end in ("low", "high"))
-    if low == high:
-        return ""
-    dash = " – " if "-" in low + high else "–"
-    return f"{low}{dash}{'∞' if high == '–' else high}".replace("-", "−")
-
-
-def _errors(record: Record) -> list[str]:
-    return [error(record[name]) for name in ("mse", "mse_expected", "mae", "mae_expected")]
-
-
-def _tied(text: str) -> str:
-    """Text whose numbers stay on one line with their percent sign."""
-    return text.replace(" %", "\u202f%")
+    return {"note": note, "table": table("Errors of the frequency estimate", records, ERRORS, **BY_MECHANISM)}
 
 
 def _origin(comparison: Comparison) -> list[tuple[str, str]]:
     """Where the numbers come from, down to the command that makes them again."""
-    kinds = ",".join(dict.fromkeys(record["mechanism"] for record in comparison.results))
-    epsilons = ",".join(dict.fromkeys(f"{record['epsilon']:g}" for record in comparison.results))
+    kinds = ",".join(dict.fromkeys(record.mechanism for record in comparison.results))
+    epsilons = ",".join(dict.fromkeys(f"{record.epsilon:g}" for record in comparison.results))
     command = (
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
         f"--users {comparison.users} --reports {comparison.reports} --seed {comparison.seed}"

@@ -23,12 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.errors import one_line
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.pages import style as drawing
+from poolscope.pages import style
 from poolscope.pages.style import FAINT, INK, MUTED, STYLE
 from poolscope.world.universe import NEUTRAL
 
 FEWEST = 20
-"""Users below which a point of a precision or calibration curve is noise and is not drawn."""
+"""Users below which a point of a precision or calibration curve is noise and is left out."""
 
 PANEL = 2.5
 """Inches: the height of a panel with curves."""
@@ -60,9 +60,9 @@ def precision_null_rate(curves: pl.DataFrame, k: int, *, columns: int = 3) -> Fi
     private = curves.filter(pl.col("adversary") != NON_PRIVATE)
     shown = curves if private.is_empty() else private
     adversaries = _in_order(shown["adversary"])
-    colours = drawing.colours_of(_in_order(curves["n"]))
-    dashes = drawing.dashes_of(adversaries)
-    figure, axes = drawing.panels(
+    colours = style.colours_of(_in_order(curves["n"]))
+    dashes = style.dashes_of(adversaries)
+    figure, axes = style.panels(
         adversaries,
         columns,
         PANEL,
@@ -71,18 +71,18 @@ def precision_null_rate(curves: pl.DataFrame, k: int, *, columns: int = 3) -> Fi
         sharey=True,
     )
     for adversary, axis in zip(adversaries, axes, strict=True):
-        axis.axhline(1 / k, **drawing.REFERENCE)
+        axis.axhline(1 / k, **style.REFERENCE)
         if shown is private:
             for _, curve in free.group_by("n", maintain_order=True):
                 axis.plot(curve["null_rate"], curve["precision"], **NON_PRIVATE_LINE)
         for (n,), curve in shown.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
             _line_with_band(axis, curve, "null_rate", "precision", colours[n], dashes[adversary])
-        drawing.percent_axes(axis, x=True, y=True)
+        style.percent_axes(axis, x=True, y=True)
     handles = [_key(f"n = {n}", color=colour) for n, colour in colours.items()]
     if shown is private and not free.is_empty():
         handles.append(_key(NON_PRIVATE, **NON_PRIVATE_LINE))
-    handles.append(_key(f"random guess, 1/{k}", **drawing.REFERENCE))
-    drawing.legend_above(figure, handles)
+    handles.append(_key(f"random guess, 1/{k}", **style.REFERENCE))
+    style.legend_above(figure, handles)
     return figure
 
 
@@ -98,11 +98,11 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
         Panels to a row.
     """
     adversaries = _in_order(table["adversary"])
-    colours = drawing.colours_of(_in_order(table["n"]))
-    dashes = drawing.dashes_of(adversaries)
+    colours = style.colours_of(_in_order(table["n"]))
+    dashes = style.dashes_of(adversaries)
     # Only now: an adversary with few users keeps its panel.
     table = _without_noise(table)
-    figure, axes = drawing.panels(
+    figure, axes = style.panels(
         adversaries,
         columns,
         PANEL,
@@ -111,7 +111,7 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
         sharey=True,
     )
     for adversary, axis in zip(adversaries, axes, strict=True):
-        axis.plot([0, 1], [0, 1], **drawing.REFERENCE)
+        axis.plot([0, 1], [0, 1], **style.REFERENCE)
         for (n,), line in table.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
             x, y = line["confidence"], line["success"]
             axis.vlines(x, line["low"], line["high"], color=colours[n], linewidth=0.7, alpha=0.55)
@@ -124,10 +124,10 @@ def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
                 markersize=2.4,
                 linewidth=1.1,
             )
-        drawing.percent_axes(axis, x=True, y=True)
+        style.percent_axes(axis, x=True, y=True)
     handles = [_key(f"n = {n}", color=colour, marker="o", markersize=2.4) for n, colour in colours.items()]
-    handles.append(_key("perfect calibration", **drawing.REFERENCE))
-    drawing.legend_above(figure, handles)
+    handles.append(_key("perfect calibration", **style.REFERENCE))
+    style.legend_above(figure, handles)
     return figure
 
 
@@ -146,7 +146,7 @@ def behaviour_maps(table: pl.DataFrame, k: int, *, columns: int = 4) -> Figure:
     """
     counts = _in_order(table["n"])
     narrow = columns <= 2
-    figure, axes = drawing.panels(
+    figure, axes = style.panels(
         [f"n = {n}" for n in counts],
         columns,
         1.55 if narrow else 1.75,
@@ -155,8 +155,8 @@ def behaviour_maps(table: pl.DataFrame, k: int, *, columns: int = 4) -> Figure:
         sharey=True,
     )
     if narrow:
-        figure.set_figwidth(drawing.COLUMN)
-    colours = drawing.precision_map()
+        figure.set_figwidth(style.COLUMN)
+    colours = style.precision_map()
     norm = BoundaryNorm(np.linspace(0, 1, colours.N + 1), colours.N)
     for n, axis in zip(counts, axes, strict=True):
         cells = table.filter(pl.col("n") == n)
@@ -181,7 +181,7 @@ def behaviour_maps(table: pl.DataFrame, k: int, *, columns: int = 4) -> Figure:
         mesh,
         ax=axes,
         ticks=np.linspace(0, 1, 6),
-        format=drawing.PERCENT,
+        format=style.PERCENT,
         label="Precision",
         location="bottom" if narrow else "right",
         fraction=0.06,
@@ -193,7 +193,7 @@ def behaviour_maps(table: pl.DataFrame, k: int, *, columns: int = 4) -> Figure:
     mark = bar.ax.axvline if narrow else bar.ax.axhline
     mark(1 / k, color=INK, linewidth=1)
     if (table["users"] == 0).any():
-        drawing.legend_above(figure, [Patch(facecolor=FAINT, label="no users")])
+        style.legend_above(figure, [Patch(facecolor=FAINT, label="no users")])
     return figure
 
 
@@ -210,20 +210,20 @@ def exposure_curves(table: pl.DataFrame, *, columns: int = 3) -> Figure:
     """
     adversaries = _in_order(table["adversary"])
     thresholds = sorted(_in_order(table["threshold"]))
-    colours = dict(zip(thresholds, drawing.EXPOSURE_COLOURS, strict=False))
-    dashes = drawing.dashes_of(adversaries)
+    colours = dict(zip(thresholds, style.EXPOSURE_COLOURS, strict=False))
+    dashes = style.dashes_of(adversaries)
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
     table = table.filter(pl.col("n").is_in(kept))
-    figure, axes = drawing.panels(adversaries, columns, PANEL, x="Reports sent", y="Users exposed so far", sharey=True)
+    figure, axes = style.panels(adversaries, columns, PANEL, x="Reports sent", y="Users exposed by then", sharey=True)
     for adversary, axis in zip(adversaries, axes, strict=True):
         for (threshold,), line in table.filter(pl.col("adversary") == adversary).group_by(
             "threshold", maintain_order=True
         ):
             _line_with_band(axis, line, "n", "share", colours[threshold], dashes[adversary])
-        drawing.percent_axes(axis, x=False, y=True)
+        style.percent_axes(axis, x=False, y=True)
         axis.set_xlim(0, horizon)
-    drawing.legend_above(
+    style.legend_above(
         figure,
         [_key(f"confidence of {100 * t:.0f} % or more", color=c) for t, c in colours.items()],
     )
@@ -237,15 +237,15 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     Parameters
     ----------
     popularity : array_like of float, shape (objects,)
-        Objects of popularity 0 are not drawn.
+        Objects of popularity 0 are left out.
     pool_of : array_like of int, shape (objects,)
         Index of each object's pool in ``pool_names``, -1 for the neutral pool.
     pool_names : sequence of str
     """
     weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
-    figure, (axis,) = drawing.panels([""], 1, 2.4, x="Objects, pool by pool", y="Popularity")
-    figure.set_figwidth(drawing.PAGE)
-    parts = list(enumerate(zip(pool_names, drawing.colours_of_pools(len(pool_names)), strict=True)))
+    figure, (axis,) = style.panels([""], 1, 2.4, x="Objects, pool by pool", y="Popularity")
+    figure.set_figwidth(style.PAGE)
+    parts = list(enumerate(zip(pool_names, style.colours_of_pools(len(pool_names)), strict=True)))
     handles, start = [], 0
     for index, (name, colour) in [*parts, (NEUTRAL, ("neutral", MUTED))]:
         members = weights[pools == index]
@@ -253,10 +253,10 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
             continue
         place = np.arange(start, start + members.size)
         start += members.size
-        drawn = members > 0
+        shown = members > 0
         axis.plot(
-            place[drawn],
-            members[drawn],
+            place[shown],
+            members[shown],
             ".",
             color=colour,
             markersize=2,
@@ -265,7 +265,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
         )
         handles.append(_key(name, color=colour, linestyle="none", marker="o", markersize=4))
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(drawing.POWERS_OF_TEN)
+    axis.yaxis.set_major_formatter(style.POWERS_OF_TEN)
     axis.set_xlim(0, max(start - 1, 1))
     figure.legend(handles=handles, loc="outside right upper", handletextpad=0.2)
     return figure
@@ -286,27 +286,27 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Figure:
         rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))
     )
     share = users.T / rows.height
-    figure, (axis,) = drawing.panels([""], 1, PANEL, x=GAMMA, y=DELTA)
+    figure, (axis,) = style.panels([""], 1, PANEL, x=GAMMA, y=DELTA)
     # From one user to the fullest cell: recorded users crowd in a corner.
     norm = LogNorm(1 / rows.height, max(share.max(), 2 / rows.height))
     mesh = axis.pcolormesh(
         gamma,
         delta,
         np.ma.masked_equal(share, 0),
-        cmap=drawing.PRECISION_MAP,
+        cmap=style.PRECISION_MAP,
         norm=norm,
         edgecolors="face",
         linewidth=0.4,
     )
     bar = figure.colorbar(mesh, ax=axis, label="Share of users in a cell", aspect=28, pad=0.02)
-    bar.ax.yaxis.set_major_formatter(drawing.POWERS_OF_TEN)
+    bar.ax.yaxis.set_major_formatter(style.POWERS_OF_TEN)
     bar.outline.set_visible(False)
     return figure
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
     """Write a figure as SVG, the same bytes every time."""
-    Path(path).write_text(drawing.to_svg(figure), encoding="utf-8")
+    Path(path).write_text(style.to_svg(figure), encoding="utf-8")
 
 
 def _in_order(column: pl.Series) -> list:
@@ -324,9 +324,9 @@ def _edges(cells: pl.DataFrame, name: str) -> NDArray[np.float64]:
     return np.unique(cells.select(f"{name}_low", f"{name}_high").to_numpy())
 
 
-def _line_with_band(axis: Axes, line: pl.DataFrame, x: str, y: str, colour: str, style: object) -> None:
+def _line_with_band(axis: Axes, line: pl.DataFrame, x: str, y: str, colour: str, dash: object) -> None:
     axis.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.16, linewidth=0)
-    axis.plot(line[x], line[y], color=colour, linestyle=style, linewidth=1.4)
+    axis.plot(line[x], line[y], color=colour, linestyle=dash, linewidth=1.4)
 
 
 def _key(label: str, **line: Any) -> Line2D:

@@ -1,56 +1,83 @@
-"""What the words of a report mean."""
+"""What the words of the pages mean: one entry a word, and which words each page explains, in a reader's order."""
 
 from __future__ import annotations
 
-GLOSSARY = (
-    (
-        "Preferred pool",
-        "The pool (group of objects) that a user picks from most, such as a skin tone of emojis. "
-        "It is what the adversary wants to learn.",
-    ),
-    (
-        "Report, n",
-        "What a device sends about one object, after the privacy mechanism has blurred it; n is "
-        "how many reports of a user the adversary has seen.",
-    ),
-    (
-        "Confidence",
-        "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
-    ),
-    (
-        "Null rate",
-        "The share of users about whom the adversary keeps silent because its confidence is "
-        "below a threshold. At null rate 0 it guesses for everyone.",
-    ),
-    (
-        "Precision",
-        "Of the users for whom a guess is made, the share for whom it is right. “Top 10 %” "
-        "are the users with the highest confidence.",
-    ),
-    (
-        "AUC",
-        "The area under the curve of precision against null rate: the precision averaged over "
-        "all thresholds. A random guess has 1 divided by the number of pools; 1 is an attack "
-        "that never errs.",
-    ),
-    (
-        "Exposed",
-        "A user is exposed at 90 % once the adversary’s confidence has reached 90 %, even if it falls again later.",
-    ),
-    (
-        "Relevant interest γ, polarization δ",
-        "How often a user picks from any of the pools at all, and how much of that goes to the "
-        "preferred pool. Both are facts about the user which the adversary does not know.",
-    ),
-    (
-        "Calibration error, noise, Brier",
-        "The mean gap between confidence and success rate; the most that chance alone would show "
-        "in 95 of 100 runs of this size if there were no gap; the mean squared gap between "
-        "confidence and outcome. An error below the noise is no sign of miscalibration.",
-    ),
-    (
-        "Interval",
-        "Small grey numbers are 95 % intervals: what another group of as many users could have shown.",
-    ),
+from collections.abc import Sequence
+
+from poolscope.pages.html import tied
+
+MEANINGS = {
+    "Preferred pool": "The pool (group of objects) that a user picks from most, such as a skin tone of emojis. "
+    "It is what the adversary wants to learn.",
+    "Mechanism, ε": "What a device does to an object before it leaves, and the epsilon that bounds what one single "
+    "report reveals.",
+    "Report, n": "What a device sends about one object, after the privacy mechanism has blurred it; n is how many "
+    "reports of a user the adversary has seen.",
+    "Confidence": "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
+    "Null rate": "The share of users about whom the adversary keeps silent because its confidence is below a "
+    "threshold. At null rate 0 it guesses for everyone.",
+    "Precision": "Of the users for whom a guess is made, the share for whom it is right. “Top 10 %” are the users "
+    "with the highest confidence.",
+    "AUC": "The area under the curve of precision against null rate: the precision averaged over all thresholds. A "
+    "random guess has 1 divided by the number of pools; 1 is an attack that never errs.",
+    "★, frontier": "No other choice has both a smaller error and a smaller AUC. The frontier is of what was measured: "
+    "where intervals overlap, another draw of users may see a neighbour on it.",
+    "Sure at n": "The adversary is sure of a user at n if its confidence after n reports is at least a threshold, as "
+    "90 %.",
+    "Exposed by n": "A user is exposed by n if the adversary has been sure at some time up to n reports, even if its "
+    "confidence fell again later.",
+    "Reports to exposure": "How many reports it takes until half of the users are exposed at 90 %; a dash means that "
+    "more than half never are.",
+    "Relevant interest γ, polarization δ": "How often a user picks from any of the pools at all, and how much of that "
+    "goes to the preferred pool. Both are facts about the user which the adversary does not know.",
+    "Calibration error, noise, Brier": "The mean gap between confidence and success rate; the most that chance alone "
+    "would show in 95 of 100 runs of this size if there were no gap; the mean squared gap between confidence and "
+    "outcome. An error below the noise is no sign of miscalibration.",
+    "Bayes security": "The adversary’s error rate with reports over that of the best guess without any: 1 is no "
+    "leakage, 0 an adversary who never errs.",
+    "Min-entropy leakage": "The bits by which reports improve the guess: the binary logarithm of precision over the "
+    "success of the best guess without reports.",
+    "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "
+    "quantile, beside n ε, the most that composition allows. The gap is what the bound overstates for this attack.",
+    "Mean squared and absolute error": "Of the estimated frequencies of all objects, measured on simulated reports and "
+    "in closed form from the mechanism’s p* and q*. With few hash functions what is measured lies above the closed "
+    "form.",
+    "Interval": "Small grey numbers are 95 % intervals: what another group of as many users could have shown.",
+    "The same users": "All choices are played by the same users, so differences between choices are surer than the "
+    "intervals suggest. An adversary who has estimated what is popular has done so once for each choice: another seed "
+    "gives it another estimate, which the intervals do not cover.",
+}
+
+AUDIT = (
+    "Preferred pool",
+    "Report, n",
+    "Confidence",
+    "Null rate",
+    "Precision",
+    "AUC",
+    "Sure at n",
+    "Exposed by n",
+    "Relevant interest γ, polarization δ",
+    "Calibration error, noise, Brier",
+    "Interval",
 )
-"""Terms and their meaning, in the order in which a reader meets them."""
+
+COMPARISON = (
+    "Mechanism, ε",
+    "AUC",
+    "★, frontier",
+    "Sure at n",
+    "Exposed by n",
+    "Reports to exposure",
+    "Bayes security",
+    "Min-entropy leakage",
+    "Log odds, bound",
+    "Mean squared and absolute error",
+    "Interval",
+    "The same users",
+)
+
+
+def explained(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Words and their meanings."""
+    return [(word, tied(MEANINGS[word])) for word in words]

@@ -15,18 +15,18 @@ ET.register_namespace("xlink", XLINK)
 def inline(svg: str, *, prefix: str, label: str) -> Markup:
     """An SVG document as an element of a page.
 
-    Its ids get a prefix, as several drawings share one page; its style sheet, which would apply
+    Its ids get a prefix, as several pictures share one page; its style sheet, which would apply
     to all of the page, is left to the page's own; its size follows the page up to its width in
     ``--width``. Text in it stays escaped: the result is safe markup.
 
     Parameters
     ----------
     svg : str
-        A document from ``drawing.to_svg``.
+        A document from ``style.to_svg``.
     prefix : str
         Unique on the page.
     label : str
-        What the drawing shows, for those who do not see it.
+        What the picture shows, for those who do not see it.
     """
     root = ET.fromstring(svg)
     width = float(root.get("viewBox", "0 0 1 1").split()[2])

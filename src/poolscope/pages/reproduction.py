@@ -7,23 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from poolscope import __version__
 from poolscope.base.tables.atomic import write_text
+from poolscope.pages.html import render
 from poolscope.pages.inline import inline
-from poolscope.pages.reproduction_pictures import Drawing, draw
+from poolscope.pages.numbers import rounded
+from poolscope.pages.reproduction_pictures import Picture, picture_of
 from poolscope.verbs.reproduce.experiments import Experiment, experiments, figures, published
 from poolscope.verbs.reproduce.runner import Compared, Reproduction
-
-
-def number(value: float | str | None) -> str:
-    """Two decimals for shares, more where the number is small, words as they are."""
-    if value is None or isinstance(value, str):
-        return value or "-"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
 
 
 def mark(cell: Compared) -> str:
@@ -40,37 +31,33 @@ def verdict(reproduction: Reproduction) -> str:
 
 def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
     """``reproduction.html``, self-contained, and the figures as SVG in ``figures/``."""
-    drawings = [
-        draw(figure, reproduction.played) for figure in figures() if set(figure.plays) <= reproduction.played.keys()
+    pictures = [
+        picture_of(figure, reproduction.played)
+        for figure in figures()
+        if set(figure.plays) <= reproduction.played.keys()
     ]
     (out / "figures").mkdir(exist_ok=True)
-    for drawing in drawings:
-        write_text(out / "figures" / f"{drawing.slug}.svg", drawing.svg)
-    environment = Environment(
-        loader=PackageLoader("poolscope.pages", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("reproduction.html.j2").render(
+    for picture in pictures:
+        write_text(out / "figures" / f"{picture.slug}.svg", picture.svg)
+    html = render(
+        "reproduction.html.j2",
         verdict=verdict(reproduction),
         version=__version__,
         machine=f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
         seconds=f"{seconds:,.0f}",
         tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
-        figures=[_figure(i, drawing) for i, drawing in enumerate(drawings, 1)],
+        figures=[_figure(i, picture) for i, picture in enumerate(pictures, 1)],
     )
     write_text(out / "reproduction.html", html)
     return out / "reproduction.html"
 
 
-def _figure(index: int, drawing: Drawing) -> dict[str, Any]:
-    caption = published()["figures"].get(drawing.name, "new: not in the paper")
+def _figure(index: int, picture: Picture) -> dict[str, Any]:
+    caption = published()["figures"].get(picture.name, "new: not in the paper")
     return {
-        "name": drawing.name,
+        "name": picture.name,
         "caption": caption,
-        "svg": inline(drawing.svg, prefix=f"f{index}-", label=drawing.name),
+        "svg": inline(picture.svg, prefix=f"f{index}-", label=picture.name),
     }
 
 
@@ -91,9 +78,9 @@ def _record(experiment: Experiment, cells: Sequence[Compared], reproduction: Rep
 
 def _shown(cell: Compared) -> dict[str, str]:
     return {
-        "ours": number(cell.ours),
-        "interval": f"{number(cell.low)} to {number(cell.high)}",
-        "published": "" if cell.published is None else number(cell.published),
+        "ours": rounded(cell.ours),
+        "interval": f"{rounded(cell.low)} to {rounded(cell.high)}",
+        "published": "" if cell.published is None else rounded(cell.published),
         "mark": mark(cell),
     }
 

@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from the plays."""
+"""The paper's figures, made from the plays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.calibration import calibration
-from poolscope.metrics.precision import behaviour_map, exposure_by_adversary, for_each_attack, precision_curve
+from poolscope.metrics.exposure import exposure_by_adversary
+from poolscope.metrics.precision import behaviour_map, for_each_attack, precision_curve
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
 from poolscope.verbs.reproduce.experiments import PaperFigure
@@ -21,7 +22,7 @@ CURVE_POINTS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class Picture:
     """A figure of the paper as SVG."""
 
     name: str
@@ -29,11 +30,11 @@ class Drawing:
     svg: str
 
 
-def draw(figure: PaperFigure, played: Mapping[str, Played]) -> Drawing:
+def picture_of(figure: PaperFigure, played: Mapping[str, Played]) -> Picture:
     """One figure; its plays must be there."""
     plays = [played[name] for name in figure.plays]
     svg = to_svg(KINDS[figure.kind](figure, plays))
-    return Drawing(name=figure.name, slug=re.sub(r"[^a-z0-9]+", "-", figure.name.lower()).strip("-"), svg=svg)
+    return Picture(name=figure.name, slug=re.sub(r"[^a-z0-9]+", "-", figure.name.lower()).strip("-"), svg=svg)
 
 
 def _precision(figure: PaperFigure, plays: list[Played]) -> Figure:

@@ -110,7 +110,7 @@ def precision_map() -> ListedColormap:
 def colours_of(observations: Sequence[int]) -> dict[int, str]:
     """A colour for each observation count, the largest the darkest."""
     counts = sorted(observations)
-    # Lighter than 0.42 a thin line is lost on white; a single count is drawn dark.
+    # Lighter than 0.42 a thin line is lost on white; a single count is dark.
     shades = np.linspace(0.42, 1, len(counts)) if len(counts) > 1 else [0.85]
     shaded = mpl.colormaps[PRECISION_MAP](shades)
     return {n: to_hex(colour) for n, colour in zip(counts, shaded, strict=True)}
@@ -201,7 +201,7 @@ def to_svg(figure: Figure) -> str:
     """The figure as SVG: the same figure always gives the same bytes."""
     buffer = io.StringIO()
     with mpl.rc_context(STYLE), warnings.catch_warnings():
-        # The reader's fonts will draw a letter which ours only had to measure.
+        # The reader's fonts will show a letter which ours only had to measure.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()

@@ -21,14 +21,14 @@ from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
-from poolscope.game.columns import NON_PRIVATE, REACHED
+from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.mechanisms import MECHANISMS
+from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.leakage import evidence, leakage_of, reports_to_exposure, security_of
-from poolscope.metrics.precision import auc_of, precision_of, ranked, reached
-from poolscope.metrics.records import prior_guess
+from poolscope.metrics.leakage import evidence
+from poolscope.metrics.records import Counted, Record, record_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, changed
@@ -36,13 +36,49 @@ from poolscope.scenario.scenario import Scenario, changed
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000
 
-EXPOSED = 0.9
-"""Confidence from which a user counts as exposed."""
-
-OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *REACHED.values())
+OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *EXPOSED.values())
 """Columns of the outcome table that a record is made of."""
 
-Record = dict[str, Any]
+
+@dataclass(frozen=True, kw_only=True)
+class Leak(Record):
+    """What one adversary learns: an audit's record, and what only a comparison tells.
+
+    Parameters
+    ----------
+    reports_to_exposure : how many expose half of the users at confidence 0.9; infinite where they never do.
+    evidence : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
+    """
+
+    reports_to_exposure: Estimate
+    evidence: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Leak):
+    """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
+
+    Parameters
+    ----------
+    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds.
+    mse, mae : errors of the curator's frequencies as measured; mse_expected, mae_expected : in closed form. None where
+        the mechanism has no estimate.
+    frontier : whether no other choice does as well on both error and AUC, and better on one.
+    """
+
+    mechanism: str
+    epsilon: float
+    composition_bound: float
+    mse: float | None
+    mae: float | None
+    mse_expected: float | None
+    mae_expected: float | None
+    frontier: bool = False
+
+    @property
+    def rmse(self) -> float:
+        """Root of the mean squared error; NaN where the mechanism has no estimate."""
+        return math.nan if self.mse is None else math.sqrt(self.mse)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,32 +100,30 @@ class Comparison:
     users: int
     reports: int
     n: int
-    results: tuple[Record, ...]
-    non_private: Record | None
+    results: tuple[Choice, ...]
+    non_private: Leak | None
     adversaries: Mapping[str, str]
     seconds: float
 
-    def as_json(self) -> Record:
-        """The content of ``comparison.json``: infinity is the text "inf", what is not known is null."""
-        return _plain(
-            {
-                "scenario": {
-                    "name": self.scenario.name,
-                    "file": self.scenario.file,
-                    "title": self.scenario.title,
-                    "text": self.scenario.text,
-                },
-                "seed": self.seed,
-                "users": self.users,
-                "reports": self.reports,
-                "n": self.n,
-                "version": __version__,
-                "adversaries": dict(self.adversaries),
-                "non_private": self.non_private,
-                "results": list(self.results),
-                "seconds": round(self.seconds, 3),
-            }
-        )
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``comparison.json``."""
+        return {
+            "scenario": {
+                "name": self.scenario.name,
+                "file": self.scenario.file,
+                "title": self.scenario.title,
+                "text": self.scenario.text,
+            },
+            "seed": self.seed,
+            "users": self.users,
+            "reports": self.reports,
+            "n": self.n,
+            "version": __version__,
+            "adversaries": dict(self.adversaries),
+            "non_private": self.non_private and self.non_private.as_json(),
+            "results": [record.as_json() for record in self.results],
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def compare(
@@ -128,7 +162,7 @@ def compare(
     for choice in choices:
         # every choice before the first is played: a parameter that is missing is known at once
         build_mechanism(choice, choice.universe())
-    results: list[Record] = []
+    results: list[Leak] = []
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
         # the game without a mechanism is the same for all of them
@@ -137,15 +171,14 @@ def compare(
         if begin and position == 0:
             begin(count * len(choices))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, tick)
-    private = [record for record in results if record["adversary"] != NON_PRIVATE]
     return Comparison(
         scenario=scenario,
         seed=seed,
-        users=results[0]["users"],
+        users=results[0].users,
         reports=reports,
-        n=results[0]["n"],
-        results=tuple(mark_frontier(private)),
-        non_private=next((record for record in results if record["adversary"] == NON_PRIVATE), None),
+        n=results[0].n,
+        results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -160,16 +193,17 @@ def _play(
     engine: Engine,
     scratch: Path | None,
     tick: Tick | None,
-) -> Iterator[Record]:
-    """The records of one choice: one for each adversary, the non-private one without what belongs to a mechanism."""
+) -> Iterator[Leak]:
+    """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
     served = _served(game, reports, seed, engine)
     for name, k, outcomes in _outcomes(game, users, seed, engine, scratch, tick):
-        record = attacked(outcomes, k, game, seed)
-        if name != NON_PRIVATE:
-            bound = game.horizon * epsilon
-            record = {"mechanism": kind, "epsilon": epsilon, **record, "composition_bound": bound, **served}
-        yield record
+        leak = attacked(outcomes, k, game, seed)
+        if name == NON_PRIVATE:
+            yield leak
+            continue
+        bound = game.horizon * epsilon
+        yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
 def _outcomes(
@@ -216,7 +250,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
             yield _variant(scenario, {"kind": kind, "epsilon": epsilon, **shared})
 
 
-def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> Record:
+def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     """The scenario's parameters that a mechanism takes: all of them for the scenario's own, else what has no default.
 
     Another mechanism's default is meant: the hash functions of a Bloom filter are not those of a sketch.
@@ -227,7 +261,7 @@ def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter
     return {name: value for name, value in given.items() if name in lacking and name != "epsilon"}
 
 
-def _variant(scenario: Scenario, table: Record) -> Scenario:
+def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
     with located(file=scenario.file):
         return changed(scenario, {"mechanism": {**table, **scenario.mechanism.devices}}, name=scenario.name)
 
@@ -240,7 +274,7 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
     return users or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
-def _served(game: Game, reports: int, seed: int, engine: Engine) -> Record:
+def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
     key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), 1 << 32))
     found = measure_utility(game.mechanism, _truth(game), reports, key, engine.map)
@@ -255,28 +289,16 @@ def _truth(game: Game) -> Floats:
     return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
 
 
-def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Record:
+def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Leak:
     """How far an adversary got: attack, exposure and leakage, each with its interval."""
     rows = rows.sort("user")
-    correct, _ = ranked(rows, seed)
-    precision = precision_of(correct, 1.0)
-    majority = int(rows["pool"].value_counts()["count"].to_numpy().max()) / rows.height
-    crowd = {"users": rows.height, "baseline": 1 / k, "majority": majority}
-    blind = prior_guess(crowd)
-    name = str(rows["adversary"][0])
+    name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
-    return {
-        "adversary": name,
-        "n": game.horizon,
-        **crowd,
-        **_fields("auc", auc_of(correct)),
-        **_fields("precision", precision),
-        **_fields("exposed", reached(rows, EXPOSED, game.horizon)),
-        **_fields("reports_to_exposure", reports_to_exposure(rows, EXPOSED)),
-        **_fields("bayes_security", security_of(precision, blind)),
-        **_fields("min_entropy_leakage", leakage_of(precision, blind)),
-        **_fields("evidence", evidence(rows, _prior(adversary, game))),
-    }
+    return Leak(
+        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed)),
+        reports_to_exposure=reports_to_exposure(rows),
+        evidence=evidence(rows, _prior(adversary, game)),
+    )
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
@@ -286,30 +308,18 @@ def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
     return dict(zip(universe.pool_names, prior.tolist(), strict=True))
 
 
-def mark_frontier(results: Sequence[Record]) -> Iterator[Record]:
-    """Records with ``frontier``: whether no other choice does as well on both error and AUC, and better on one.
+def mark_frontier(results: Sequence[Choice]) -> Iterator[Choice]:
+    """The records, each told whether it is on the ``frontier``.
 
     Each adversary has a frontier of its own; a choice without an estimate is on none.
     """
     for record in results:
-        rivals = [r for r in results if r["adversary"] == record["adversary"] and r["mse"] is not None]
-        yield {**record, "frontier": record["mse"] is not None and not any(_beats(r, record) for r in rivals)}
+        rivals = [rival for rival in results if rival.adversary == record.adversary]
+        yield replace(record, frontier=record.mse is not None and not any(_beats(rival, record) for rival in rivals))
 
 
-def _beats(one: Record, other: Record) -> bool:
-    pairs = [(one[name], other[name]) for name in ("mse", "auc")]
+def _beats(one: Choice, other: Choice) -> bool:
+    if one.mse is None or other.mse is None:
+        return False
+    pairs = (one.mse, other.mse), (one.auc.value, other.auc.value)
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
-
-
-def _fields(name: str, estimate: Estimate) -> Record:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, InstanceOf, ValidationError, field_serializer, field_validator
 
 from poolscope.base.errors import InputError, located, one_line, reading
-from poolscope.game.columns import REACHED
+from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.metrics.records import ESTIMATES
+from poolscope.metrics.records import Record
 
 COLUMNS = (
     "user",
@@ -23,48 +23,59 @@ COLUMNS = (
     "delta",
     "guess",
     "confidence",
-    *REACHED.values(),
+    *EXPOSED.values(),
 )
-"""The columns of the outcome table that the report needs."""
-
-NUMBERS = (
-    "n",
-    "users",
-    "baseline",
-    "majority",
-    "calibration_error_limit",
-    *(f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")),
-)
-"""The numbers that every record of ``results`` must have."""
+"""The columns of the outcome table that the page needs."""
 
 _REMEDY = "name the folder of a finished audit"
 
 
-class ScenarioText(BaseModel):
-    """The scenario as the run has kept it."""
+class ScenarioText(BaseModel, extra="allow", frozen=True):
+    """The scenario as the run has kept it, its tables too."""
 
     title: str
     text: str
     file: str = "scenario.toml"
 
 
-class Summary(BaseModel):
-    """``summary.json``. What else it holds is for others."""
+class Summary(BaseModel, frozen=True):
+    """``summary.json``: what was played, and a record for each adversary and observation count."""
 
     scenario: ScenarioText
     seed: int
     users: int = Field(ge=1)
     version: str
-    results: list[dict[str, Any]] = Field(min_length=1)
     pools: list[str] = Field(min_length=2)
     horizon: int = Field(ge=1)
     adversaries: dict[str, str]
+    results: list[InstanceOf[Record]] = Field(min_length=1)
     seconds: float | None = None
+
+    @field_validator("results", mode="before")
+    @classmethod
+    def _read(cls, results: Any) -> Any:
+        """The records as a file has them; a rule that one breaks is told with its place."""
+        return [_record(row, found) for row, found in enumerate(results)] if isinstance(results, list) else results
+
+    @field_serializer("results")
+    def _write(self, results: list[Record]) -> list[dict[str, Any]]:
+        return [record.as_json() for record in results]
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``summary.json``."""
+        return self.model_dump(mode="json")
+
+
+def _record(row: int, found: Any) -> Any:
+    if not isinstance(found, dict):
+        return found
+    with located(place=f"results.{row}"):
+        return Record.from_json(found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a report is made of."""
+    """What a page is made of."""
 
     summary: Summary
     outcomes: OutcomeFiles
@@ -92,19 +103,7 @@ def _read_summary(path: Path) -> Summary:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise InputError(one_line(first["msg"]), place=place or None) from None
-        for row, record in enumerate(summary.results):
-            with located(place=f"results.{row}"):
-                _check_record(record)
     return summary
-
-
-def _check_record(record: dict[str, Any]) -> None:
-    if not isinstance(record.get("adversary"), str):
-        raise InputError("must be a text", value=record.get("adversary"), place="adversary")
-    for name in NUMBERS:
-        value = record.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise InputError("must be a number", value=value, place=name)
 
 
 def _open_outcomes(folder: Path) -> OutcomeFiles:

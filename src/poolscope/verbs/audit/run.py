@@ -1,4 +1,4 @@
-"""A run and its folder: blocks of outcomes as they are finished, then summary and report.
+"""A run and its folder: blocks of outcomes as they are finished, then the summary.
 
 A block counts once its file is flushed and renamed and the manifest names it, so a run that was stopped at any moment
 goes on where it was.
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -29,6 +28,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.audit.folder import ScenarioText, Summary
 from poolscope.verbs.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
 
 #: Seconds that a run takes where neither the scenario nor the caller says how many users.
@@ -50,7 +50,7 @@ def audit(
     resume: bool = False,
     begin: Callable[[int], None] | None = None,
     tick: Tick | None = None,
-) -> dict[str, Any]:
+) -> Summary:
     """Play a scenario into a folder; returns its summary.
 
     Parameters
@@ -89,9 +89,9 @@ def audit(
         begin(count)
     play_missing(game, manifest, out, engine, tick or (lambda _: None))
     summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
-    summary["seconds"] = round(time.perf_counter() - started, 3)
+    summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
     try:
-        write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise stopped(error, out, nothing=False) from error
     return summary
@@ -170,8 +170,8 @@ def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:
     return total
 
 
-def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> dict[str, Any]:
-    """The content of ``summary.json``; the outcomes of one attack are held at a time."""
+def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
+    """The summary of a finished run; the outcomes of one attack are held at a time."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
@@ -182,19 +182,14 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             for name, k in game.pool_counts.items()
             for n in game.observations
         ]
-    return {
-        "scenario": {
-            "name": scenario.name,
-            "file": scenario.file,
-            "text": scenario.text,
-            "title": scenario.name,
-            **scenario.dump(),
-        },
-        "seed": manifest.seed,
-        "users": manifest.users,
-        "version": manifest.version,
-        "pools": list(game.universe.pool_names),
-        "horizon": game.horizon,
-        "adversaries": descriptions,
-        "results": results,
-    }
+    about = {"name": scenario.name, "file": scenario.file, "text": scenario.text, "title": scenario.name}
+    return Summary(
+        scenario=ScenarioText(**about | scenario.dump()),
+        seed=manifest.seed,
+        users=manifest.users,
+        version=manifest.version,
+        pools=list(game.universe.pool_names),
+        horizon=game.horizon,
+        adversaries=descriptions,
+        results=results,
+    )

@@ -58,7 +58,7 @@ class Experiment:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A figure of the paper: a kind of drawing of some plays."""
+    """A figure of the paper: a kind of picture of some plays."""
 
     name: str
     kind: str

@@ -159,7 +159,7 @@ def _play(
         return done, float(json.loads(summary.read_text("utf-8"))["seconds"])
     folder.parent.mkdir(parents=True, exist_ok=True)
     result = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), tick=tick)
-    return done, float(result["seconds"])
+    return done, result.seconds or 0.0
 
 
 def _users(play: Play, users: int | None) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from poolscope import metrics
 from poolscope.base.arrays import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import Countable, at, countable
-from poolscope.metrics import precision as metrics
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.reports.curator import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
@@ -80,9 +80,9 @@ def _near(rows: pl.DataFrame, gamma: Sequence[float], delta: Sequence[float]) ->
     return rows.filter(pl.col("gamma").is_between(gamma[0], gamma[1]), pl.col("delta").is_between(delta[0], delta[1]))
 
 
-def reached(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
-    """Share of users whose confidence has reached this after n reports."""
-    return metrics.reached(played.rows(adversary, n), confidence, n)
+def exposed(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
+    """Share of users exposed by n at this confidence."""
+    return metrics.exposed(played.rows(adversary, n), confidence, n)
 
 
 def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
@@ -142,7 +142,7 @@ OF_PLAY: Mapping[str, Callable[..., Estimate]] = {
     "precision": precision,
     "precision_near": precision_near,
     "share_near": share_near,
-    "reached": reached,
+    "exposed": exposed,
     "divergence": divergence,
 }
 

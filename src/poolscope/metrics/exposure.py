@@ -1,0 +1,105 @@
+"""How many users the adversary is sure of: pure functions of the outcome table, each with a 95 % interval.
+
+Two ideas. The adversary is *sure* of a user *at n* if its confidence after n reports is at least some threshold. A user
+is *exposed by n* if the adversary has been sure at some time up to n reports: the confidence may have fallen since.
+All take the rows of one adversary at one observation count n, a row per user.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.game.columns import EXPOSED
+from poolscope.metrics.intervals import Estimate, quantile, share_of, wilson
+from poolscope.metrics.precision import successes
+
+
+def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
+    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold."""
+    return share_of(int((rows["confidence"].to_numpy() >= threshold).sum()), rows.height)
+
+
+def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
+    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none."""
+    chosen = rows["confidence"].to_numpy() >= threshold
+    return share_of(int(successes(rows)[chosen].sum()), int(chosen.sum()))
+
+
+def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
+    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows."""
+    return share_of(exposed_count(rows, threshold, n), rows.height)
+
+
+def exposed_count(rows: pl.DataFrame, threshold: float, n: int) -> int:
+    """How many users are exposed by n."""
+    return int((rows[EXPOSED[threshold]] <= n).sum())
+
+
+def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
+    """Reports that expose a user, as a quantile over users; inf is never."""
+    first = rows[EXPOSED[threshold]].cast(pl.Float64).fill_null(float("inf"))
+    return quantile(first.to_numpy(), level)
+
+
+def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
+    """Share of users ``exposed`` by every number of reports, at every threshold.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Outcomes of one adversary at any one n; what exposed a user is a fact of the whole run.
+    horizon : int
+        The largest number of reports of the run.
+
+    Returns
+    -------
+    DataFrame
+        n (0 to horizon, for each threshold in turn), threshold, share, low, high.
+    """
+    return exposure_shares(exposure_counts(rows, horizon), rows.height)
+
+
+def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
+    """Users whom each report exposes, (thresholds, horizon + 1): those of parts of a table add up."""
+    counts = []
+    for column in EXPOSED.values():
+        first = rows[column].drop_nulls().to_numpy()
+        counts.append(np.bincount(first[first <= horizon], minlength=horizon + 1))
+    return np.stack(counts)
+
+
+def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
+    """The table of an ``exposure`` from its counts."""
+    after = np.arange(counts.shape[1])
+    parts = []
+    for threshold, new in zip(EXPOSED, counts, strict=True):
+        share = np.cumsum(new) / users
+        low, high = wilson(share, users)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "n": after,
+                    "threshold": np.full(after.size, threshold),
+                    "share": share,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        )
+    return pl.concat(parts)
+
+
+def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
+    """``exposure`` of every adversary, with column adversary.
+
+    What exposed a user is on every row of the user, so one n is enough.
+    """
+    parts = outcomes.partition_by("adversary", maintain_order=True)
+    return pl.concat(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
+            pl.lit(str(rows["adversary"][0])).alias("adversary")
+        )
+        for rows in parts
+    )

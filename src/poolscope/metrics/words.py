@@ -1,0 +1,95 @@
+"""A run in plain words, for someone who knows no metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from poolscope.base.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.records import TOPS, Record
+
+_HEADLINE_N = 90
+_NEAR = (60, 120)
+_LEVELS = (0.99, 0.95, 0.90)
+
+
+def headline(results: Sequence[Record]) -> Record:
+    """The record that a run is told by: the best attack on private reports at n near 90.
+
+    Where no n lies between 60 and 120 it is the largest n. The non-private game counts only
+    when there is nothing else.
+    """
+    if not results:
+        raise InputError("must not be empty", place="results")
+    private = [record for record in results if record.adversary != NON_PRIVATE] or list(results)
+    counts = {record.n for record in private}
+    near = [n for n in counts if _NEAR[0] <= n <= _NEAR[1]]
+    n = min(near, key=lambda n: (abs(n - _HEADLINE_N), n)) if near else max(counts)
+    return max((record for record in private if record.n == n), key=lambda record: record.auc.value)
+
+
+def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
+    """One or two sentences that say what a run found.
+
+    The largest group of users of which the adversary is surely right nearly always (lower end
+    of the interval at 99, else 95, else 90 %), then the success on everyone against a guess
+    without any report.
+
+    Parameters
+    ----------
+    results : sequence of Record
+        From ``summarise``.
+    descriptions : mapping, optional
+        What each adversary knows, as "an adversary who knows what is popular".
+    """
+    record = headline(results)
+    phrase = (descriptions or {}).get(record.adversary)
+    who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
+    opening = f"After {record.n:,} report{'s' * (record.n != 1)}, {who}"
+    group = _largest_group(record)
+    if group is None:
+        return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
+    share, precision = group
+    crowd = "every user" if share == 1 else f"{percent(share)} of the users"
+    first = f"{opening} names the preferred pool of {crowd} and {_how_often(precision.value)}."
+    if share == 1:
+        return first
+    return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
+
+
+def _largest_group(record: Record) -> tuple[float, Estimate] | None:
+    """Largest share of users with surely high precision, and that precision."""
+    groups = [(1.0, record.precision)]
+    groups += [(top, getattr(record, name)) for name, top in reversed(TOPS.items())]
+    for level in _LEVELS:
+        for share, precision in groups:
+            if precision.low >= level:
+                return share, precision
+    return None
+
+
+def _how_often(precision: float) -> str:
+    return "is right every time" if precision == 1 else f"is right {percent(precision)} of the time"
+
+
+def _on_everyone(record: Record) -> str:
+    """Success on all users beside the better of the two guesses that need no report."""
+    blind, chance = "guessing at random", record.baseline
+    if record.skewed:
+        blind, chance = "always naming the most common pool", record.majority
+    success = f"is right for {percent(record.precision.value)} of them"
+    if record.precision.low > chance:
+        return f"{success}, where {blind} is right for {percent(chance)}"
+    return f"{success}, no better than {blind} ({percent(chance)})"
+
+
+def percent(share: float) -> str:
+    """A share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
+    value = 100 * share
+    if 0 < value < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < value < 100:
+        return "more than 99.9 %"
+    decimals = 0 if 1 <= value <= 99 or value in (0, 100) else 1
+    return f"{value:.{decimals}f} %"

@@ -1,0 +1,82 @@
+"""A comparison in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from poolscope.metrics.words import percent
+from poolscope.pages.numbers import number
+from poolscope.verbs.compare import Choice, Comparison
+
+WIDEST_GAP = math.log(16.0)
+"""Log of the ratio of two mean squared errors between which an AUC is read off: a factor of 4 of the errors."""
+
+
+def in_plain_words(comparison: Comparison) -> str:
+    """One or two sentences: the range of what is given away, and who gives away least at equal error."""
+    worst = max(comparison.results, key=lambda record: record.auc.value).adversary
+    mine = [record for record in comparison.results if record.adversary == worst]
+    least, most = (pick(mine, key=lambda record: record.auc.value) for pick in (min, max))
+    words = (
+        f"After {comparison.n:,} reports, the {worst} adversary is right for {percent(least.precision.value)} of the "
+        f"users under {choice(least)} and for {percent(most.precision.value)} under {choice(most)}; "
+        f"a random guess is right for {percent(least.baseline)}."
+    )
+    equal = at_equal_error(mine)
+    if equal is None:
+        return words
+    rmse, aucs = equal
+    (low, least_auc), *_, (high, most_auc) = sorted(aucs.items(), key=lambda item: item[1])
+    return (
+        f"{words} Where the frequencies have the same error (RMSE {rmse:.2g}), {low} gives away least (AUC "
+        f"{least_auc:.2f}) and {high} most ({most_auc:.2f})."
+    )
+
+
+def reservation(comparison: Comparison) -> str:
+    """What the intervals leave out, where they leave something out: the one estimate that an adversary works with."""
+    names = [entry.name for entry in comparison.scenario.adversaries if entry.popularity == "estimated"]
+    if not names:
+        return ""
+    who = f"{names[0]} works" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} work"
+    return f"Intervals are over users; the popularity that {who} with is one estimate for each choice."
+
+
+def at_equal_error(records: Sequence[Choice]) -> tuple[float, dict[str, float]] | None:
+    """An error that most mechanisms reach, and the AUC of each there, between its epsilons.
+
+    Of the errors that were measured the one that the most mechanisms have on both sides, and of those the one at which
+    their AUCs differ most. None where no two mechanisms share one. The AUC is linear in the logarithm of the error
+    between two epsilons, where their errors are not too far apart to say.
+    """
+    lines = {}
+    for name in dict.fromkeys(record.mechanism for record in records):
+        mine = sorted((r.mse, r.auc.value) for r in records if r.mechanism == name and r.mse)
+        if len(mine) > 1:
+            lines[name] = np.log([mse for mse, _ in mine]), [auc for _, auc in mine]
+    best: tuple[float, dict[str, float]] | None = None
+    for at in sorted({float(at) for errors, _ in lines.values() for at in errors}):
+        aucs = {name: float(np.interp(at, *line)) for name, line in lines.items() if _reaches(line[0], at)}
+        if len(aucs) > 1 and (best is None or _told(aucs) > _told(best[1])):
+            best = math.exp(at / 2), aucs
+    return best
+
+
+def _reaches(errors: np.ndarray, at: float) -> bool:
+    """Whether rising errors have one at or near both sides of a given one."""
+    after = int(np.searchsorted(errors, at))
+    if after == len(errors):
+        return False
+    return bool(errors[after] == at or (after > 0 and errors[after] - errors[after - 1] <= WIDEST_GAP))
+
+
+def _told(aucs: Mapping[str, float]) -> tuple[int, float]:
+    return len(aucs), max(aucs.values()) - min(aucs.values())
+
+
+def choice(record: Choice) -> str:
+    """A mechanism and its epsilon."""
+    return f"{record.mechanism} at epsilon {number(record.epsilon)}"

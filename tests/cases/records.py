@@ -1,0 +1,42 @@
+"""Records in which nothing stands out but what a test names."""
+
+from collections import defaultdict
+from dataclasses import dataclass, fields
+from typing import Any
+
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.records import Record
+from poolscope.verbs.compare import Choice
+
+
+@dataclass(frozen=True)
+class Pools:
+    """What ``summarise`` asks of a game: as many pools for every adversary."""
+
+    k: int
+
+    @property
+    def pool_counts(self) -> dict[str, int]:
+        return defaultdict(lambda: self.k)
+
+
+def record(adversary: str = "strong", n: int = 90, **given: Any) -> Record:
+    """An audit's record; an estimate is given as (value, low)."""
+    return Record(**_values(Record, adversary, n, given))
+
+
+def choice(mechanism: str = "grr", *, adversary: str = "strong", n: int = 90, **given: Any) -> Choice:
+    """A comparison's record."""
+    mine = {"mechanism": mechanism, "epsilon": 1.0, "mse": 1.0, **given}
+    return Choice(**_values(Choice, adversary, n, mine))
+
+
+def _values(kind: type[Record], adversary: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
+    plain = {"adversary": adversary, "n": n, "users": 10_000, "baseline": 1 / 6, "majority": 0.17}
+    values = {f.name: Estimate(0.3, 0.29, 0.3) if f.type == "Estimate" else 0.1 for f in fields(kind) if _needed(f)}
+    pairs = {name: Estimate(*value, value[0]) for name, value in given.items() if isinstance(value, tuple)}
+    return {**values, **plain, **given, **pairs}
+
+
+def _needed(field: Any) -> bool:
+    return field.default is not None and field.name != "frontier"

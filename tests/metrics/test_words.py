@@ -1,0 +1,94 @@
+"""What a run says in plain words."""
+
+import pytest
+from cases.records import Pools, record
+from cases.synthetic import attack
+
+from poolscope.base.errors import InputError
+from poolscope.metrics.records import summarise
+from poolscope.metrics.words import headline, in_plain_words, percent
+
+KNOWS = {"strong": "an adversary who knows what is popular"}
+
+
+def test_names_the_largest_group_that_is_surely_right():
+    words = in_plain_words(
+        [
+            record(
+                precision_top1=(1.0, 0.995),
+                precision_top5=(1.0, 0.992),
+                precision_top10=(0.98, 0.97),
+            )
+        ],
+        KNOWS,
+    )
+    assert words == (
+        "After 90 reports, an adversary who knows what is popular (strong) names the preferred "
+        "pool of 5 % of the users and is right every time. Naming a pool for every user, the same "
+        "adversary is right for 30 % of them, where guessing at random is right for 17 %."
+    )
+
+
+def test_a_single_mistake_is_not_every_time():
+    words = in_plain_words([record(precision_top20=(0.9995, 0.999))], KNOWS)
+    assert "20 % of the users and is right more than 99.9 % of the time." in words
+
+
+def test_falls_back_to_a_lower_level_and_then_to_everyone():
+    assert "10 % of the users and is right 93 % of the time." in in_plain_words(
+        [record(precision_top10=(0.93, 0.91), precision_top1=(0.94, 0.92))]
+    )
+    assert in_plain_words([record(n=1)]) == (
+        "After 1 report, the strong adversary names the preferred pool of every user and is right "
+        "for 30 % of them, where guessing at random is right for 17 %."
+    )
+
+
+def test_success_on_everyone_needs_no_second_sentence():
+    words = in_plain_words([record(precision=(0.995, 0.993))])
+    assert words.endswith("of every user and is right 99.5 % of the time.")
+
+
+def test_says_when_the_attack_is_no_better_than_chance():
+    assert in_plain_words([record(precision=(0.171, 0.16))]).endswith(
+        "is right for 17 % of them, no better than guessing at random (17 %)."
+    )
+    assert in_plain_words([record(precision=(0.5, 0.49), majority=0.55)]).endswith(
+        "no better than always naming the most common pool (55 %)."
+    )
+
+
+def test_headline_is_the_best_private_attack_near_ninety_reports():
+    results = [
+        record("weak", 90, auc=(0.3, 0.2)),
+        record("strong", 90, auc=(0.8, 0.7)),
+        record("strong", 180, auc=(0.9, 0.8)),
+        record("non-private", 90, auc=(0.99, 0.9)),
+    ]
+    assert headline(results) is results[1]
+    assert headline([results[2], record("strong", 7)]) is results[2]
+    assert headline(results[3:]) is results[3]
+    with pytest.raises(InputError, match="results: must not be empty"):
+        headline([])
+
+
+def test_speaks_of_a_real_run():
+    words = in_plain_words(summarise(attack(200, strength=30.0), Pools(6), 1), KNOWS)
+    assert words.startswith("After 90 reports, an adversary who knows what is popular (strong) ")
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0 %"),
+        (0.0004, "less than 0.1 %"),
+        (0.004, "0.4 %"),
+        (0.05, "5 %"),
+        (0.167, "17 %"),
+        (0.996, "99.6 %"),
+        (0.9996, "more than 99.9 %"),
+        (1, "100 %"),
+    ],
+)
+def test_percent_never_rounds_to_certainty(share, text):
+    assert percent(share) == text
