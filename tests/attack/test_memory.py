@@ -341,7 +341,7 @@ def test_bad_groups_and_lengths():
 
 
 def test_no_reports_leave_the_prior():
-    np.testing.assert_allclose(posterior(memory, {"report": np.empty(0, dtype=int)}, ORACLE), [[0.5, 0.5]])
+    np.testing.assert_allclose(posterior(MEMORY, {"report": np.empty(0, dtype=int)}, ORACLE), [[0.5, 0.5]])
 
 
 # The page
