@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from poolscope.base.errors import InputError
-from poolscope.base.scratch import LOCK, held, scratch_folder, sweep_scratch
+from poolscope.base.folders import LOCK
+from poolscope.base.scratch import held, scratch_folder, sweep_scratch
 
 HOLDING = """
 import sys, time

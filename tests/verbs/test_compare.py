@@ -18,7 +18,7 @@ from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise
 from poolscope.pages import comparison as compare_page
-from poolscope.pages.comparison import default_folder, page_of, write_comparison
+from poolscope.pages.comparison import page_of, write_comparison
 from poolscope.pages.frontier import frontier
 from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
@@ -229,13 +229,6 @@ def test_names_are_escaped(done):
     named = parse(SMALL.replace('"Small"', '"<b>&"'), name="small")
     html = page_of(replace(done, scenario=named), EMPTY, EMPTY)
     assert "<h1>&lt;b&gt;&amp;</h1>" in html
-
-
-def test_folders_are_numbered(scenario, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert default_folder(scenario).name == "poolscope-compare-small"
-    default_folder(scenario).mkdir()
-    assert default_folder(scenario).name == "poolscope-compare-small-2"
 
 
 def test_what_the_intervals_leave_out_is_said(done):

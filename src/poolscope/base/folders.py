@@ -10,6 +10,9 @@ from poolscope.base.errors import InputError
 
 ANOTHER = "choose another with `out`"
 
+#: The file that is locked while a process is at work in a folder (`base.scratch`); it counts for nothing.
+LOCK = ".poolscope-lock"
+
 
 def new_folder(name: str) -> Path:
     """The folder of this name where the command is run, numbered where that is taken."""
@@ -39,5 +42,5 @@ def check_folder(out: Path) -> None:
 def check_new(out: Path, *, what: str = "is not empty", remedy: str = ANOTHER) -> None:
     """An output folder is new or empty; otherwise `what` it is, and what to do."""
     check_folder(out)
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and any(path.name != LOCK for path in out.iterdir()):
         raise InputError(f"the output folder {what}", file=out, remedy=remedy)

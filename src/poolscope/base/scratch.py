@@ -14,11 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from poolscope.base.errors import InputError
-from poolscope.base.folders import ANOTHER
+from poolscope.base.folders import ANOTHER, LOCK
 
-#: The file that is locked; a scratch folder without one is not ours.
-LOCK = ".poolscope-lock"
-
+#: How a scratch folder is called; one without a lock's file is not ours.
 PREFIX = ".poolscope."
 
 
@@ -35,6 +33,18 @@ def held(folder: Path) -> Iterator[None]:
         # first the name, then the lock: whoever opens the name from now on makes a file of its own
         path.unlink(missing_ok=True)
         os.close(lock)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make a folder where it is not there, and hold it; taken away where nothing was put into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with held(folder):
+            yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager

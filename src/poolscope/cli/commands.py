@@ -207,15 +207,16 @@ def compare(
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.base.engines import chosen
+    from poolscope.base.folders import check_new, new_folder
     from poolscope.cli.compare import print_comparison
     from poolscope.cli.progress import progress, stoppable
-    from poolscope.pages.comparison import default_folder, refuse, write_comparison
+    from poolscope.pages.comparison import write_comparison
     from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.compare import compare, numbers, words
 
     loaded = load_scenario(scenario)
-    folder = out or default_folder(loaded)
-    refuse(folder)
+    folder = out or new_folder(f"poolscope-compare-{loaded.name}")
+    check_new(folder)
     choices = words(mechanism), numbers(epsilon)
     with stoppable(), chosen(engine, scheduler) as own, progress("Comparing") as (begin, tick):
         done = compare(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from poolscope import __version__
 from poolscope.base.errors import InputError
+from poolscope.base.folders import ANOTHER, check_new
+from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
@@ -21,7 +21,6 @@ from poolscope.pages.numbers import bits, count, decimal, error, log_odds, numbe
 from poolscope.pages.style import to_svg
 from poolscope.pages.tables import Column, table
 from poolscope.pages.words import in_plain_words, reservation
-from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.compare import Choice, Comparison
 
 COLUMNS = (
@@ -51,45 +50,26 @@ CAPTION = (
 )
 
 
-def default_folder(scenario: Scenario) -> Path:
-    """poolscope-compare-NAME in the current folder, numbered where that is taken."""
-    name, number = f"poolscope-compare-{scenario.name}", 1
-    while (path := Path(name if number == 1 else f"{name}-{number}")).exists():
-        number += 1
-    return path
-
-
-def refuse(out: Path) -> None:
-    """An output folder is new or empty."""
-    remedy = "choose another with --out"
-    if out.exists() and not out.is_dir():
-        raise InputError("must be a folder", file=out, remedy=remedy)
-    if out.exists() and any(out.iterdir()):
-        raise InputError("the output folder is not empty", file=out, remedy=remedy)
-
-
 def write_comparison(comparison: Comparison, out: Path) -> Path:
     """Write the folder, all of it or nothing; returns the page."""
-    refuse(out)
+    check_new(out)
     shown = comparison.results, comparison.non_private, comparison.reports
     wide, narrow = (to_svg(frontier(*shown, columns=columns)) for columns in (2, 1))
     page = page_of(comparison, wide, narrow)
-    beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        (beside / "figures").mkdir(parents=True)
-        write_text(beside / "figures" / "frontier.svg", wide)
-        write_text(beside / "figures" / "frontier-column.svg", narrow)
-        write_text(beside / "comparison.html", page)
-        text = json.dumps(comparison.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_text(beside / "comparison.json", text + "\n")
-        if out.exists():
-            out.rmdir()
-        beside.replace(out)
+        with scratch_folder(out.absolute().parent) as scratch:
+            beside = scratch / out.name
+            (beside / "figures").mkdir(parents=True)
+            write_text(beside / "figures" / "frontier.svg", wide)
+            write_text(beside / "figures" / "frontier-column.svg", narrow)
+            write_text(beside / "comparison.html", page)
+            text = json.dumps(comparison.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
+            write_text(beside / "comparison.json", text + "\n")
+            if out.exists():
+                out.rmdir()
+            beside.replace(out)
     except OSError as problem:
-        remedy = "choose another with --out"
-        raise InputError(f"cannot write: {problem.strerror or problem}", file=out, remedy=remedy) from problem
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        raise InputError(f"cannot write: {problem.strerror or problem}", file=out, remedy=ANOTHER) from problem
     return out / "comparison.html"
 
 

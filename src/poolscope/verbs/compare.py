@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.base.randomness import Stream, children, seed_key
+from poolscope.base.scratch import scratch_folder
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
@@ -210,8 +211,8 @@ def _outcomes(
     game: Game, users: int, seed: int, engine: Engine, scratch: Path | None, tick: Tick | None
 ) -> Iterator[tuple[str, int, pl.DataFrame]]:
     """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
-    with TemporaryDirectory(prefix=".poolscope.", dir=scratch) as folder:
-        playing = Playing(game=game, seed=seed, folder=Path(folder).absolute())
+    with scratch_folder(scratch or Path(gettempdir())) as folder:
+        playing = Playing(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name, k in game.pool_counts.items():

@@ -20,6 +20,7 @@ from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, located
 from poolscope.base.folders import ANOTHER, check_folder, check_new
+from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import CORRECT, NON_PRIVATE
@@ -63,11 +64,7 @@ def audit(
     started = time.perf_counter()
     if users is not None and users < 1:
         raise InputError("users must be at least 1", value=users)
-    if resume:
-        check_folder(out)
-    else:
-        what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
-        check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
+    check_run(out, resume)
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     count = users or (scenario.users.count if scenario.users else None)
@@ -87,14 +84,25 @@ def audit(
         manifest = continued(kept, manifest, out)
     if begin:
         begin(count)
-    play_missing(game, manifest, out, engine, tick or (lambda _: None))
-    summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
-    summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
     try:
-        write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise stopped(error, out, nothing=False) from error
+        with claimed(out):
+            check_run(out, resume)
+            play_missing(game, manifest, out, engine, tick or (lambda _: None))
+            summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
+            summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
+            write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")
+    except (OSError, PoolscopeError) as error:
+        raise stopped(error, out, nothing=not manifest.parts) from error
     return summary
+
+
+def check_run(out: Path, resume: bool) -> None:
+    """The folder of a run is new or empty, or the run's own."""
+    if resume:
+        check_folder(out)
+        return
+    what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
+    check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
 
 
 def fitting_users(game: Game, seed: int, engine: Engine) -> int:
@@ -113,23 +121,23 @@ def fitting_users(game: Game, seed: int, engine: Engine) -> int:
 def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
     """Play the blocks that are not there yet; each is on disk before it counts."""
     folder = out.absolute() / "outcomes"
-    fresh = not out.exists()
+    fresh = not (out / "manifest.json").exists()
     done = [block for block in all_blocks(manifest.users, manifest.block) if block.name in manifest.parts]
     if done:
         tick(sum(len(block.users) for block in done))
     todo = (block for block in all_blocks(manifest.users, manifest.block) if block.name not in manifest.parts)
+    folder.mkdir(exist_ok=True)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         clear(out, manifest)
         with Keeper(manifest, out) as keeper:
             if len(done) < manifest.blocks:
                 for part in play_parts(Playing(game=game, seed=manifest.seed, folder=folder), todo, engine, tick):
                     keeper.add(part)
-    except (OSError, PoolscopeError) as error:
-        nothing = fresh and not manifest.parts
-        if nothing:
-            remove(out)
-        raise stopped(error, out, nothing) from error
+    except (OSError, PoolscopeError):
+        if fresh and not manifest.parts:
+            (out / "manifest.json").unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> PoolscopeError:
@@ -149,11 +157,6 @@ def clear(out: Path, manifest: Manifest) -> None:
     for path in (out / "outcomes").glob("part-*.parquet"):
         if path.name not in manifest.parts:
             path.unlink()
-
-
-def remove(out: Path) -> None:
-    """Take away a folder in which no block was finished."""
-    shutil.rmtree(out, ignore_errors=True)
 
 
 def read_outcomes(out: Path) -> pl.DataFrame:

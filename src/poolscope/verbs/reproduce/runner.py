@@ -11,9 +11,11 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.folders import ANOTHER, check_new
+from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
@@ -69,7 +71,7 @@ def reproduce(
     traces: Path | None = None,
     engine: Engine | None = None,
     begin: Callable[[int], None] | None = None,
-    tick: Callable[[float], None] | None = None,
+    tick: Tick | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
@@ -81,7 +83,23 @@ def reproduce(
     engine = engine or Local()
     tick, note = tick or (lambda _: None), note or (lambda _: None)
     wanted = data.chosen(names, with_traces=traces is not None)
-    _settle(out, {"users": users, "seed": seed})
+    with claimed(out):
+        _settle(out, {"users": users, "seed": seed})
+        return _reproduced(wanted, out, users, seed, traces, engine, begin, tick, note)
+
+
+def _reproduced(
+    wanted: Sequence[Experiment],
+    out: Path,
+    users: int | None,
+    seed: int,
+    traces: Path | None,
+    engine: Engine,
+    begin: Callable[[int], None] | None,
+    tick: Tick,
+    note: Callable[[str], None],
+) -> Reproduction:
+    """Play what is needed, simulate, and lay every cell beside the published one."""
     needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
     if begin:
         begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
@@ -124,7 +142,6 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
             )
         return
     check_new(out)
-    out.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(settings) + "\n")
 
 
