@@ -1,0 +1,65 @@
+"""Is every report drawn anew, and from the generator that it is given?
+
+Two reports of an object may be equal by chance, and how often depends on the mechanism. But it must not depend on where
+they were made: reports of two calls at the same place, neighbours within a call, and those of calls one after another
+must be equal no more often than reports of different calls at different places. A mechanism that seeds a generator of
+its own, by a constant or by the clock, gives itself away here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from poolscope.verbs.check.events import fingerprints
+from poolscope.verbs.check.law import LAW_ERROR
+from poolscope.verbs.check.samples import Sampler, Stage
+
+#: Groups of four reports of one object in a call, and pairs of calls for a single report.
+GROUPS, SINGLES = 1024, 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats:
+    """What the generators show.
+
+    found : where reports repeat, in words. foreign : whether the same generator gave different reports.
+    """
+
+    found: tuple[str, ...]
+    foreign: bool
+
+
+def repeats(sampler: Sampler) -> Repeats:
+    """Compare some calls of the mechanism."""
+    objects = np.array(sampler.objects, dtype=np.int64)
+    of_group = objects[np.arange(GROUPS) % len(objects)]
+    z = np.repeat(of_group, 4)
+    one, same, other = (fingerprints(sampler.make(z, sampler.generator(Stage.REPEAT, n))) for n in (0, 0, 1))
+    a, b = one.reshape(GROUPS, 4), other.reshape(GROUPS, 4)
+    singles = np.array(
+        [
+            fingerprints(sampler.make(z, sampler.generator(Stage.REPEAT, 2 + call)))[0]
+            for call, z in enumerate(np.repeat(of_group[:SINGLES], 2)[:, None])
+        ]
+    ).reshape(SINGLES, 2)
+    # each report is in one comparison only, so that the counts are independent
+    fresh = a[:, 1] == b[:, 2]
+    compared = {
+        "calls with different generators repeat each other's reports": a[:, 0] == b[:, 0],
+        "reports of one call repeat each other": a[:, 2] == a[:, 3],
+        "calls one after another repeat each other's report": singles[:, 0] == singles[:, 1],
+    }
+    return Repeats(found=tuple(_too_often(compared, fresh)), foreign=not np.array_equal(one, same))
+
+
+def _too_often(compared: dict[str, NDArray[np.bool_]], fresh: NDArray[np.bool_]) -> Iterator[str]:
+    """What is equal more often than fresh reports are (Fisher's exact test, on one side)."""
+    for words, equal in compared.items():
+        table = [[int(equal.sum()), int((~equal).sum())], [int(fresh.sum()), int((~fresh).sum())]]
+        if stats.fisher_exact(table, alternative="greater").pvalue < LAW_ERROR:
+            yield f"{words}: {equal.mean():.3g} of them are equal, of fresh ones {fresh.mean():.3g}"
