@@ -26,7 +26,7 @@ from poolscope.mechanisms.adapt import Own, adapt
 from poolscope.mechanisms.role import Mechanism
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.check.bound import Plan, clear, clopper_pearson, lower_bound, most_telling, plan
+from poolscope.verbs.check.bound import Plan, clear, most_telling, plan
 from poolscope.verbs.check.events import Family
 from poolscope.verbs.check.fit import Fit, Fitting
 from poolscope.verbs.check.law import Exact, Share, declared_columns, exact, states_law
@@ -51,18 +51,17 @@ FOREIGN = (
 class Shown:
     """What the samples prove: an event that one object causes more often than another.
 
-    epsilon : lower bound, log(at_least / at_most), not below 0.
+    epsilon : lower bound, not below 0.
     event : the event in words.
-    one, other : the objects; at_least, at_most : bounds of the event's probability, from one and from other.
-    trials : reports of one and of other that gave the bounds.
+    one, other : the objects.
+    hits, trials : in how many of how many reports of one and of other the event happened.
     """
 
     epsilon: float
     event: str
     one: int
     other: int
-    at_least: float
-    at_most: float
+    hits: tuple[int, int]
     trials: tuple[int, int]
 
 
@@ -245,19 +244,18 @@ def _find(families: Sequence[Family], event: int) -> tuple[Family, str]:
 
 
 def _tested(sampler: Sampler, family: Family, words: str, one: int, other: int, planned: Plan) -> Shown:
-    """Bounds of the chosen event's probability on fresh samples."""
-    hits = [
-        sum(int(family.holds(seen).sum()) for seen in sampler.draw(Stage.TEST, position, trials))
-        for position, trials in zip((one, other), planned.trials, strict=True)
-    ]
-    at_least = float(clopper_pearson(hits[0], planned.trials[0], planned.errors[0])[0])
-    at_most = float(clopper_pearson(hits[1], planned.trials[1], planned.errors[1])[1])
+    """What fresh samples prove by the chosen event."""
+    of_one = int(sampler.generator(Stage.SPREAD, TURNS).binomial(planned.trials, planned.share))
+    trials = of_one, planned.trials - of_one
+    one_hits, other_hits = (
+        sum(int(family.holds(seen).sum()) for seen in sampler.draw(Stage.TEST, position, count))
+        for position, count in zip((one, other), trials, strict=True)
+    )
     return Shown(
-        epsilon=lower_bound(at_least, at_most),
+        epsilon=planned.bound((one_hits, other_hits), trials),
         event=words,
         one=sampler.objects[one],
         other=sampler.objects[other],
-        at_least=at_least,
-        at_most=at_most,
-        trials=planned.trials,
+        hits=(one_hits, other_hits),
+        trials=trials,
     )
