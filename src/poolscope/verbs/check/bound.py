@@ -2,7 +2,7 @@
 
 An event that has probability p from one object and p' from another proves epsilon >= log(p / p'). There are two exact
 ways to a lower bound. *Apart*: p is bounded from below and p' from above, and the error that is allowed is shared by
-the two. *Together*: each trial is of the one object with probability s and of the other else; of the trials in which the
+the two. *Together*: each trial is of the one object with probability s, else of the other; of the trials in which the
 event happens, a share t = s p / (s p + (1 - s) p') is of the one, independently of each other, so a lower bound of t
 is one of p / p'. The first is better where p is near one, the second where both are rare. The way, s and how the error
 is shared are decided before any of the trials is made.

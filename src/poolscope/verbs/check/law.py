@@ -74,7 +74,8 @@ def is_pure(mechanism: Any) -> bool:
     """Whether a report is known by its support: one likelihood inside, another outside."""
     if isinstance(mechanism, Pure):
         return True
-    return states_law(mechanism) and hasattr(mechanism, "support") and mechanism.floor > 0
+    # of one's own: supports, and no likelihood that says otherwise
+    return hasattr(mechanism, "support") and (mechanism.floor > 0 if states_law(mechanism) else True)
 
 
 def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:

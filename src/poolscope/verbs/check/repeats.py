@@ -20,7 +20,7 @@ from poolscope.verbs.check.law import LAW_ERROR
 from poolscope.verbs.check.samples import Sampler, Stage
 
 #: Groups of four reports of one object in a call, and pairs of calls for a single report.
-GROUPS, SINGLES = 1024, 256
+GROUPS, SINGLES = 1024, 128
 
 
 @dataclass(frozen=True, kw_only=True)
