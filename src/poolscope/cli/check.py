@@ -75,9 +75,9 @@ def _share(share: Share) -> str:
 
 
 def _fit(fit: Fit) -> str:
-    whose = f"object {fit.object}'s are {fit.reports:,} reports with probability"
     judged = "" if fit.kept else ": differs"
-    return f"{whose} {fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"
+    found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %)"
+    return f"{found} of {fit.reports:,} reports are object {fit.object}'s{judged}"
 
 
 def _generator(repeats: Repeats) -> str:
