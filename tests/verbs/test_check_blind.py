@@ -44,13 +44,14 @@ JOINED = {
 def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     kind, parameters = JOINED[name]
     honest = make(kind, 130, parameters)
-    verdict = check(NeverUnset(stated=honest), samples=SAMPLES, seed=SEED, confidence=0.999)
+    samples = 100_000 if "many" in name else SAMPLES
+    verdict = check(NeverUnset(stated=honest), samples=samples, seed=SEED, confidence=0.999)
     assert (verdict.exact, verdict.fit, verdict.shares) == (None, None, ())
     assert not verdict.kept
     key = "hash" if kind == "cms" else "cohort"
     assert f"sets most under this {key} is" in verdict.shown.event
     assert verdict.shown.epsilon > 1.2 * honest.epsilon
-    kept = check(Silent(stated=honest), samples=SAMPLES, seed=SEED, confidence=0.999)
+    kept = check(Silent(stated=honest), samples=samples, seed=SEED, confidence=0.999)
     assert kept.kept, kept.reasons
 
 
@@ -104,13 +105,8 @@ def test_the_last_bits_of_laplace_noise_are_caught():
 @pytest.mark.parametrize("device", [Snapped, Geometric])
 def test_noise_on_a_grid_is_kept(device):
     verdict = check(adapt(device(), 2), samples=SAMPLES, seed=SEED, confidence=0.999)
+    assert verdict.kept, verdict.reasons
     assert verdict.shown.epsilon > 0.7
-    assert verdict.repeats.found == ()
-    if device is Geometric:
-        assert verdict.kept, verdict.reasons
-    else:
-        # rounding blurs the density by half a step of the grid, no more
-        assert verdict.shown.epsilon < 1
 
 
 def test_values_that_an_object_never_sends_are_caught():

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from poolscope.base.arrays import Objects
 from poolscope.verbs.check.events import fingerprints
 from poolscope.verbs.check.law import LAW_ERROR
 from poolscope.verbs.check.samples import Sampler, Stage
 
-#: Groups of four reports of one object in a call, and pairs of calls for a single report.
-GROUPS, SINGLES = 1024, 128
+#: Pairs of calls, groups of four reports of one object in a call, and pairs of calls for a single report.
+CALLS, GROUPS, SINGLES = 16, 64, 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +38,15 @@ class Repeats:
 def repeats(sampler: Sampler) -> Repeats:
     """Compare some calls of the mechanism."""
     objects = np.array(sampler.objects, dtype=np.int64)
-    of_group = objects[np.arange(GROUPS) % len(objects)]
-    z = np.repeat(of_group, 4)
-    one, same, other = (fingerprints(sampler.make(z, sampler.generator(Stage.REPEAT, n))) for n in (0, 0, 1))
-    a, b = one.reshape(GROUPS, 4), other.reshape(GROUPS, 4)
+    # groups of any call begin where those of the last ended, so that all objects are there
+    of_group = objects[np.arange(CALLS * GROUPS) % len(objects)].reshape(CALLS, GROUPS)
+    a, b = (
+        np.concatenate([_call(sampler, np.repeat(of_group[n], 4), 2 * n + k).reshape(GROUPS, 4) for n in range(CALLS)])
+        for k in (0, 1)
+    )
+    same = _call(sampler, np.repeat(of_group[0], 4), 0)
     singles = np.array(
-        [
-            fingerprints(sampler.make(z, sampler.generator(Stage.REPEAT, 2 + call)))[0]
-            for call, z in enumerate(np.repeat(of_group[:SINGLES], 2)[:, None])
-        ]
+        [_call(sampler, of_group.flat[n // 2 : n // 2 + 1], 2 * CALLS + n)[0] for n in range(2 * SINGLES)]
     ).reshape(SINGLES, 2)
     # each report is in one comparison only, so that the counts are independent
     fresh = a[:, 1] == b[:, 2]
@@ -54,7 +55,12 @@ def repeats(sampler: Sampler) -> Repeats:
         "reports of one call repeat each other": a[:, 2] == a[:, 3],
         "calls one after another repeat each other's report": singles[:, 0] == singles[:, 1],
     }
-    return Repeats(found=tuple(_too_often(compared, fresh)), foreign=not np.array_equal(one, same))
+    return Repeats(found=tuple(_too_often(compared, fresh)), foreign=not np.array_equal(a[:GROUPS].ravel(), same))
+
+
+def _call(sampler: Sampler, objects: Objects, number: int) -> NDArray[np.uint64]:
+    """What one call sends, with the generator of this number."""
+    return fingerprints(sampler.make(objects, sampler.generator(Stage.REPEAT, number)))
 
 
 def _too_often(compared: dict[str, NDArray[np.bool_]], fresh: NDArray[np.bool_]) -> Iterator[str]:
