@@ -13,9 +13,11 @@ from poolscope.base.errors import InputError
 from poolscope.cli.check import rows, sentence
 from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS, make
-from poolscope.verbs.check.check import check, most_telling
-from poolscope.verbs.check.events import Seen, fingerprints, learn
-from poolscope.verbs.check.law import all_reports, clopper_pearson, exact, normalises, support_shares
+from poolscope.verbs.check.bound import clopper_pearson, most_telling
+from poolscope.verbs.check.check import check
+from poolscope.verbs.check.events import Seen, fingerprints
+from poolscope.verbs.check.law import all_reports, exact, normalises, support_shares
+from poolscope.verbs.check.learn import learn
 
 SAMPLES = 20_000
 

@@ -9,7 +9,9 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
 from poolscope.verbs.check.check import Verdict
+from poolscope.verbs.check.fit import Fit
 from poolscope.verbs.check.law import LAW_CONFIDENCE, Share
+from poolscope.verbs.check.repeats import Repeats
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -22,6 +24,8 @@ def print_verdict(verdict: Verdict) -> None:
         table.add_row(name, value)
     console.print(table)
     console.print(Text(sentence(verdict), style="" if verdict.kept else "bold red"), soft_wrap=True)
+    for warning in verdict.warnings:
+        console.print(Text(f"Warning: {warning}.", style="yellow"), soft_wrap=True)
 
 
 def rows(verdict: Verdict) -> list[tuple[str, str]]:
@@ -33,10 +37,15 @@ def rows(verdict: Verdict) -> list[tuple[str, str]]:
         out += [
             (f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"),
             ("most telling event", shown.event),
-            (f"  from object {shown.one}", f"at least {shown.at_least:.4g}"),
-            (f"  from object {shown.other}", f"at most {shown.at_most:.4g}"),
+            *(
+                (f"  from object {z}", f"in {hits:,} of {trials:,} reports")
+                for z, hits, trials in zip((shown.one, shown.other), shown.hits, shown.trials, strict=True)
+            ),
         ]
-    return out + [(f"{share.name} stated, sampled", _share(share)) for share in verdict.shares]
+    out += [(f"{share.name} stated, sampled", _share(share)) for share in verdict.shares]
+    if verdict.fit:
+        out.append(("likelihood stated, sampled", _fit(verdict.fit)))
+    return [*out, ("generator", _generator(verdict.repeats))]
 
 
 def sentence(verdict: Verdict) -> str:
@@ -63,3 +72,15 @@ def _exact(verdict: Verdict) -> str:
 def _share(share: Share) -> str:
     judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.kept]
     return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"
+
+
+def _fit(fit: Fit) -> str:
+    judged = "" if fit.kept else ": differs"
+    found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %)"
+    return f"{found} of {fit.reports:,} reports are object {fit.object}'s{judged}"
+
+
+def _generator(repeats: Repeats) -> str:
+    if repeats.found:
+        return "; ".join(repeats.found)
+    return "not the only source of randomness" if repeats.foreign else "every report is drawn anew"

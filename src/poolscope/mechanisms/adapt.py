@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, report_count
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, report_count
+from poolscope.mechanisms.views import Views
 from poolscope.world.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.

@@ -12,7 +12,8 @@ from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, derived, settle
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, derived, settle
+from poolscope.mechanisms.views import Views
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
 MOST_CELLS = 1 << 27

@@ -13,8 +13,9 @@ from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.hashed import Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, at, check_objects, lie, settle
+from poolscope.mechanisms.role import ReportColumn, Reports, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
+from poolscope.mechanisms.views import Views
 
 
 @dataclass(frozen=True, kw_only=True)

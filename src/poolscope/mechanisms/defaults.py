@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.randomness import children, fresh_keys
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, Views, at, report_count
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, at, report_count
+from poolscope.mechanisms.views import Views
 from poolscope.world.synthetic import draw_objects
 
 #: Cells of the matrix (reports, universe) that a general method holds at once.

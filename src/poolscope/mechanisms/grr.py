@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
+from poolscope.mechanisms.views import Views
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, lie
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.views import Views
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,8 @@ from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
 from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, check_range
 from poolscope.mechanisms.hashed import Sketch
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_objects, lie
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.views import Views
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ import numpy as np
 
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.defaults import Reporting, in_parts
-from poolscope.mechanisms.role import Reports, Views
+from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.views import Views
 
 
 class Likelihood(Reporting, ABC):

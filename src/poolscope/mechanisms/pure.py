@@ -13,7 +13,8 @@ import numpy as np
 
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.defaults import Counting, Reporting, in_parts
-from poolscope.mechanisms.role import Reports, Views, check_epsilon
+from poolscope.mechanisms.role import Reports, check_epsilon
+from poolscope.mechanisms.views import Views
 
 
 class Pure(Reporting, Counting):

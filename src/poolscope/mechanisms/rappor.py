@@ -16,7 +16,8 @@ from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.hashing import Buckets, HashFamily
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, Views, check_epsilon, check_objects, derived, lie, settle
+from poolscope.mechanisms.role import ReportColumn, Reports, check_epsilon, check_objects, derived, lie, settle
+from poolscope.mechanisms.views import Views
 
 
 @dataclass(frozen=True, kw_only=True)

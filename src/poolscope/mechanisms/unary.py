@@ -13,7 +13,8 @@ from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import Countable, ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.role import Countable, ReportColumn, Reports, check_objects
+from poolscope.mechanisms.views import Views
 
 Words = NDArray[np.uint64]
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.engines import Engine
-from poolscope.mechanisms.role import Mechanism, Reports, Views, countable, report_count
+from poolscope.mechanisms.role import Mechanism, Reports, countable, report_count
+from poolscope.mechanisms.views import Views
 from poolscope.reports.curator import Frequencies, unbiased
 
 

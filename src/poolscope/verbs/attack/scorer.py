@@ -19,7 +19,8 @@ from poolscope.attack.fresh import CHUNK
 from poolscope.base.arrays import Floats, Integers, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms.role import Mechanism, Views
+from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.views import Views
 from poolscope.verbs.attack.crowds import Bucket
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.

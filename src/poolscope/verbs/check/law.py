@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import optimize
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, Views, report_count
+from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, report_count
+from poolscope.mechanisms.views import Views
+from poolscope.verbs.check.bound import clopper_pearson
 
 #: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
 CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19
@@ -24,9 +26,10 @@ DENSE_UNIVERSE = 1 << 14
 #: Objects and pairs of them below which all may differ from a mean by the luck of the hash functions.
 FEWEST_OBJECTS, FEWEST_PAIRS = 10, 40
 
-#: Confidence of the bounds on p* and q*, all together: a mechanism that follows its law fails once in a thousand.
+#: Confidence of all that is held against the stated law and the generator, together: a mechanism that follows its law
+#: fails once in a thousand. Both sides of p* (twice), of q*, of the likelihoods, and three kinds of repeats share it.
 LAW_CONFIDENCE = 0.999
-LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 6.0
+LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 11.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,23 +57,6 @@ class Share:
     kept: bool | None
 
 
-def clopper_pearson(
-    hits: NDArray[np.integer] | int, trials: NDArray[np.integer] | int, error: float
-) -> tuple[Floats, Floats]:
-    """Exact binomial bounds, each of which is wrong with probability `error` at most.
-
-    References
-    ----------
-    C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
-    Biometrika 26, 1934.
-    """
-    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    # where k is 0 or n a parameter would be 0: the bound is then known, any legal parameter will do
-    low = np.where(k > 0, special.betaincinv(np.maximum(k, 1.0), n - k + 1.0, error), 0.0)
-    high = np.where(k < n, special.betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - error), 1.0)
-    return low, high
-
-
 def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
     """(reports, objects) Pr[report | z] by the stated law, up to a factor of the report."""
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
@@ -90,7 +76,8 @@ def is_pure(mechanism: Any) -> bool:
     """Whether a report is known by its support: one likelihood inside, another outside."""
     if isinstance(mechanism, Pure):
         return True
-    return states_law(mechanism) and hasattr(mechanism, "support") and mechanism.floor > 0
+    # of one's own: supports, and no likelihood that says otherwise
+    return hasattr(mechanism, "support") and (mechanism.floor > 0 if states_law(mechanism) else True)
 
 
 def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:

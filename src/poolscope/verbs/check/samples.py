@@ -9,10 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from poolscope.base.arrays import Objects
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.verbs.check.events import Seen
-from poolscope.verbs.check.law import Share, stated, support_shares
+from poolscope.verbs.check.law import Share, in_parts, stated, support_shares
 
 #: Bytes of reports, and reports, that are held at once.
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
@@ -26,6 +28,9 @@ class Stage(IntEnum):
     LOOK = 0
     CHOOSE = 1
     TEST = 2
+    LOOK_AGAIN = 3
+    REPEAT = 4
+    SPREAD = 5
 
 
 def spread(count: int, parts: int) -> list[int]:
@@ -42,25 +47,32 @@ class Sampler:
     objects: tuple[int, ...]
     seed: int
 
-    def draw(self, stage: Stage, position: int, count: int) -> Iterator[Seen]:
-        """So many reports of one object, in parts that fit into memory."""
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(int(stage), position)))
+    def draw(self, stage: Stage, position: int, count: int, turn: int = 0) -> Iterator[Seen]:
+        """So many reports of one object, in parts that fit into memory; every turn of a stage draws others."""
+        rng = self.generator(stage, position + turn * len(self.objects))
         left, at_once = count, 64
         while left:
             size = min(left, at_once)
-            z = np.full(size, self.objects[position], dtype=np.int64)
-            made: Any = self.mechanism.obfuscate(z, rng)
-            columns = made if isinstance(made, Mapping) else {"report": made}
-            reports = {name: np.asarray(column) for name, column in columns.items()}
+            reports = self.make(np.full(size, self.objects[position], dtype=np.int64), rng)
             yield Seen(mechanism=self.mechanism, reports=reports)
             left -= size
             at_once = int(np.clip(BYTES_AT_ONCE // max(1, _bytes(reports)), 64, REPORTS_AT_ONCE))
 
-    def look(self, position: int, count: int) -> Seen:
+    def generator(self, stage: Stage, number: int) -> np.random.Generator:
+        """One of a stage's generators."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(int(stage), number)))
+
+    def make(self, objects: Objects, rng: np.random.Generator) -> Reports:
+        """A report of each object, by one call of the mechanism."""
+        made: Any = self.mechanism.obfuscate(objects, rng)
+        columns = made if isinstance(made, Mapping) else {"report": made}
+        return {name: np.asarray(column) for name, column in columns.items()}
+
+    def look(self, stage: Stage, position: int, count: int) -> Seen:
         """Reports that are held all at once, hence no more than fit."""
         parts: list[Seen] = []
         held = 0
-        for part in self.draw(Stage.LOOK, position, count):
+        for part in self.draw(stage, position, count):
             parts.append(part)
             held += _bytes(part.reports) * report_count(part.reports)
             if held > BYTES_AT_ONCE:
@@ -89,8 +101,15 @@ class Supports:
         some = min(report_count(reports), max(0, self.most - int(self.trials[position])))
         if self.known and some:
             part = {name: column[:some] for name, column in reports.items()}
-            self.counts[position] += self.mechanism.support_counts(part)
+            self.counts[position] += self._counted(part)
             self.trials[position] += some
+
+    def _counted(self, reports: Reports) -> NDArray[np.int64]:
+        """(universe,) how many of the reports support each object; a mechanism of one's own may have supports only."""
+        if hasattr(self.mechanism, "support_counts"):
+            return self.mechanism.support_counts(reports)
+        parts = in_parts(reports, self.mechanism.universe)
+        return sum((self.mechanism.support(part).sum(axis=0) for part in parts), np.zeros_like(self.counts[0]))
 
     def shares(self) -> tuple[Share, ...]:
         return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
