@@ -41,6 +41,17 @@ MOST_POINTS = 300
 """Points of one exposure curve: more cannot be seen."""
 
 
+__all__ = [
+    "behaviour_density",
+    "behaviour_maps",
+    "calibration_plot",
+    "exposure_curves",
+    "popularity_plot",
+    "precision_null_rate",
+    "save",
+]
+
+
 @mpl.rc_context(STYLE)
 def precision_null_rate(curves: pl.DataFrame, k: int, *, columns: int = 3) -> Figure:
     """Precision against null rate: a panel per adversary, a line per n with its interval.

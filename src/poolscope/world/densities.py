@@ -16,6 +16,8 @@ from scipy import special
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 
+__all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
+
 
 class Density(Protocol):
     """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept."""

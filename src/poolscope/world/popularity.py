@@ -15,6 +15,18 @@ from poolscope.base.tables import read_table
 from poolscope.world.objects_file import check_once, objects_of
 from poolscope.world.universe import LARGEST, Universe
 
+__all__ = [
+    "entropy",
+    "given",
+    "jensen_shannon",
+    "project_to_simplex",
+    "random",
+    "read_popularity",
+    "uniform",
+    "within_pools",
+    "zipf",
+]
+
 
 def uniform(universe: Universe) -> np.ndarray:
     """Every object alike: what an adversary without knowledge believes. (size,)"""

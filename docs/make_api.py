@@ -1,0 +1,71 @@
+"""The page of all public names, from their docstrings: ``python docs/make_api.py > docs/api.md``."""
+
+import inspect
+from types import ModuleType
+
+import poolscope as ps
+
+GROUPS = {
+    "What the commands do": (
+        "audit attack obfuscate estimate check compare reproduce make_traces",
+        "A verb has its command's name and meaning; files in, files out.",
+    ),
+    "The same on arrays": (
+        "play posterior posterior_of_likelihood behaviour_posterior frequencies summarise",
+        "For those who have reports, likelihoods or a game in memory.",
+    ),
+    "What they are made of": ("Scenario load_scenario Game Universe Behaviour Adversary", ""),
+    "Where they run, and how they fail": ("Local Dask InputError PoolscopeError", ""),
+}
+
+SPACES = ("mechanisms", "popularity", "densities", "metrics", "figures")
+
+HEAD = """# Public names
+
+`import poolscope as ps`. Whatever is not here may change without a word. Each name's docstring has its parameters,
+shapes and references (`help(ps.posterior)`). This page is made by `python docs/make_api.py`, and a test holds it to
+the code.
+"""
+
+
+def first_line(thing: object) -> str:
+    """What a docstring says first, fit for a table."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|")
+
+
+def call(name: str, thing: object) -> str:
+    """The name with its arguments, as far as a reader needs them; their types are in the docstring."""
+    if not callable(thing) or getattr(thing, "_is_protocol", False):
+        return name
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return name
+    return f"{name}({', '.join(p.name if p.default is p.empty else p.name + '=' for p in parameters)})"
+
+
+def rows(prefix: str, names: list[str], home: ModuleType) -> list[str]:
+    """A table of names."""
+    lines = ["| name | what it is |", "|---|---|"]
+    for name in names:
+        thing = getattr(home, name)
+        lines.append(f"| `{prefix}{call(name, thing)}` | {first_line(thing)} |")
+    return [*lines, ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD]
+    for title, (names, words) in GROUPS.items():
+        lines += [f"## {title}", ""] + ([words, ""] if words else []) + rows("ps.", names.split(), ps)
+    for space in SPACES:
+        home = getattr(ps, space)
+        documented = [
+            name for name in home.__all__ if inspect.isclass(getattr(home, name)) or callable(getattr(home, name))
+        ]
+        lines += [f"## ps.{space}", "", first_line(home), "", *rows(f"ps.{space}.", documented, home)]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
