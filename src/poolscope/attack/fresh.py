@@ -18,8 +18,8 @@ from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.reports.shares import played
 
-#: Users whose posteriors after every report are held at once, by each thread.
-CHUNK = 256
+#: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
+CHUNK, CHUNK_BYTES = 256, 64 << 20
 
 #: Parts of a block's reports for each thread: some take longer than others.
 PARTS = 4
@@ -54,9 +54,10 @@ class OnFresh:
         mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
 
         def of(adversary: Adversary, own: Integers) -> Posteriors:
-            return Posteriors(
-                lambda rows: posterior_block(mechanism, adversary, mass[rows, :, own], lengths[rows]), CHUNK
-            )
+            def some(rows: slice) -> Floats:
+                return posterior_block(mechanism, adversary, mass[rows, :, own], lengths[rows])
+
+            return Posteriors(some, at_once(n, adversary.k))
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
@@ -79,6 +80,11 @@ def posterior_of_each(
     if observations is None:
         return out
     return out[:, np.minimum(observations, longest)]
+
+
+def at_once(n: int, k: int) -> int:
+    """Users whose posteriors over k pools after n reports a thread holds at once."""
+    return max(1, min(CHUNK, CHUNK_BYTES // (8 * (n + 1) * k)))
 
 
 def lengths_of(lengths: Integers | None, count: int) -> Integers:

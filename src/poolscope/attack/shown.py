@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poolscope.attack.fresh import CHUNK
+from poolscope.attack.fresh import at_once
 from poolscope.attack.posterior import fill_posterior
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.attack.role import Posteriors
@@ -32,4 +32,4 @@ def non_private_posterior(universe: Universe, traces: Objects) -> Floats:
 
 def non_private_posteriors(universe: Universe, traces: Objects) -> Posteriors:
     """The same for a block of users."""
-    return Posteriors(lambda rows: non_private_posterior(universe, traces[rows]), CHUNK)
+    return Posteriors(lambda rows: non_private_posterior(universe, traces[rows]), at_once(traces.shape[1], universe.k))

@@ -7,6 +7,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from poolscope.base.errors import InputError
+
 #: Where control groups tell a limit and what is used of it: version 2, then version 1.
 GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -27,6 +29,23 @@ def available_memory() -> int | None:
         bytes_ for bytes_ in (_of_the_machine(), *map(_of_a_group, GROUPS), _of_the_process()) if bytes_ is not None
     ]
     return min(found, default=None)
+
+
+def check_memory(what: str, size: int, remedy: str) -> None:
+    """Refuse what takes more memory than is left, before any of it is taken."""
+    free = available_memory()
+    if free is not None and size > free:
+        rule = f"{what} would take about {as_bytes(size)} of memory, {as_bytes(free)} are free"
+        raise InputError(rule, remedy=remedy)
+
+
+def as_bytes(count: float) -> str:
+    """As people say it: 1.5 GB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.0f} PB"
 
 
 def available_disk(folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -262,10 +263,15 @@ def as_options(message: str) -> str:
     return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
 
 
+def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"poolscope: {as_options(str(message))}", file=sys.stderr)
+
+
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
     from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
 
+    warnings.showwarning = _in_one_line
     try:
         app(standalone_mode=True)
         return

@@ -16,6 +16,7 @@ from poolscope.attack.shown import non_private_posteriors
 from poolscope.base.arrays import Floats, Objects, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
+from poolscope.base.machine import available_memory
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, table
@@ -28,8 +29,8 @@ from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
 from poolscope.world.universe import Universe
 
-#: Bytes of support masses that a block holds; bounds the memory, changes no bit.
-BLOCK_BYTES = 320 << 20
+#: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.
+BLOCK_BYTES, SHARE = 320 << 20, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,10 +92,16 @@ class Game:
 
     @property
     def block_users(self) -> int:
-        """Users to a block."""
+        """Users to a block; fewer where little memory is left, as in a small container."""
+        free = available_memory()
+        room = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
+        return int(np.clip(room // self.bytes_a_user, 1, attack_on(self.device).most_users))
+
+    @property
+    def bytes_a_user(self) -> int:
+        """What a block holds of a user: support masses, and outcomes."""
         width = sum(a.k + 1 for a in self.adversaries) + 4
-        most = attack_on(self.device).most_users
-        return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, most))
+        return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
 
 def play(

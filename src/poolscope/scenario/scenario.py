@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.base.errors import InputError, did_you_mean, located, reading
+from poolscope.base.machine import check_memory
 from poolscope.scenario.tables import (
     OUTSIDE,
     AdversaryTable,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from poolscope.base.arrays import Map
     from poolscope.game.game import Game
     from poolscope.world.universe import Universe
+
+AN_OBJECT = 40
+"""Bytes of an object, for the truth and for each adversary: its pool, popularity and weight."""
 
 LARGEST_FILE = 1_000_000
 """Bytes that a scenario may have; data belongs into the files it names."""
@@ -176,6 +180,8 @@ class Scenario(Table):
             assert table.size is not None
             assert table.pools is not None
             with located(file=self.file, place="universe"):
+                taken = table.size * AN_OBJECT * (1 + len(self.adversaries))
+                check_memory(f"{table.size:,} objects", taken, "take a smaller size")
                 content = Universe.sized(table.size, table.pools), None
         for i, adversary in enumerate(self.adversaries):
             with located(file=self.file, place=f"adversary[{i}]"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -26,6 +27,7 @@ from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import CORRECT, NON_PRIVATE
 from poolscope.game.game import Game, play_block
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.size import check_size
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
@@ -80,6 +82,10 @@ def audit(
         block=kept.block if kept else block_size(game, count, engine),
         inputs=input_files(scenario),
     )
+    with located(file=scenario.file):
+        long = check_size(game, count, out, engine.threads * engine.workers)
+    if long:
+        warnings.warn(long, stacklevel=2)
     if kept:
         manifest = continued(kept, manifest, out)
     if begin:

@@ -1,0 +1,78 @@
+"""What a game takes is told before it is taken: refused, warned of, or played in smaller blocks."""
+
+from dataclasses import replace
+
+import pytest
+from cases.command_line import SMALL
+
+from poolscope.base import machine
+from poolscope.base.errors import InputError
+from poolscope.base.machine import as_bytes
+from poolscope.game import game as games
+from poolscope.game.size import as_time, check_size, size_of
+from poolscope.scenario.scenario import parse
+
+
+@pytest.fixture(scope="module")
+def game():
+    return parse(SMALL, name="small").game(0)
+
+
+def test_it_grows_with_everything(game):
+    size = size_of(game, 1000)
+    more = size_of(game, 2000)
+    assert (more.disk, more.seconds) == (2 * size.disk, 2 * size.seconds)
+    longer = size_of(replace(game, observations=[3, 10_000]), 1000)
+    assert longer.seconds > 1000 * size.seconds
+    assert longer.memory > size.memory
+
+
+def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatch):
+    assert check_size(game, 1000, tmp_path, 2) is None
+    with pytest.raises(InputError, match=r"users would take about .* on disk, .* are free; take fewer `users`"):
+        check_size(game, 10**15, tmp_path / "not yet there", 2)
+    monkeypatch.setattr("poolscope.game.size.available_disk", lambda _: 10**30)
+    with pytest.raises(InputError, match=r"would take about [\d,]+ years on 2 cores; take fewer `users`"):
+        check_size(game, 10**15, tmp_path, 2)
+    assert "this takes about" in check_size(game, 10**11, tmp_path, 100)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**8)
+    with pytest.raises(
+        InputError, match=r"a block of users would take about .* of memory, 100 MB are free; take fewer"
+    ):
+        check_size(game, 1000, tmp_path, 2)
+
+
+def test_blocks_shrink_where_memory_is_short(game, monkeypatch):
+    whole = game.block_users
+    monkeypatch.setattr(games, "available_memory", lambda: games.SHARE * 100 * game.bytes_a_user)
+    assert game.block_users == 100 < whole
+    monkeypatch.setattr(games, "available_memory", lambda: 0)
+    assert game.block_users == 1
+
+
+def test_a_universe_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(machine, "available_memory", lambda: 1000)
+    with pytest.raises(
+        InputError, match=r"small: universe: 30 objects would take about 3.6 kB of memory, 1.0 kB are fr"
+    ):
+        parse(SMALL, name="small").universe()
+
+
+def test_limits_of_the_process_count(monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 50, 1 << 50))
+    before = machine.available_memory()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    assert machine.available_memory() == 0 < before
+
+
+@pytest.mark.parametrize(("count", "said"), [(5, "5 bytes"), (1500, "1.5 kB"), (83e9, "83 GB"), (2.64e17, "264 PB")])
+def test_bytes_are_said_as_people_do(count, said):
+    assert as_bytes(count) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 seconds"), (90, "2 minutes"), (86400, "1 day"), (1e9, "32 years")]
+)
+def test_time_is_said_as_people_do(seconds, said):
+    assert as_time(seconds) == said
