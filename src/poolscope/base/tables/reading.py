@@ -73,12 +73,39 @@ class Source:
                 if self.text:
                     found = text_batches(file, columns, max(1 << 12, memory // PARSED))
                 else:
-                    found = _parquet_batches(file, columns, max(64, min(memory // row_bytes, MOST_ROWS)))
+                    found = _parquet_batches(file, columns, _batch_rows(memory, row_bytes))
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
+
+    def rows(self, columns: Sequence[str], *, memory: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
+        """The rows in order, cut for others to read: at most `memory` bytes each.
+
+        Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
+        """
+        most, empty = _batch_rows(memory, row_bytes), True
+        if self.text:
+            for batch in self.batches(columns, memory=memory, row_bytes=row_bytes):
+                for start in range(0, batch.frame.height, most):
+                    frame, first = batch.frame[start : start + most], batch.first + start
+                    kept = folder / f"{first}.rows"
+                    frame.write_parquet(kept, compression="uncompressed", statistics=False)
+                    yield Rows(file=batch.file, first=first, count=frame.height, place=kept, text=True)
+            return
+        for file in self.files:
+            with reading(file):
+                for first, count in _parquet_cut(file, columns, most):
+                    empty = False
+                    yield Rows(file=file, first=first, count=count, place=file.absolute(), text=False)
+        if empty:
+            raise InputError("must have at least one row", file=self.path)
+
+    def state(self) -> dict[Path, tuple[int, int]]:
+        """Size and time of change of every file: another state is another table."""
+        found = {file: file.stat() for file in self.files}
+        return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,24 +115,21 @@ class Rows:
     Parameters
     ----------
     file, first, count : whose they are, and which.
-    kept : where rows of CSV, which has no places, are as Parquet; None where the file itself is Parquet.
+    place : the Parquet file to read, from anywhere: the file itself or, of CSV, which has no places, one of the rows.
+    text : whether the file is CSV.
     """
 
     file: Path
     first: int
     count: int
-    kept: Path | None = None
-
-    @property
-    def text(self) -> bool:
-        """Whether the file is CSV."""
-        return self.kept is not None
+    place: Path
+    text: bool
 
     def read(self, columns: Sequence[str]) -> Batch:
-        """The rows."""
+        """The rows, fewer where the file has changed."""
         with reading(self.file), _parquet():
-            scan = pl.scan_parquet(self.kept or self.file, glob=False, hive_partitioning=False)
-            start = 0 if self.kept else self.first - 1
+            scan = pl.scan_parquet(self.place, glob=False, hive_partitioning=False)
+            start = 0 if self.text else self.first - 1
             frame = scan.select(columns).slice(start, self.count).collect()
         return Batch(file=self.file, first=self.first, frame=frame, text=self.text)
 
@@ -126,7 +150,21 @@ def open_table(path: str | PathLike[str]) -> Source:
     return Source(path=path, files=(path,), text=ending == ".csv")
 
 
+def _batch_rows(memory: int, row_bytes: int) -> int:
+    return max(64, min(memory // row_bytes, MOST_ROWS))
+
+
 def _parquet_batches(file: Path, columns: Sequence[str], rows: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    for first, count in _parquet_cut(file, columns, rows):
+        with _parquet():
+            # A slice at a time rather than one streaming scan: every version of polars reads it alike.
+            scan = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+            frame = scan.select(columns).slice(first - 1, count).collect()
+        yield first, frame
+
+
+def _parquet_cut(file: Path, columns: Sequence[str], rows: int) -> Iterator[tuple[int, int]]:
+    """The first row, from 1, and the rows of each batch of a file that is what it says and has the columns."""
     check_file(file)
     with _parquet():
         scan = pl.scan_parquet(file, glob=False, hive_partitioning=False)
@@ -134,11 +172,9 @@ def _parquet_batches(file: Path, columns: Sequence[str], rows: int) -> Iterator[
         for column in columns:
             if column not in names:
                 raise InputError(f"must have a column {column!r}", value=names)
-        # A slice at a time rather than one streaming scan: every version of polars reads it alike.
-        scan = scan.select(columns)
         height = scan.select(pl.len()).collect().item()
-        for start in range(0, height, rows):
-            yield start + 1, scan.slice(start, rows).collect()
+    for start in range(0, height, rows):
+        yield start + 1, min(rows, height - start)
 
 
 @contextmanager

@@ -1,0 +1,59 @@
+"""The files between the two rounds: of every piece its users in the order of their hashes, with the masses of their
+reports in that order, so that those of a crowd are read where they are, not the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from poolscope.base.arrays import Floats, Integers, Keys
+from poolscope.reports.files import USER
+
+#: Rows of a group of the file of names: what is read for one of them.
+GROUP_ROWS = 1 << 13
+
+
+def store(folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, mass: Floats) -> None:
+    """Write a piece: (users,) names, hashes and how many rows each has; (rows, width) their masses."""
+    frame = names.alias(USER).to_frame()
+    path = folder / f"{piece}.names"
+    frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+    hashes.tofile(folder / f"{piece}.hashes")
+    np.cumsum(lengths).tofile(folder / f"{piece}.ends")
+    mass.tofile(folder / f"{piece}.mass")
+
+
+class Section(NamedTuple):
+    """Neighbouring users of a piece: their names, hashes and how many rows each has; the first of these is `row`."""
+
+    folder: Path
+    piece: int
+    names: pl.Series
+    hashes: Keys
+    lengths: Integers
+    row: int
+
+    def mass(self, width: int) -> Floats:
+        """(rows, width) their masses, from the file."""
+        count = int(self.lengths.sum()) * width
+        path = self.folder / f"{self.piece}.mass"
+        return np.fromfile(path, count=count, offset=8 * width * self.row).reshape(-1, width)
+
+
+def sections(folder: Path, pieces: int, low: int, high: int) -> Iterator[Section]:
+    """The users whose hashes are from `low` to below `high`, of every piece that has some, in the order of pieces."""
+    for piece in range(pieces):
+        hashes = np.memmap(folder / f"{piece}.hashes", dtype=np.uint64, mode="r")
+        begin = int(np.searchsorted(hashes, np.uint64(low)))
+        end = int(np.searchsorted(hashes, np.uint64(high - 1), side="right"))
+        if begin == end:
+            continue
+        ends = np.memmap(folder / f"{piece}.ends", dtype=np.int64, mode="r")
+        row = int(ends[begin - 1]) if begin else 0
+        scan = pl.scan_parquet(folder / f"{piece}.names", glob=False, hive_partitioning=False)
+        names = scan.slice(begin, end - begin).collect()[USER]
+        yield Section(folder, piece, names, np.array(hashes[begin:end]), np.diff(ends[begin:end], prepend=row), row)
