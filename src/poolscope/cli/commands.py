@@ -133,7 +133,7 @@ def attack(
     from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.attack.attack import attack
 
-    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
+    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking", "reports") as (begin, tick):
         loaded = load_scenario(scenario)
         summary = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
     print_attack(summary, out)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
@@ -118,11 +119,11 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
     counts = np.add.reduceat(lengths[order], starts)
     kept = np.minimum(counts, weighing.horizon)
     if len(rows) > kept.sum():
-        rows = rows[places(np.cumsum(counts) - counts, kept)]
-    reports = {name: column[rows] for name, column in reports.items()}
+        rows, early = _early(rows[places(np.cumsum(counts) - counts, kept)], len(rows))
+        reports = {name: column[early] for name, column in reports.items()}
     mass = masses(weighing.mechanism, reports, weighing.view, engine)
     first = order[starts]
-    store(weighing.folder, piece.number, names.gather(first), hashes[first], kept, mass)
+    store(weighing.folder, piece.number, names.gather(first), hashes[first], kept, mass, rows)
     # the reports that count are only half done
     tick(piece.count - len(rows) / 2)
     return Weighed(len(first), len(rows))
@@ -140,6 +141,13 @@ def warmed(
 def changed(file: Path) -> InputError:
     """The error of a file that is not what it was when it was cut."""
     return InputError("must not change while it is read", file=file)
+
+
+def _early(rows: Integers, count: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """Some of so many rows: which they are, and their places among those that are left."""
+    early = np.zeros(count, dtype=bool)
+    early[rows] = True
+    return (np.cumsum(early) - 1)[rows], early
 
 
 def _block(reading: Reading, piece: Piece) -> tuple[pl.Series, Reports]:

@@ -17,14 +17,29 @@ from poolscope.reports.files import USER
 GROUP_ROWS = 1 << 13
 
 
-def store(folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, mass: Floats) -> None:
-    """Write a piece: (users,) names, hashes and how many rows each has; (rows, width) their masses."""
+#: Rows of masses that are brought into order at once: as many as stay in the cache.
+SORTED = 1 << 12
+
+
+def store(
+    folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, mass: Floats, rows: Integers
+) -> None:
+    """Write a piece.
+
+    Parameters
+    ----------
+    names, hashes, lengths : (users,) in the order of the hashes, and how many rows each has.
+    mass : (rows, width) the masses in any order.
+    rows : (rows,) the users' rows of these, one user after another.
+    """
     frame = names.alias(USER).to_frame()
     path = folder / f"{piece}.names"
     frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
     hashes.tofile(folder / f"{piece}.hashes")
     np.cumsum(lengths).tofile(folder / f"{piece}.ends")
-    mass.tofile(folder / f"{piece}.mass")
+    with (folder / f"{piece}.mass").open("wb") as stream:
+        for start in range(0, len(rows), SORTED):
+            stream.write(mass[rows[start : start + SORTED]].data)
 
 
 class Section(NamedTuple):
