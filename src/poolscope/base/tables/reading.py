@@ -104,8 +104,12 @@ class Source:
 
     def state(self) -> dict[Path, tuple[int, int]]:
         """Size and time of change of every file: another state is another table."""
-        found = {file: file.stat() for file in self.files}
-        return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in found.items()}
+        found = {}
+        for file in self.files:
+            with reading(file):
+                stat = file.stat()
+                found[file] = stat.st_size, stat.st_mtime_ns
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

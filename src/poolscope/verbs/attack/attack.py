@@ -108,12 +108,13 @@ def attack(
         )
         if begin:
             begin(reports)
-        weighing = Weighing(**vars(reading), view=scorer.view, horizon=scorer.horizon)
+        weighing = Weighing(reading=reading, view=scorer.view, horizon=scorer.horizon)
         done = list(warmed(engine, weigh, weighing, pieces, tick))
         _check_unchanged(source, before)
         scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
-        tally, memory_of_crowd = Tally(scorer, HEAD), int(memory * Shares.crowd)
-        for scored in warmed(engine, score_crowd, scoring, crowds(done, scorer.view.width, memory_of_crowd), tick):
+        tally = Tally(scorer, HEAD)
+        found = crowds(done, scorer.view.width, int(memory * Shares.crowd))
+        for scored in warmed(engine, score_crowd, scoring, found, tick):
             if scored is not None:
                 tally.add(*scored)
     return {

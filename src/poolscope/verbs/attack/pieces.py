@@ -64,9 +64,10 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Weighing(Reading):
+class Weighing:
     """Moreover, what the adversaries believe, and how many reports of a user they look at."""
 
+    reading: Reading
     view: Views
     horizon: int
 
@@ -109,7 +110,7 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
 
     A user's reports beyond the horizon are left out; those of earlier pieces count as well, but are not known here.
     """
-    users, reports = _block(weighing, piece)
+    users, reports = _block(weighing.reading, piece)
     # Rows of a user often stand together, and a run costs what a row does.
     runs = users.rle().struct.unnest()
     names, lengths = runs["value"].cast(pl.String), runs["len"].to_numpy().astype(np.int64)
@@ -121,9 +122,9 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
     if len(rows) > kept.sum():
         rows, early = _early(rows[places(np.cumsum(counts) - counts, kept)], len(rows))
         reports = {name: column[early] for name, column in reports.items()}
-    mass = masses(weighing.mechanism, reports, weighing.view, engine)
+    mass = masses(weighing.reading.mechanism, reports, weighing.view, engine)
     first = order[starts]
-    store(weighing.folder, piece.number, names.gather(first), hashes[first], kept, mass, rows)
+    store(weighing.reading.folder, piece.number, names.gather(first), hashes[first], kept, mass, rows)
     # the reports that count are only half done
     tick(piece.count - len(rows) / 2)
     return Weighed(len(first), len(rows))

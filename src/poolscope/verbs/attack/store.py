@@ -3,6 +3,7 @@ reports in that order, so that those of a crowd are read where they are, not the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -33,13 +34,18 @@ def store(
     rows : (rows,) the users' rows of these, one user after another.
     """
     frame = names.alias(USER).to_frame()
-    path = folder / f"{piece}.names"
-    frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
-    hashes.tofile(folder / f"{piece}.hashes")
-    np.cumsum(lengths).tofile(folder / f"{piece}.ends")
-    with (folder / f"{piece}.mass").open("wb") as stream:
+    names_file = _file(folder, piece, "names")
+    frame.write_parquet(names_file, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+    hashes.tofile(_file(folder, piece, "hashes"))
+    np.cumsum(lengths).tofile(_file(folder, piece, "ends"))
+    with open(_file(folder, piece, "mass"), "wb") as stream:
         for start in range(0, len(rows), SORTED):
             stream.write(mass[rows[start : start + SORTED]].data)
+
+
+def _file(folder: Path, piece: int, what: str) -> str:
+    """As text: a `Path` keeps the parts of its name, and there are as many as pieces times crowds."""
+    return os.path.join(folder, f"{piece}.{what}")
 
 
 class Section(NamedTuple):
@@ -55,20 +61,21 @@ class Section(NamedTuple):
     def mass(self, width: int) -> Floats:
         """(rows, width) their masses, from the file."""
         count = int(self.lengths.sum()) * width
-        path = self.folder / f"{self.piece}.mass"
-        return np.fromfile(path, count=count, offset=8 * width * self.row).reshape(-1, width)
+        return np.fromfile(_file(self.folder, self.piece, "mass"), count=count, offset=8 * width * self.row).reshape(
+            -1, width
+        )
 
 
 def sections(folder: Path, pieces: int, low: int, high: int) -> Iterator[Section]:
     """The users whose hashes are from `low` to below `high`, of every piece that has some, in the order of pieces."""
     for piece in range(pieces):
-        hashes = np.memmap(folder / f"{piece}.hashes", dtype=np.uint64, mode="r")
+        hashes = np.memmap(_file(folder, piece, "hashes"), dtype=np.uint64, mode="r")
         begin = int(np.searchsorted(hashes, np.uint64(low)))
         end = int(np.searchsorted(hashes, np.uint64(high - 1), side="right"))
         if begin == end:
             continue
-        ends = np.memmap(folder / f"{piece}.ends", dtype=np.int64, mode="r")
+        ends = np.memmap(_file(folder, piece, "ends"), dtype=np.int64, mode="r")
         row = int(ends[begin - 1]) if begin else 0
-        scan = pl.scan_parquet(folder / f"{piece}.names", glob=False, hive_partitioning=False)
+        scan = pl.scan_parquet(_file(folder, piece, "names"), glob=False, hive_partitioning=False)
         names = scan.slice(begin, end - begin).collect()[USER]
         yield Section(folder, piece, names, np.array(hashes[begin:end]), np.diff(ends[begin:end], prepend=row), row)
