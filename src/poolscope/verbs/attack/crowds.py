@@ -96,7 +96,8 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
 def gather(found: Sequence[Section], horizon: int, width: int) -> tuple[pl.Series, Gathered]:
     """The users of some sections, by hash and then name, with the first reports of each, up to the horizon."""
     names = pl.concat([section.names for section in found])
-    hashes, lengths = (np.concatenate([section[i] for section in found]) for i in (3, 4))
+    hashes = np.concatenate([section.hashes for section in found])
+    lengths = np.concatenate([section.lengths for section in found])
     order, starts = together(names, hashes)
     counts = np.add.reduceat(lengths[order], starts)
     kept = np.minimum(counts, horizon)

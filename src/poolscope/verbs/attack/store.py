@@ -60,10 +60,8 @@ class Section(NamedTuple):
 
     def mass(self, width: int) -> Floats:
         """(rows, width) their masses, from the file."""
-        count = int(self.lengths.sum()) * width
-        return np.fromfile(_file(self.folder, self.piece, "mass"), count=count, offset=8 * width * self.row).reshape(
-            -1, width
-        )
+        file, count = _file(self.folder, self.piece, "mass"), int(self.lengths.sum())
+        return np.fromfile(file, count=count * width, offset=8 * width * self.row).reshape(count, width)
 
 
 def sections(folder: Path, pieces: int, low: int, high: int) -> Iterator[Section]:
