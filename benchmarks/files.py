@@ -21,11 +21,10 @@ from poolscope import load_scenario, play
 from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import open_table
-from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within, user_batches
+from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
 from poolscope.reports.shares import masses
 from poolscope.verbs.attack.attack import attack
-from poolscope.verbs.attack.crowds import Bucket
-from poolscope.verbs.attack.scorer import Scorer
+from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.estimate import estimate
 from poolscope.verbs.obfuscate import obfuscate
 from poolscope.world.synthetic import draw_traces, draw_users
@@ -61,15 +60,13 @@ class Files:
         scorer = Scorer(mechanism=game.mechanism, adversaries=game.adversaries, observations=game.observations)
         mass = masses(game.mechanism, self.held, scorer.view, engine)
         lengths = np.full(self.users, game.horizon, dtype=np.int64)
-        bucket = Bucket(number=0, users=range(self.users), lengths=lengths, mass=mass)
-        scorer.score(bucket, engine, lambda _: None)
+        hashes = np.arange(self.users, dtype=np.uint64)
+        scorer.score(Gathered(hashes=hashes, lengths=lengths, mass=mass), engine, lambda _: None)
 
     def read(self) -> None:
-        """What the attack reads: the users once, then everything."""
+        """What the attack reads: everything once."""
         columns = self.game.mechanism.report_columns
         rows = rows_within(3 * MEMORY_BYTES / 8, 2 * row_bytes(columns))
-        for _ in user_batches(open_table(self.reports)):
-            pass
         for _ in blocks(open_table(self.reports), columns, self.game.universe, rows=rows):
             pass
 

@@ -108,17 +108,19 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
         path.mkdir()
         for number, part in enumerate(reports.iter_slices(40)):
             part.write_parquet(path / f"{number:02d}.parquet")
-    memory = 1 << 16  # several pieces of rows, several buckets of users
-    found = {}
-    for name, engine in {"here": Local(threads=2), "there": dask}.items():
-        ticks = []
-        out = tmp_path / f"{name}.parquet"
-        summary = attack(path, scenario, out=out, memory=memory, engine=engine, tick=ticks.append)
-        assert sum(ticks) == summary["users"] == 25
-        assert attack(path, scenario, memory=memory, engine=engine) == summary
-        found[name] = summary, pl.read_parquet(out)
-    assert found["here"][0] == found["there"][0]
-    assert_frame_equal(found["here"][1], found["there"][1], check_exact=True)
+    found = []
+    # all at once, or several pieces of rows and several crowds of users
+    for memory in (1 << 30, 1 << 16, 1):
+        for engine in (Local(threads=2), dask):
+            totals, ticks, out = [], [], tmp_path / "posteriors.parquet"
+            options = {"memory": memory, "engine": engine}
+            summary = attack(path, scenario, out=out, begin=totals.append, tick=ticks.append, **options)
+            assert totals == [sum(ticks)] == [summary["reports"]] == [len(reports)]
+            assert attack(path, scenario, **options) == summary
+            found.append((summary, pl.read_parquet(out)))
+    for summary, table in found[1:]:
+        assert summary == found[0][0]
+        assert_frame_equal(table, found[0][1], check_exact=True)
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
 
@@ -276,7 +278,7 @@ def test_one_unreadable_file_among_many(dask, tmp_path):
     (many / "1.parquet").write_bytes(whole[:300] + whole[400:])
     wrong = pl.read_parquet(path).with_columns(pl.lit(64, pl.Int64).alias("hash"))
     for engine in (Local(threads=1), dask):
-        with pytest.raises(InputError, match=r"1\.parquet: must be a Parquet file"):
+        with pytest.raises(InputError, match=r"many/1\.parquet: must be a Parquet file"):
             attack(many, scenario, out=tmp_path / "posteriors.csv", engine=engine)
     wrong.write_parquet(many / "1.parquet")
     for engine in (Local(threads=1), dask):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -17,6 +18,9 @@ app = typer.Typer(
     help="What repeated reports under local differential privacy reveal about their sender.",
 )
 
+
+#: Set by --debug.
+DEBUG = "POOLSCOPE_DEBUG"
 
 Engine = Annotated[
     str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
@@ -39,8 +43,13 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole story of an error, and what libraries say of it.")
+    ] = False,
 ) -> None:
-    pass
+    if debug:
+        # for this process and its workers
+        os.environ[DEBUG] = "1"
 
 
 @app.command()
@@ -136,7 +145,7 @@ def attack(
     from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.attack.attack import attack
 
-    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking") as (begin, tick):
+    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking", "reports") as (begin, tick):
         loaded = load_scenario(scenario)
         summary = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
     print_attack(summary, out)
@@ -270,8 +279,11 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
     from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
+    from poolscope.base.hush import enable
 
     warnings.showwarning = _in_one_line
+    if "--debug" not in sys.argv:
+        enable()
     try:
         app(standalone_mode=True)
         return
@@ -280,6 +292,8 @@ def main() -> None:
     except Stopped as error:
         said, code = str(error), error.code
     except PoolscopeError as error:
+        if DEBUG in os.environ:
+            raise
         said, code = str(error), 2 if isinstance(error, InputError) else 1
     except OSError as error:
         # the disk is full, or a folder may not be written

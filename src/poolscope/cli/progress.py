@@ -29,22 +29,26 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 Progressing = tuple[Callable[[int], None], Callable[[float], None]]
 
 
-class _UsersPerSecond(ProgressColumn):
+class _Speed(ProgressColumn):
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} users/s", style="cyan")
+        return Text("" if speed is None else f"{speed:,.0f} {self._what}/s", style="cyan")
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Progressing]:
-    """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount))."""
+def progress(title: str, what: str = "users") -> Iterator[Progressing]:
+    """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount)), of users or what else is counted."""
     console = Terminal(stderr=True)
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
-        _UsersPerSecond(),
+        _Speed(what),
         TimeRemainingColumn(),
         console=console,
         transient=True,
@@ -54,7 +58,7 @@ def progress(title: str) -> Iterator[Progressing]:
         task = bar.add_task("Preparing", total=None)
 
         def begin(total: int) -> None:
-            bar.reset(task, total=total, description=f"{title} {total:,} users")
+            bar.reset(task, total=total, description=f"{title} {total:,} {what}")
 
         yield begin, lambda amount: bar.advance(task, amount)
 

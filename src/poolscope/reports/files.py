@@ -7,15 +7,16 @@ checked here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.tables import Batch, Source, check_output, open_table, writing
+from poolscope.base.tables import Batch, check_output, open_table, writing
 from poolscope.base.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
 from poolscope.reports.columns import KINDS
@@ -26,7 +27,7 @@ Columns = Mapping[str, ReportColumn]
 USER = "user"
 
 MEMORY_BYTES = 1 << 30
-"""Bytes that work on a file of any size holds, beside about 200 bytes for each user and one row group of the file."""
+"""Bytes that work on a file of any size holds, beside one row group of the file; `obfuscate` also holds all users."""
 
 #: Rows that are worked on at once at most; more would save nothing.
 MOST_ROWS = 1 << 20
@@ -62,8 +63,17 @@ def rows_within(memory: float, row: int) -> int:
     return max(64, min(MOST_ROWS, int(memory) // (row + 48)))
 
 
+class Batches(Protocol):
+    """A table, or some rows of one, that is read in batches."""
+
+    @property
+    def text(self) -> bool: ...
+
+    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int) -> Iterator[Batch]: ...
+
+
 def blocks(
-    source: Source,
+    source: Batches,
     columns: Columns,
     universe: Universe,
     *,
@@ -94,15 +104,6 @@ def blocks(
                 room = room if reuse else _room(columns, rows)
     if filled:
         yield pl.concat(users), {name: column[:filled] for name, column in room.items()}
-
-
-def user_batches(source: Source, memory: int = BATCH_BYTES) -> Iterator[pl.Series]:
-    """The column of users alone."""
-    dtype = None
-    for batch in source.batches((USER,), memory=memory, row_bytes=64):
-        users = users_of(batch, dtype)
-        dtype = users.dtype
-        yield users
 
 
 def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:

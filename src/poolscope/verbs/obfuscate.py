@@ -19,7 +19,7 @@ from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.users import Arrivals, Places
+from poolscope.world.arrivals import Arrivals, Places
 from poolscope.world.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.

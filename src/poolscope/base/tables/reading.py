@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.hush import hushed
 from poolscope.base.tables.batch import Batch, chosen
 from poolscope.base.tables.parquet_check import check_file
 from poolscope.base.tables.text import text_batches
@@ -64,12 +65,44 @@ class Source:
                 if self.text:
                     found = text_batches(file, wanted, max(1 << 12, memory // PARSED))
                 else:
-                    found = _parquet_batches(file, wanted, most, max(64, min(memory // row_bytes, MOST_ROWS)))
+                    found = _parquet_batches(file, wanted, most, _batch_rows(memory, row_bytes))
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
+
+    def rows(self, columns: Sequence[str], *, memory: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
+        """The rows in order, cut for others to read: at most `memory` bytes each.
+
+        Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
+        """
+        most, empty = _batch_rows(memory, row_bytes), True
+        if self.text:
+            for batch in self.batches(columns, memory=memory, row_bytes=row_bytes):
+                for start in range(0, batch.frame.height, most):
+                    frame, first = batch.frame[start : start + most], batch.first + start
+                    kept = folder / f"{first}.rows"
+                    frame.write_parquet(kept, compression="uncompressed", statistics=False)
+                    yield Rows(file=batch.file, first=first, count=frame.height, place=kept, text=True)
+            return
+        for file in self.files:
+            with reading(file):
+                wanted = partial(chosen, columns=columns, optional=())
+                for first, count in _parquet_cut(file, wanted, 1 << 50, most)[1]:
+                    empty = False
+                    yield Rows(file=file, first=first, count=count, place=file.absolute(), text=False)
+        if empty:
+            raise InputError("must have at least one row", file=self.path)
+
+    def state(self) -> dict[Path, tuple[int, int]]:
+        """Size and time of change of every file: another state is another table."""
+        found = {}
+        for file in self.files:
+            with reading(file):
+                stat = file.stat()
+                found[file] = stat.st_size, stat.st_mtime_ns
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +112,21 @@ class Rows:
     Parameters
     ----------
     file, first, count : whose they are, and which.
-    kept : where rows of CSV, which has no places, are as Parquet; None where the file itself is Parquet.
+    place : the Parquet file to read, from anywhere: the file itself or, of CSV, which has no places, one of the rows.
+    text : whether the file is CSV.
     """
 
     file: Path
     first: int
     count: int
-    kept: Path | None = None
-
-    @property
-    def text(self) -> bool:
-        """Whether the file is CSV."""
-        return self.kept is not None
+    place: Path
+    text: bool
 
     def read(self, columns: Sequence[str]) -> Batch:
-        """The rows."""
+        """The rows, fewer where the file has changed."""
         with decoding(self.file):
-            rows = scan(self.kept or self.file).select(columns)
-            frame = _texts(rows).slice(0 if self.kept else self.first - 1, self.count).collect()
+            rows = scan(self.place).select(columns)
+            frame = _texts(rows).slice(0 if self.text else self.first - 1, self.count).collect()
         return Batch(file=self.file, first=self.first, frame=frame, text=self.text)
 
 
@@ -141,27 +171,42 @@ def scan(file: Path) -> pl.LazyFrame:
     return pl.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
+def _batch_rows(memory: int, row_bytes: int) -> int:
+    return max(64, min(memory // row_bytes, MOST_ROWS))
+
+
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
     """Turn what goes wrong when a Parquet file is read, polars' own errors too, into an `InputError` on that file."""
-    with reading(file):
+    with reading(file), hushed():
         try:
             yield
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        except pl.exceptions.PanicException as error:
+            raise InputError("is damaged: must be a Parquet file") from error
+        except pl.exceptions.PolarsError as error:
             raise InputError(f"must be a Parquet file: {one_line(str(error))[:80]}") from error
 
 
 def _parquet_batches(
     file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int
 ) -> Iterator[tuple[int, pl.DataFrame]]:
+    table, cuts = _parquet_cut(file, wanted, most, rows)
+    with decoding(file):
+        for first, count in cuts:
+            # A slice at a time rather than one streaming scan: every version of polars reads it alike.
+            yield first, table.slice(first - 1, count).collect()
+
+
+def _parquet_cut(
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int
+) -> tuple[pl.LazyFrame, list[tuple[int, int]]]:
+    """The columns of a file that is what it says, and the first row, from 1, and the rows of each batch."""
     check_file(file, most)
     with decoding(file):
         table = scan(file)
-        # A slice at a time rather than one streaming scan: every version of polars reads it alike.
         table = _texts(table.select(wanted(table.collect_schema().names())))
         height = table.select(pl.len()).collect().item()
-        for start in range(0, height, rows):
-            yield start + 1, table.slice(start, rows).collect()
+    return table, [(start + 1, min(rows, height - start)) for start in range(0, height, rows)]
 
 
 def _texts(table: pl.LazyFrame) -> pl.LazyFrame:

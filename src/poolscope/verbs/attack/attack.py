@@ -1,8 +1,10 @@
 """The attack on reports in a file: a posterior for each user, however large the file.
 
-Two looks at the file. The first counts each user's reports and, if an adversary wants to learn the popularity from
-them, sums up what they support. The second turns each report into the popularity masses of its support, a few numbers,
-which are gathered user by user (`gathering`) and integrated to posteriors (`posteriors`).
+Two rounds, by whatever engine. The first turns each report into the popularity masses of its support, a few numbers,
+piece of rows by piece of rows (`pieces`). The second brings them together user by user, crowd of users by crowd of
+users, and integrates them to posteriors (`crowds`). No process knows all users: a user is the hash of its name
+(`users`), and a crowd an interval of hashes. An adversary who wants to learn the popularity from the reports themselves
+has them counted before.
 """
 
 from __future__ import annotations
@@ -10,41 +12,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Integers, Tick
+from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
+from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.curator import Frequencies
-from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
-from poolscope.reports.shares import Supports, masses
+from poolscope.reports.files import MEMORY_BYTES, row_bytes, rows_within
+from poolscope.reports.shares import Supports
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.crowds import Bucket, Gathering
-from poolscope.verbs.attack.pieces import (
-    Piece,
-    Reading,
-    ScoredCrowd,
-    Scoring,
-    changed,
-    crowds,
-    cut,
-    score_crowd,
-    scored_crowd,
-    sort_masses,
-    support_of,
-    warmed,
-)
+from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
+from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, cut, support_of, warmed, weigh
 from poolscope.verbs.attack.scorer import Scorer, Tally
-from poolscope.verbs.attack.users import Arrivals, Places
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
 
@@ -53,11 +39,11 @@ HEAD = 12
 
 
 class Shares:
-    """How the memory is divided: reading, a block of reports, a bucket of users, and as much for all that waits."""
+    """How the memory is divided: reading, a piece of reports and what is made of it, a crowd of users."""
 
     reading = 1 / 16
-    block = 3 / 8
-    gathering = 1 / 8
+    piece = 3 / 8
+    crowd = 1 / 8
 
 
 def attack(
@@ -80,9 +66,9 @@ def attack(
     pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; where absent the summary's ``head`` has its first rows.
-    seed : of the draws of other people's reports, and of ties between pools, as in the game.
+    seed : of the draws of other people's reports, as in the game, and of ties between pools.
     memory : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
-    begin : told the number of users, tick : told users as they are attacked.
+    begin : told the number of reports, tick : told reports, half of each when it is read and half when it is used.
 
     Returns
     -------
@@ -104,39 +90,40 @@ def attack(
 
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target))
-        beside = tempfile.TemporaryDirectory(prefix=".poolscope.", dir=target and target.parent)
-        folder = Path(stack.enter_context(beside)).absolute()
-        pieces: list[Piece] = []
-        if engine.workers == 1:
-            look = _first_look(source, scenario, mechanism, universe, memory, engine)
-        else:
-            look, pieces = _cut(source, scenario, mechanism, universe, memory, engine, folder)
+        beside = target.parent if target else Path(tempfile.gettempdir())
+        folder = stack.enter_context(scratch_folder(beside)).absolute()
+        reading = Reading(mechanism=mechanism, universe=universe, folder=folder)
+        before = source.state()
+        width = len(scenario.adversaries) * (universe.k + 1)
+        size = rows_within(memory * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        pieces, dtype = cut(source, reading, size=size, memory=int(memory * Shares.reading))
+        reports = sum(piece.count for piece in pieces)
+        estimate = _estimate(reading, pieces, engine) if _learns(scenario) else None
         scorer = Scorer(
             mechanism=mechanism,
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, look.estimate, seed, engine)),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimate, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
         )
         if begin:
-            begin(len(look.counts))
-        scoring = Scoring(scorer=scorer, folder=folder, parts=parts, head=HEAD)
-        tally, head = Tally(scorer), list[dict[str, Any]]()
-        if engine.workers == 1:
-            done = _score_here(scoring, source, look, universe, memory, engine, tick)
-        else:
-            reading = Reading(mechanism=mechanism, universe=universe, folder=folder, scorer=scorer)
-            done = _score_there(scoring, reading, pieces, look, memory, engine, tick)
-        for crowd in done:
-            tally.add(crowd.number, crowd.counts)
-            head = crowd.head or head
+            begin(reports)
+        weighing = Weighing(reading=reading, view=scorer.view, horizon=scorer.horizon)
+        done = list(warmed(engine, weigh, weighing, pieces, tick))
+        _check_unchanged(source, before)
+        scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
+        tally = Tally(scorer, HEAD)
+        found = crowds(done, scorer.view.width, int(memory * Shares.crowd))
+        for scored in warmed(engine, score_crowd, scoring, found, tick):
+            if scored is not None:
+                tally.add(*scored)
     return {
         "users": tally.users,
-        "reports": int(look.counts.sum()),
+        "reports": reports,
         "pools": scorer.pool_names,
         "threshold": threshold,
         "results": tally.results(),
-        "head": head,
+        "head": tally.head,
     }
 
 
@@ -149,40 +136,12 @@ def _check_memory(scenario: Scenario) -> None:
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Look:
-    """What the first look at a file finds."""
-
-    arrivals: Arrivals
-    counts: Integers
-    estimate: Frequencies | None
-
-
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
     if threshold is None:
         return scenario.attack.threshold if scenario.attack else None
     if not 0 <= threshold <= 1:
         raise InputError("must be from 0 to 1", value=threshold, place="threshold")
     return threshold
-
-
-def _first_look(
-    source: Source, scenario: Scenario, mechanism: Mechanism, universe: Universe, memory: int, engine: Engine
-) -> _Look:
-    """Count each user's reports, and what the reports support where an adversary wants to know."""
-    arrivals, places = Arrivals(), Places()
-    reading = int(memory * Shares.reading)
-    if not _learns(scenario):
-        for users in user_batches(source, reading):
-            places.of(arrivals.number(users))
-        return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=None)
-    columns = mechanism.report_columns
-    supports = Supports(mechanism, engine)
-    rows = rows_within(memory * Shares.block, 2 * row_bytes(columns))
-    for users, reports in blocks(source, columns, universe, rows=rows, memory=reading):
-        places.of(arrivals.number(users))
-        supports.add(reports)
-    return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=supports.estimate())
 
 
 def _adversaries(
@@ -209,86 +168,20 @@ def _adversaries(
         yield adversary
 
 
-def _cut(
-    source: Source,
-    scenario: Scenario,
-    mechanism: Mechanism,
-    universe: Universe,
-    memory: int,
-    engine: Engine,
-    folder: Path,
-) -> tuple[_Look, list[Piece]]:
-    """The first look, for workers: who sent which rows, and the rows in pieces."""
-    arrivals, places, columns = Arrivals(), Places(), mechanism.report_columns
-    width = len(scenario.adversaries) * (universe.k + 1)
-    size = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
-    bounds = {"size": size, "horizon": _horizon(scenario), "memory": int(memory * Shares.reading)}
-    pieces = list(cut(source, columns, arrivals, places, folder, **bounds))
-    counts = places.counts[: len(arrivals)]
-    if not _learns(scenario):
-        return _Look(arrivals=arrivals, counts=counts, estimate=None), pieces
-    supports = Supports(mechanism, engine)
-    reading = Reading(mechanism=mechanism, universe=universe, folder=folder)
-    for counted, reports in warmed(engine, support_of, reading, pieces):
-        supports.join(counted, reports)
-    return _Look(arrivals=arrivals, counts=counts, estimate=supports.estimate()), pieces
-
-
-def _horizon(scenario: Scenario) -> int:
-    """Reports of a user that are looked at."""
-    return max(scenario.attack.observations) if scenario.attack else np.iinfo(np.int64).max
-
-
 def _learns(scenario: Scenario) -> bool:
     """Whether an adversary learns the popularity from the reports that it attacks."""
     return any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries)
 
 
-def _score_there(
-    scoring: Scoring,
-    reading: Reading,
-    pieces: list[Piece],
-    look: _Look,
-    memory: int,
-    engine: Engine,
-    tick: Tick | None,
-) -> Iterator[ScoredCrowd]:
-    """Both rounds of tasks: pieces of rows, then buckets of users."""
-    done = list(warmed(engine, sort_masses, reading, pieces))
-    observations = scoring.scorer.observations
-    lengths = look.counts if observations is None else np.minimum(look.counts, max(observations))
-    width, size = scoring.scorer.view.width, int(memory * Shares.gathering)
-    yield from warmed(engine, score_crowd, scoring, crowds(done, lengths, look.arrivals.users, width, size), tick)
+def _estimate(reading: Reading, pieces: list[Piece], engine: Engine) -> Frequencies:
+    """What the reports say of the popularity."""
+    supports = Supports(reading.mechanism, engine)
+    for counted, reports in warmed(engine, support_of, reading, pieces):
+        supports.join(counted, reports)
+    return supports.estimate()
 
 
-def _score_here(
-    scoring: Scoring, source: Source, look: _Look, universe: Universe, memory: int, engine: Engine, tick: Tick | None
-) -> Iterator[ScoredCrowd]:
-    """The same by the threads of this process: buckets are gathered in memory as long as they fit."""
-    scorer, users = scoring.scorer, look.arrivals.users
-    for bucket in _buckets(source, look, scorer, universe, memory, engine, scoring.folder):
-        names = users[bucket.users.start : bucket.users.stop]
-        yield scored_crowd(scoring, bucket, names, engine, tick or (lambda _: None))
-
-
-def _buckets(
-    source: Source, look: _Look, scorer: Scorer, universe: Universe, memory: int, engine: Engine, folder: Path
-) -> Iterator[Bucket]:
-    """Users with the masses of all their reports, up to the largest observation count."""
-    columns = scorer.mechanism.report_columns
-    horizon = np.iinfo(np.int64).max if scorer.observations is None else max(scorer.observations)
-    width = scorer.view.width
-    gathering = Gathering(np.minimum(look.counts, horizon), width, int(memory * Shares.gathering), folder)
-    rows = rows_within(memory * Shares.block, 2 * row_bytes(columns) + 16 * width)
-    places = Places()
-    for users, reports in blocks(source, columns, universe, rows=rows, memory=int(memory * Shares.reading)):
-        numbers = look.arrivals.number(users)
-        place = places.of(numbers)
-        if len(look.arrivals) > len(look.counts) or np.any(place >= look.counts[numbers]):
-            raise changed(source.path)
-        early = place < horizon
-        if not early.all():
-            reports = {name: column[early] for name, column in reports.items()}
-        yield from gathering.add(numbers[early], masses(scorer.mechanism, reports, scorer.view, engine))
-    if gathering.unfinished:
-        raise changed(source.path)
+def _check_unchanged(source: Source, before: dict[Path, tuple[int, int]]) -> None:
+    for file, state in source.state().items():
+        if state != before[file]:
+            raise changed(file)

@@ -1,125 +1,129 @@
-"""What was learnt from each report, brought together user by user in bounded memory.
+"""The second round of the attack on a file: crowds of users become posteriors.
 
-Rows of users may be interleaved in a file of any size. Users are cut into *buckets* of neighbours (in order of their
-first rows) that fit into memory; how many rows each will have is known from a first look at the file. A bucket is
-finished with its last row. Where users' rows stand together a bucket is finished soon after it was begun, and nothing
-touches the disk; where they do not, the fullest buckets wait in files.
+A *crowd* is an interval of hashes, so small that the masses of its users' reports fit into memory. A task takes these
+out of all pieces, brings them together user by user, and writes the crowd's part of the table. Crowds follow each other
+as their hashes do, and so do the users in them: the table does not depend on how many crowds there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.base.arrays import Integers, Tick
+from poolscope.base.engines import Local
+from poolscope.base.tables import Parts
+from poolscope.verbs.attack.pieces import Weighed
+from poolscope.verbs.attack.scorer import Counts, Gathered, Scorer
+from poolscope.verbs.attack.store import Section, sections
+from poolscope.verbs.attack.users import places, together
 
-#: Copies of a bucket that are held while it is brought into order and used.
+#: Copies of a crowd's masses that are held while they are brought into order and used.
 COPIES = 3
+
+#: Bytes that a user takes beside, for each piece that has rows of it.
+NAMED = 128
+
+
+class Crowd(NamedTuple):
+    """Users with hashes from `low` to below `high`."""
+
+    number: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bucket:
-    """Some users with all their rows.
+class Scoring:
+    """What every task of the second round needs.
 
     Parameters
     ----------
-    number : its place among the buckets.
-    users : the numbers of its users.
-    lengths : (users,) rows of each.
-    mass : (rows, width) user after user, each in order of time.
+    pieces : how many there are in the folder.
+    dtype : of the users' names in the table.
+    parts : where the table goes, if anywhere.
+    head : rows of it that are handed back.
     """
+
+    scorer: Scorer
+    folder: Path
+    pieces: int
+    dtype: pl.DataType
+    parts: Parts | None
+    head: int
+
+
+class ScoredCrowd(NamedTuple):
+    """A crowd that is done: its part is written, its counts and its first rows are told."""
 
     number: int
-    users: range
-    lengths: Integers
-    mass: Floats
+    counts: Counts
+    head: list[dict[str, Any]]
 
 
-class Gathering:
-    """Buckets on their way.
+def crowds(done: Sequence[Weighed], width: int, memory: int) -> Iterator[Crowd]:
+    """So many equal intervals of hashes that a crowd takes about `memory` bytes."""
+    users, rows = (sum(counts) for counts in zip(*done, strict=True))
+    needed = COPIES * 8 * (width + 1) * rows + NAMED * users
+    count = min(users, -(-needed // max(1, memory)))
+    edges = [number * 2**64 // count for number in range(count + 1)]
+    for number in range(count):
+        yield Crowd(number, edges[number], edges[number + 1])
 
-    Parameters
-    ----------
-    lengths : (users,) how many rows of each user will come.
-    width : columns of a row.
-    memory : bytes that a bucket may take, and as many again all waiting rows together.
-    folder : where rows go that have to wait outside of memory.
+
+def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> ScoredCrowd | None:
+    """Task: the posteriors of a crowd's users, written as a part of the table; None where there is nobody."""
+    found = list(sections(scoring.folder, scoring.pieces, crowd.low, crowd.high))
+    if not found:
+        return None
+    scorer = scoring.scorer
+    names, gathered = gather(found, scorer.horizon, scorer.view.width)
+    # each report is half done; those that come too late for their users are done with
+    late = sum(int(section.lengths.sum()) for section in found) - len(gathered.mass)
+    tick(late / 2)
+    scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
+    frame = scorer.frame(scored, names.cast(scoring.dtype))
+    if scoring.parts is not None:
+        scoring.parts.write(crowd.number, frame)
+    return ScoredCrowd(crowd.number, scorer.count(scored), frame.head(scoring.head).rows(named=True))
+
+
+def gather(found: Sequence[Section], horizon: int, width: int) -> tuple[pl.Series, Gathered]:
+    """The users of some sections, by hash and then name, with the first reports of each, up to the horizon."""
+    names = pl.concat([section.names for section in found])
+    hashes = np.concatenate([section.hashes for section in found])
+    lengths = np.concatenate([section.lengths for section in found])
+    order, starts = together(names, hashes)
+    counts = np.add.reduceat(lengths[order], starts)
+    kept = np.minimum(counts, horizon)
+    begins, taken = _moves(order, starts, lengths, kept)
+    mass = np.empty((int(kept.sum()), width))
+    done = 0
+    for section in found:
+        own = slice(done, done + len(section.names))
+        rows = section.mass(width)
+        if len(rows) > taken[own].sum():
+            rows = rows[places(np.cumsum(section.lengths) - section.lengths, taken[own])]
+        mass[places(begins[own], taken[own])] = rows
+        done = own.stop
+    first = order[starts]
+    return names.gather(first), Gathered(hashes=hashes[first], lengths=kept, mass=mass)
+
+
+def _moves(order: Integers, starts: Integers, lengths: Integers, kept: Integers) -> tuple[Integers, Integers]:
+    """Where the rows of each entry (a user of a section) begin among all that are kept, and how many of them are.
+
+    `lengths` are the entries' rows, `order` and `starts` bring those of a user together, who keeps so many in all.
     """
-
-    def __init__(self, lengths: Integers, width: int, memory: int, folder: Path) -> None:
-        self._lengths, self._width, self._memory, self._folder = lengths, width, memory, folder
-        self._edges = bucket_edges(lengths, bucket_rows(memory, width))
-        ends = np.concatenate([[0], np.cumsum(lengths)])[self._edges]
-        self._missing = np.diff(ends)
-        self._waiting: dict[int, list[tuple[Integers, Floats]]] = {}
-        self._rows: dict[int, int] = {}
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether rows are still to come."""
-        return bool(self._missing.any())
-
-    def add(self, users: Integers, mass: Floats) -> Iterator[Bucket]:
-        """Take the next rows, of these users; yields the buckets that they finish."""
-        if not len(users):
-            return
-        bucket = np.searchsorted(self._edges, users, side="right") - 1
-        order = np.argsort(bucket, kind="stable")
-        numbers, starts = np.unique(bucket[order], return_index=True)
-        for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            # Copies: a view would keep all rows of the block in memory.
-            self._waiting.setdefault(number, []).append((users[rows], mass[rows]))
-            self._rows[number] = self._rows.get(number, 0) + len(rows)
-            self._missing[number] -= len(rows)
-            if self._missing[number] == 0:
-                yield self._finished(number)
-        while sum(self._rows.values()) * _row_bytes(self._width) > self._memory:
-            self._spill(max(self._rows, key=self._rows.__getitem__))
-
-    def _files(self, number: int) -> tuple[Path, Path]:
-        return self._folder / f"{number}.users", self._folder / f"{number}.mass"
-
-    def _spill(self, number: int) -> None:
-        for users, mass in self._waiting.pop(number):
-            for path, array in zip(self._files(number), (users, mass), strict=True):
-                with path.open("ab") as stream:
-                    stream.write(array.data)
-        del self._rows[number]
-
-    def _finished(self, number: int) -> Bucket:
-        waiting = self._waiting.pop(number)
-        del self._rows[number]
-        files = self._files(number)
-        if files[0].exists():
-            spilt = np.fromfile(files[1]).reshape(-1, self._width)
-            waiting.insert(0, (np.fromfile(files[0], dtype=np.int64), spilt))
-            for path in files:
-                path.unlink()
-        users, mass = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-        del waiting
-        if np.any(users[1:] < users[:-1]):
-            mass = mass[np.argsort(users, kind="stable")]
-        own = range(int(self._edges[number]), int(self._edges[number + 1]))
-        return Bucket(number=number, users=own, lengths=self._lengths[own.start : own.stop], mass=mass)
-
-
-def bucket_rows(memory: int, width: int) -> int:
-    """Rows of a bucket that takes so many bytes."""
-    return memory // (COPIES * _row_bytes(width))
-
-
-def _row_bytes(width: int) -> int:
-    return 8 * (width + 1)
-
-
-def bucket_edges(lengths: Integers, rows: int) -> Integers:
-    """Where buckets of neighbouring users begin and end, of at most so many rows, or of one user."""
-    ends = np.cumsum(lengths)
-    edges = [0]
-    while edges[-1] < len(lengths):
-        done = ends[edges[-1] - 1] if edges[-1] else 0
-        edges.append(max(edges[-1] + 1, int(np.searchsorted(ends, done + rows, side="right"))))
-    return np.array(edges, dtype=np.int64)
+    entries = np.diff(np.append(starts, len(order)))
+    before = np.cumsum(lengths[order]) - lengths[order]
+    before -= np.repeat(before[starts], entries)
+    begins, taken = np.empty_like(lengths), np.empty_like(lengths)
+    begins[order] = np.repeat(np.cumsum(kept) - kept, entries) + before
+    taken[order] = np.clip(np.repeat(kept, entries) - before, 0, lengths[order])
+    return begins, taken

@@ -16,18 +16,36 @@ from numpy.typing import NDArray
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
 from poolscope.attack.fresh import CHUNK
-from poolscope.base.arrays import Floats, Integers, Tick
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
-from poolscope.verbs.attack.crowds import Bucket
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21
 
+#: What confidences are summed up in: whole numbers, whose sum depends on no order.
+GRAIN = 2.0**-40
+
 #: Confidences of which the summary counts the users.
 CONFIDENT = (0.5, 0.9, 0.95)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """Some users with all their reports.
+
+    Parameters
+    ----------
+    hashes : (users,) who they are.
+    lengths : (users,) reports of each.
+    mass : (reports, width) user after user, each in order of time.
+    """
+
+    hashes: Keys
+    lengths: Integers
+    mass: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,7 +56,6 @@ class Scored:
     used : (users, observations) reports.
     """
 
-    users: range
     used: Integers
     posterior: list[Floats]
     guess: Integers
@@ -46,12 +63,13 @@ class Scored:
 
 
 class Counts(NamedTuple):
-    """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations),
-    how many are confident (levels, adversaries, observations) and guesses (adversaries, observations, pools + 1)."""
+    """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations) in
+    units of `GRAIN`, how many are confident (levels, adversaries, observations) and guesses (adversaries, observations,
+    pools + 1)."""
 
     users: int
     used: Integers
-    confidence: Floats
+    confidence: Integers
     confident: Integers
     guesses: Integers
 
@@ -64,7 +82,7 @@ class Scorer:
     ----------
     observations : increasing; None is all reports.
     threshold : confidence below which no guess is made.
-    seed : breaks ties between pools, from the user's number, as the game does.
+    seed : breaks ties between pools, with the hash of the user's name.
     """
 
     mechanism: Mechanism
@@ -85,25 +103,30 @@ class Scorer:
         """The pools of all adversaries, which mostly are the same."""
         return list(dict.fromkeys(name for a in self.adversaries for name in a.universe.pool_names))
 
-    def score(self, bucket: Bucket, engine: Engine, tick: Tick) -> Scored:
-        """Posteriors and guesses of a bucket's users."""
-        lengths = bucket.lengths
+    @property
+    def horizon(self) -> int:
+        """Reports of a user that are looked at."""
+        return np.iinfo(np.int64).max if self.observations is None else max(self.observations)
+
+    def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
+        """Posteriors and guesses of some users; `tick` is told their reports."""
+        lengths = gathered.lengths
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
         starts = np.cumsum(lengths) - lengths
 
         def part(users: Integers) -> None:
-            table = self._table(bucket.mass, starts[users], lengths[users])
+            table = self._table(gathered.mass, starts[users], lengths[users])
             for adversary, columns, out in zip(self.adversaries, self.columns, posterior, strict=True):
                 found = posterior_block(self.mechanism, adversary, table[:, :, columns], lengths[users])
                 asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
                 out[users] = believed(asked, adversary)
-            tick(len(users))
+            tick(int(lengths[users].sum()))
 
         for _ in engine.map(part, self._shares(lengths)):
             pass
-        guess, confidence = self._decide(bucket.users, posterior)
-        return Scored(users=bucket.users, used=used, posterior=posterior, guess=guess, confidence=confidence)
+        guess, confidence = self._decide(gathered.hashes, posterior)
+        return Scored(used=used, posterior=posterior, guess=guess, confidence=confidence)
 
     def _shares(self, lengths: Integers) -> Iterator[Integers]:
         """Users of about the same length together: a table is as long as the longest of them."""
@@ -124,9 +147,9 @@ class Scorer:
         table[there] = mass[(starts[:, None] + places)[there]]
         return table
 
-    def _decide(self, users: range, posterior: list[Floats]) -> tuple[Integers, Floats]:
+    def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
-        keys = user_keys(self.seed, np.arange(users.start, users.stop))
+        keys = user_keys(self.seed, hashes)
         found = [guesses(rows, keys) for rows in posterior]
         return np.stack([guess for guess, _ in found], axis=1), np.stack([sure for _, sure in found], axis=1)
 
@@ -158,9 +181,9 @@ class Scorer:
         """The users summed up."""
         guessed = self.guessed(scored)
         return Counts(
-            users=len(scored.users),
+            users=len(scored.used),
             used=scored.used.sum(axis=0),
-            confidence=scored.confidence.sum(axis=0),
+            confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
             confident=np.stack([(scored.confidence >= level).sum(axis=0) for level in CONFIDENT]),
             guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
         )
@@ -178,33 +201,40 @@ class Scorer:
 
 
 class Tally:
-    """How confident the adversaries are and how their guesses spread, summed up over buckets."""
+    """How confident the adversaries are and how their guesses spread, summed up over crowds, and the first rows."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        self._scorer = scorer
-        self._counts: dict[int, Counts] = {}
+    def __init__(self, scorer: Scorer, head: int) -> None:
+        self._scorer, self._most = scorer, head
+        self._sums: list[Any] = []
+        self._head: list[tuple[int, dict[str, Any]]] = []
 
-    def add(self, number: int, counts: Counts) -> None:
-        """Add a bucket."""
-        self._counts[number] = counts
+    def add(self, number: int, counts: Counts, head: list[dict[str, Any]]) -> None:
+        """Add a crowd, whichever is done first."""
+        # Python's integers: many users' confidences are more than 64 bits hold
+        more = [np.asarray(count, dtype=object) for count in counts]
+        self._sums = [a + b for a, b in zip(self._sums, more, strict=True)] if self._sums else more
+        self._head = sorted([*self._head, *((number, row) for row in head)], key=lambda row: row[0])[: self._most]
 
     @property
     def users(self) -> int:
-        return sum(counts.users for counts in self._counts.values())
+        return int(self._sums[0])
+
+    @property
+    def head(self) -> list[dict[str, Any]]:
+        """The first rows of the table."""
+        return [row for _, row in self._head]
 
     def results(self) -> list[dict[str, Any]]:
         """One entry for each adversary and observation count."""
         scorer = self._scorer
-        # In the order of the buckets, whichever was done first: the last digit of a sum may not depend on it.
-        buckets = [self._counts[number] for number in sorted(self._counts)]
-        used, confidence, confident, guesses = (np.sum(part, axis=0) for part in list(zip(*buckets, strict=True))[1:])
+        _, used, confidence, confident, guesses = self._sums
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
             {
                 "adversary": adversary.name,
                 "n": n,
                 "reports": int(used[o]),
-                "confidence": float(confidence[a, o] / self.users),
+                "confidence": confidence[a, o] / self.users * GRAIN,
                 "confident": {str(t): int(confident[i, a, o]) for i, t in enumerate(CONFIDENT)},
                 "guesses": {
                     name: int(guesses[a, o, i])

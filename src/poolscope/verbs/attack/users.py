@@ -1,61 +1,53 @@
-"""Users in order of their first rows, and the place of each row among its user's."""
+"""Who sent what, without a list of all users: a user is the hash of its name.
+
+The hash is the same wherever and whenever a name is read. It says in which crowd a user is, where in the output, and
+how ties between pools are broken. Two names of one hash are two users all the same: names are compared wherever rows
+are brought together.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Integers
+from poolscope.base.arrays import Integers, Keys
+from poolscope.kernels.names import hash_names
 
 
-class Arrivals:
-    """Numbers users as they first appear, batch after batch; about 150 bytes a user."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str | int, int] = {}
-        self._dtype: pl.DataType | None = None
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def number(self, users: pl.Series) -> Integers:
-        """The number of each row's user; new users get the next ones."""
-        self._dtype = users.dtype
-        # Rows of a user often stand together, and a run costs what a row does.
-        runs = users.rle().struct.unnest()
-        different = runs["value"].unique(maintain_order=True)
-        numbers = [self._numbers.setdefault(user, len(self._numbers)) for user in different.to_list()]
-        of_run = runs["value"].replace_strict(different, numbers, return_dtype=pl.Int64)
-        return np.repeat(of_run.to_numpy(), runs["len"].to_numpy())
-
-    @property
-    def users(self) -> pl.Series:
-        """The users, as the file has them, in order of their numbers."""
-        return pl.Series("user", list(self._numbers), dtype=self._dtype)
+def name_hashes(names: pl.Series) -> Keys:
+    """64 bits of each name, from its UTF-8 bytes; an integer is called by its decimal digits, as CSV would have it."""
+    texts = names.cast(pl.String)
+    letters = np.frombuffer(texts.str.join("").item().encode(), dtype=np.uint8)
+    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
+    out = np.empty(len(texts), dtype=np.uint64)
+    hash_names(letters, ends, out)
+    return out
 
 
-class Places:
-    """Counts each user's rows, batch after batch."""
+def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
+    """The entries in the order of their users (by hash, then name), those of a user in their own order.
 
-    def __init__(self) -> None:
-        self.counts = np.zeros(0, dtype=np.int64)
+    Returns
+    -------
+    order : (entries,).
+    starts : (users,) where in it each user begins.
+    """
+    order = np.argsort(hashes, kind="stable")
+    starts = _changes(names.gather(order))
+    if len(starts) > 1 + np.count_nonzero(np.diff(hashes[order])):
+        # two names of one hash
+        by_name = pl.DataFrame({"hash": hashes, "name": names}).with_row_index()
+        order = by_name.sort("hash", "name", maintain_order=True)["index"].to_numpy().astype(np.int64)
+        starts = _changes(names.gather(order))
+    return order, starts
 
-    def of(self, users: Integers) -> Integers:
-        """How many rows of its user are before each row."""
-        order = np.argsort(users, kind="stable")
-        ordered = users[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        lengths = np.diff(np.append(starts, len(users)))
-        out = np.empty(len(users), dtype=np.int64)
-        before = self._before(ordered[starts], lengths)
-        out[order] = np.arange(len(users)) - np.repeat(starts - before, lengths)
-        return out
 
-    def _before(self, users: Integers, more: Integers) -> Integers:
-        """The rows of these users so far, to which there are now some more."""
-        missing = int(users.max()) + 1 - len(self.counts)
-        if missing > 0:
-            self.counts = np.concatenate([self.counts, np.zeros(max(missing, len(self.counts)), dtype=np.int64)])
-        before = self.counts[users]
-        self.counts[users] += more
-        return before
+def places(starts: Integers, lengths: Integers) -> Integers:
+    """``starts[i], starts[i] + 1, ...``, as many as `lengths` says, of one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
+
+
+def _changes(names: pl.Series) -> Integers:
+    """Where a name differs from the one before."""
+    return np.flatnonzero((names != names.shift()).fill_null(True).to_numpy())

@@ -1,0 +1,49 @@
+"""What libraries in other languages print when they fail, kept from the user's terminal.
+
+A decoder that stumbles over a damaged file prints its own account of it to the process's error stream before it tells
+us. A command says what is wrong in one line of its own, so it hushes such accounts (`enabled`); from Python nothing is
+hushed, as the stream is not ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_state = {"enabled": False, "depth": 0, "kept": -1}
+
+
+def enable() -> None:
+    """From here on hush; what Python itself prints goes to the stream as it was, which must be the process's own."""
+    if sys.stderr is not sys.__stderr__ or _state["enabled"]:
+        return
+    sys.stderr.flush()
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+    _state["enabled"] = True
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Nothing written to the process's own error stream inside is seen."""
+    if not _state["enabled"]:
+        yield
+        return
+    with _lock:
+        _state["depth"] += 1
+        if _state["depth"] == 1:
+            _state["kept"] = os.dup(2)
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+    try:
+        yield
+    finally:
+        with _lock:
+            _state["depth"] -= 1
+            if _state["depth"] == 0:
+                os.dup2(_state["kept"], 2)
+                os.close(_state["kept"])
