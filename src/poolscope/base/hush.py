@@ -19,10 +19,11 @@ _state = {"enabled": False, "depth": 0, "kept": -1}
 
 def enable() -> None:
     """From here on hush; what Python itself prints goes to the stream as it was, which must be the process's own."""
-    if sys.stderr is None or sys.stderr is not sys.__stderr__ or _state["enabled"]:
+    stream = sys.stderr
+    if stream is None or stream is not sys.__stderr__ or _state["enabled"]:
         return
-    sys.stderr.flush()
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+    stream.flush()
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=stream.encoding, errors="backslashreplace")
     _state["enabled"] = True
 
 
