@@ -19,11 +19,11 @@ _state = {"enabled": False, "depth": 0, "kept": -1}
 
 def enable() -> None:
     """From here on hush; what Python itself prints goes to the stream as it was, which must be the process's own."""
-    stream = sys.stderr
-    if stream is None or stream is not sys.__stderr__ or _state["enabled"]:
+    own = sys.__stderr__
+    if own is None or sys.stderr is not own or _state["enabled"]:
         return
-    stream.flush()
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=stream.encoding, errors="backslashreplace")
+    own.flush()
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=own.encoding, errors="backslashreplace")
     _state["enabled"] = True
 
 
