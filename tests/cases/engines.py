@@ -31,7 +31,7 @@ IN_SMALL_BLOCKS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from poolscope.game import game
-game.BLOCK_BYTES = 1
+game.Game.block_users = 16
 from poolscope.cli.commands import main
 main()
 """
@@ -68,7 +68,7 @@ scenarios = st.builds(
 
 
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(game, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(game.Game, "block_users", 16)
 
 
 def outcome_bytes(out):

@@ -106,7 +106,7 @@ def test_reports_follow_the_law():
 
 def test_outcomes_do_not_depend_on_blocks(monkeypatch):
     whole = play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=1))
-    monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", 1)
+    monkeypatch.setattr("poolscope.game.game.Game.block_users", 16)
     assert_frame_equal(play(game(adapt(Own(), UNIVERSE)), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
     longer = play(game(adapt(Own(), UNIVERSE), observations=[3, 20]), 60, SEED).filter(pl.col("n") == 3)
     columns = ["user", "adversary", "confidence", "posterior_true"]

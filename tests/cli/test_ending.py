@@ -1,0 +1,88 @@
+"""However a command ends, it leaves nothing behind that the next one does not take away."""
+
+import signal
+import time
+
+import polars as pl
+import pytest
+from cases.engines import scenario_text, start
+
+from poolscope.scenario.scenario import load_scenario
+from poolscope.verbs.obfuscate import obfuscate
+
+USERS, LENGTH = 400, 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A scenario, traces and reports that take a while."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "mine.toml").write_text(scenario_text(users=3000, observations=(30, 60)))
+    rows = pl.DataFrame({"user": [f"u{i % USERS}" for i in range(USERS * LENGTH)]})
+    rows.with_columns(object=pl.int_range(pl.len()) % 30).write_parquet(folder / "traces.parquet")
+    obfuscate(folder / "traces.parquet", load_scenario(folder / "mine.toml"), folder / "reports.parquet", 1)
+    return folder
+
+
+COMMANDS = {
+    "attack": ("attack", "reports.parquet", "--scenario", "mine.toml", "--out", "posteriors.parquet"),
+    "compare": ("compare", "mine.toml", "--mechanism", "grr,oue", "--epsilon", "1,2", "--out", "compared"),
+}
+
+
+def scratch(folder):
+    return list(folder.glob(".*"))
+
+
+def begun(process, folder):
+    """When the command has made its scratch folder, and is still at work."""
+    end = time.monotonic() + 120
+    while not scratch(folder) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    return process.poll() is None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
+    """As a cluster's time limit asks, or a terminal that is closed."""
+    process = start(*COMMANDS[name], cwd=folder)
+    assert begun(process, folder)
+    process.send_signal(getattr(signal, how))
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (128 + getattr(signal, how), "poolscope: stopped; nothing was written\n")
+    assert not scratch(folder)
+    assert not (folder / COMMANDS[name][-1]).exists()
+
+
+def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
+    process = start(*COMMANDS["attack"], cwd=folder)
+    assert begun(process, folder)
+    process.kill()
+    process.communicate()
+    assert scratch(folder)
+    (folder / ".poolscope.not-ours").mkdir()
+    done = start(*COMMANDS["attack"], cwd=folder)
+    assert (done.communicate()[1], done.returncode) == ("", 0)
+    assert [path.name for path in scratch(folder)] == [".poolscope.not-ours"]
+    (folder / ".poolscope.not-ours").rmdir()
+    (folder / "posteriors.parquet").unlink()
+
+
+def test_two_audits_do_not_share_a_folder(folder):
+    """The second says so at once; the first is not disturbed, and a dead one holds nothing."""
+    first = start("audit", "mine.toml", "--out", "run", cwd=folder)
+    end = time.monotonic() + 120
+    while not list(folder.glob("run/outcomes/part-*")) and first.poll() is None and time.monotonic() < end:
+        time.sleep(0.005)
+    second = start("audit", "mine.toml", "--out", "run", "--resume", cwd=folder)
+    _, said = second.communicate(timeout=120)
+    assert second.returncode == 2
+    assert (
+        said == "poolscope: run: another process is at work in this folder; wait for it, or choose another with --out\n"
+    )
+    assert first.poll() is None
+    first.kill()
+    first.communicate()
+    third = start("audit", "mine.toml", "--out", "run", "--resume", cwd=folder)
+    assert (third.communicate(timeout=300)[1], third.returncode) == ("", 0)
