@@ -27,13 +27,15 @@ MOST_OBJECTS = 12
 def counting(title: str) -> Iterator[Callable[[float], None]]:
     """A running count of reports on a terminal, nothing in a pipe."""
     console = Terminal(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description} {task.completed:,.0f} reports"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task(title, total=None)

@@ -43,6 +43,9 @@ class _Speed(ProgressColumn):
 def progress(title: str, what: str = "users") -> Iterator[Progressing]:
     """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount)), of users or what else is counted."""
     console = Terminal(stderr=True)
+    if not console.is_terminal:
+        yield (lambda _: None), (lambda _: None)
+        return
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -52,7 +55,6 @@ def progress(title: str, what: str = "users") -> Iterator[Progressing]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task("Preparing", total=None)
