@@ -35,13 +35,12 @@ PLAYED = 20_000
 
 
 class Coverage(NamedTuple):
-    """How often an interval held the truth, how often each end was wrong, and the mean width."""
+    """How often an interval held the truth, its mean width, and the width that normal values vary by."""
 
     truth: float
     held: float
-    too_high: float
-    too_low: float
     width: float
+    spread: float
 
 
 @cache
@@ -72,9 +71,9 @@ def crowds(law: str, users: int, count: int) -> list[pl.DataFrame]:
 def coverage(metric: Callable[[pl.DataFrame], Estimate], law: str, drawn: list[pl.DataFrame]) -> Coverage:
     """Of a metric's interval over some crowds."""
     truth = metric(population(law)).value
-    low, high = np.array([metric(rows)[1:] for rows in drawn]).T
+    value, low, high = np.array([metric(rows) for rows in drawn]).T
     held = (low <= truth) & (truth <= high)
-    return Coverage(truth, *(float(np.mean(part)) for part in (held, low > truth, high < truth, high - low)))
+    return Coverage(truth, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))
 
 
 def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Callable[[pl.DataFrame], Estimate]:

@@ -20,8 +20,8 @@ PSEUDO_SUCCESSES = PSEUDO_FAILURES = 2
 PLACES = np.linspace(-4, 4, 17)
 """Where a threshold may lie, in standard deviations of the number of users above it."""
 
-HALVINGS = 30
-"""Bisections of [0, 1]: the ends of a share above a threshold are good to 1e-9, outwards."""
+HALVINGS = 20
+"""Bisections of [0, 1]: the ends of a share above a threshold are wider by 1e-6 at most, never narrower."""
 
 SOME = 1 << 12
 """Shares whose ends are searched for at once."""
