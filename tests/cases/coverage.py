@@ -99,7 +99,7 @@ METRICS: Mapping[str, Callable[[pl.DataFrame], Estimate]] = {
     "exposed_95": lambda rows: metrics.exposed(rows, 0.95, N),
     "reports_to_exposure": lambda rows: metrics.reports_to_exposure(rows, 0.5),
     "bayes_security": _at_prior(security_of),
-    "bayes_security_least": lambda rows: metrics.bayes_security_least(rows, K),
+    "bayes_security_least": lambda rows: metrics.bayes_security_least(rows, K, SEED),
     "min_entropy_leakage": _at_prior(leakage_of),
     "evidence": lambda rows: metrics.evidence(rows, dict.fromkeys(POOLS, 1 / K)),
     "brier": metrics.brier,

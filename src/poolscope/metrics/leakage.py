@@ -20,6 +20,11 @@ from poolscope.metrics.precision import successes
 SMALLEST_DOUBT = 2.0**-53
 """What is left of a doubt that rounding has swallowed."""
 
+HALVES = 200
+"""Ways to split the users into those who choose two pools and those who measure them."""
+
+_STREAM = (0x6C65,)
+
 
 def bayes_security(rows: pl.DataFrame, prior: float) -> Estimate:
     """Error of the guess with reports over that of the guess without, which is right as often as ``prior`` says."""
@@ -52,9 +57,9 @@ def _rest(share: Estimate) -> Estimate:
     return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
 
 
-def bayes_security_least(rows: pl.DataFrame, k: int) -> Estimate:
-    """Bayes security of the guess, the least over all priors of the k pools."""
-    return least_security_of(answers(rows), k)
+def bayes_security_least(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
+    """Bayes security of the guess, the least over all priors of the k pools; ``seed`` splits the users into halves."""
+    return least_security_of(answers(rows), k, seed)
 
 
 def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
@@ -63,7 +68,7 @@ def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
     return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
 
 
-def least_security_of(counts: Mapping[tuple[str, str], int], k: int) -> Estimate:
+def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) -> Estimate:
     r"""The least Bayes security over all priors, from how many users of each pool were given each guess.
 
     For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total
@@ -75,11 +80,12 @@ def least_security_of(counts: Mapping[tuple[str, str], int], k: int) -> Estimate
 
     with A any set of guesses. It is that of the guess; the reports themselves may have less, never more.
 
-    Noise alone sets the rows apart, so the value lies below the truth where there are few users; the ends hold all the
-    same. Low: no pair and set shows more than the best that are seen, so the largest bound over all pairs, each with
-    the set that is best for it, holds for the true ones too. High: any pair and set proves something if it was not
-    chosen for what it shows; that the guess is a tells a from b, for all pairs at once, which share the error
-    (Bonferroni). A pool that nobody prefers may leak anything: the low end is then 0.
+    Noise alone sets rows apart, so the largest of all differences is too large. Value: one half of the users chooses
+    pair and set, the other half measures them; the mean over many halves, held to the interval. Low: the true pair and
+    set show no more than the best that are seen, so the largest bound over all pairs, each with the set that is best
+    for it, holds for them too. High: any pair and set proves something if it was not chosen for what it shows; that the
+    guess is a tells a from b, for all pairs at once, which share the error (Bonferroni). A pool that nobody prefers may
+    leak anything: the low end is then 0.
 
     References
     ----------
@@ -92,16 +98,35 @@ def least_security_of(counts: Mapping[tuple[str, str], int], k: int) -> Estimate
     table = np.array([[counts.get((pool, guess), 0) for guess in names] for pool in pools])
     users = table.sum(axis=1)
     channel = table / users[:, None]
-    value, least, most = 0.0, 0.0, 0.0
+    least, most = 0.0, 0.0
     for a in range(len(pools)):
         others = np.flatnonzero(np.arange(len(pools)) != a)
         best = channel[a] > channel[others]
         apart = _difference((best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others])
-        value, most = max(value, apart[0].max()), max(most, apart[2].max())
+        most = max(most, apart[2].max())
         error = TAIL / (len(pools) * (len(pools) - 1))
         named = _difference(table[a, a], users[a], table[others, a], users[others], error)
         least = max(least, named[1].max())
-    return Estimate(1 - value, 1 - min(most, 1.0) if len(pools) == k else 0.0, 1 - least)
+    low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, 1 - least
+    return Estimate(float(np.clip(1 - _told_apart(table, seed), low, high)), low, high)
+
+
+def _told_apart(table: NDArray[np.int64], seed: int) -> float:
+    """How far apart the two pools are that half of the users (pools, guesses) choose, in the other half."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
+    one = rng.binomial(table, 0.5, size=(HALVES, *table.shape))
+    chosen, measured = np.concatenate([one, table - one]), np.concatenate([table - one, one])
+    empty = (chosen.sum(axis=2) == 0) | (measured.sum(axis=2) == 0)
+    chosen, measured = (half / np.maximum(half.sum(axis=2, keepdims=True), 1) for half in (chosen, measured))
+    each, best, shown = np.arange(len(chosen)), np.zeros(len(chosen)), np.zeros(len(chosen))
+    for a in range(len(table)):
+        gap = chosen[:, a, None] - chosen
+        apart = np.where(empty | empty[:, a, None], 0.0, np.maximum(gap, 0).sum(axis=2))
+        b = apart.argmax(axis=1)
+        found = ((measured[:, a] - measured[each, b]) * (gap[each, b] > 0)).sum(axis=1)
+        better = apart[each, b] > best
+        best, shown = np.where(better, apart[each, b], best), np.where(better, found, shown)
+    return float(shown.mean())
 
 
 def _difference(

@@ -261,7 +261,7 @@ def record_of(
         auc=auc_of(correct),
         precision=precision,
         bayes_security=security_of(precision, prior, together),
-        bayes_security_least=least_security_of(counted.answers, k),
+        bayes_security_least=least_security_of(counted.answers, k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
