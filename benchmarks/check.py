@@ -16,7 +16,8 @@ import numpy as np
 from timing import machine
 
 from poolscope.mechanisms import make
-from poolscope.verbs.check.bound import clopper_pearson, lower_bound
+from poolscope.metrics.intervals import clopper_pearson
+from poolscope.verbs.check.bound import lower_bound
 from poolscope.verbs.check.check import check
 
 #: Our names, and ldp-audit's.

@@ -1,5 +1,7 @@
 """Leakage from the outcome table: definitions, ends, intervals, and the bound that composition gives."""
 
+from itertools import product
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,12 +13,14 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import quantile, share_of
+from poolscope.metrics.intervals import exactly, quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
     bayes_security,
+    bayes_security_least,
     evidence,
     leakage_of,
+    least_security_of,
     min_entropy_leakage,
     security_of,
 )
@@ -47,14 +51,14 @@ def test_definitions(right, security, bits):
 
 def test_intervals_are_those_of_the_precision():
     precision = share_of(60, 100)
-    security, bits = security_of(precision, 0.25), leakage_of(precision, 0.25)
+    security, bits = security_of(precision, exactly(0.25)), leakage_of(precision, exactly(0.25))
     assert security.low == pytest.approx((1 - precision.high) / 0.75)
     assert security.high == pytest.approx((1 - precision.low) / 0.75)
     assert bits.low == pytest.approx(np.log2(precision.low / 0.25))
 
 
 def test_a_crowd_that_all_prefer_one_pool_has_no_security_to_lose():
-    assert np.isnan(security_of(share_of(10, 10), 1.0).value)
+    assert np.isnan(security_of(share_of(10, 10), exactly(1.0)).value)
 
 
 def test_evidence_is_what_the_odds_gained():
@@ -107,7 +111,7 @@ def test_intervals_of_a_quantile_hold_it(level):
 
 def test_a_quantile_is_a_value_that_was_seen():
     assert quantile([4, 1, 3, 2], 0.5).value == 2
-    assert quantile([7], 0.99) == (7, 7, 7)
+    assert quantile([7], 0.99) == (7, 7, np.inf)
     with pytest.raises(InputError, match="at least one user"):
         quantile([], 0.5)
 
@@ -119,3 +123,82 @@ def test_a_summary_has_the_leakage():
         assert record.min_entropy_leakage.value == pytest.approx(np.log2(6 * precision))
         for value, low, high in (record.bayes_security, record.min_entropy_leakage):
             assert low <= value <= high
+
+
+# The least over all priors
+
+
+def least(table, k=None):
+    """From the counts of users by pool and guess."""
+    names = "abcdef"[: len(table[0])]
+    counts = {(p, g): int(n) for p, row in zip(names, table, strict=False) for g, n in zip(names, row, strict=True)}
+    return least_security_of({both: n for both, n in counts.items() if n}, k or len(table), SEED)
+
+
+def security_at(channel, prior):
+    """Bayes security of a channel at a prior: error with the best guess over that of the best guess without."""
+    return (1 - (prior[:, None] * channel).max(axis=0).sum()) / (1 - prior.max())
+
+
+def test_no_prior_has_less_security_than_the_least():
+    table = 10_000 * np.array([[30, 5, 5, 10], [9, 20, 10, 1], [6, 6, 40, 8], [10, 10, 10, 10]])
+    channel = table / table.sum(axis=1, keepdims=True)
+    found = least(table)
+    priors = np.random.default_rng(SEED).dirichlet(np.full(4, 0.3), size=3000)
+    assert found.value <= min(security_at(channel, prior) for prior in priors if prior.max() < 1 - 1e-9) + 1e-3
+    pairs = [np.eye(4)[a] / 2 + np.eye(4)[b] / 2 for a in range(4) for b in range(a)]
+    assert found.value == pytest.approx(min(security_at(channel, prior) for prior in pairs), abs=1e-3)
+    assert found.high - found.low < 0.02
+
+
+def test_it_is_less_than_at_the_prior_of_the_users():
+    """Two of the three pools are told apart, the third is not."""
+    table = 1000 * np.array([[90, 5, 5], [5, 90, 5], [30, 30, 40]])
+    found = least(table)
+    assert found.value == pytest.approx(1 - 0.85, abs=1e-3)
+    at_prior = security_of(share_of(220_000, 300_000), exactly(1 / 3))
+    assert at_prior.value == pytest.approx(0.4)
+    assert found.high < at_prior.low
+
+
+def test_rows_and_their_counts_tell_the_same():
+    rows = attack(300).filter(pl.col("n") == 90)
+    found = bayes_security_least(rows, 6, SEED)
+    counts = {both: rows.filter(pool=both[0], guess=both[1]).height for both in product(POOLS, POOLS)}
+    assert found == least_security_of({both: n for both, n in counts.items() if n}, 6, SEED)
+    assert found == bayes_security_least(rows.sample(fraction=1, shuffle=True, seed=1), 6, SEED)
+
+
+def test_a_pool_that_nobody_prefers_may_leak_anything():
+    assert least([[50, 50], [50, 50]]).low > 0.7
+    assert least([[50, 50], [50, 50]], k=3).low == 0
+    alone = least([[5, 5]], k=2)
+    assert np.isnan(alone.value)
+    assert alone[1:] == (0, 1)
+
+
+def test_few_users_who_are_all_told_apart_prove_little():
+    value, low, high = least([[3, 0], [0, 3]])
+    assert low == 0
+    assert value < 0.5
+    assert high > 0.9
+    assert least([[1, 0], [0, 1]]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("users", [20, 200])
+@pytest.mark.parametrize("strength", [0.0, 0.3, 0.95])
+def test_the_interval_of_the_least_holds_it_and_the_value_is_near(users, strength):
+    """Six pools of which all pairs leak alike: the one that shows most is chosen for its luck."""
+    rng, runs, truth = np.random.default_rng([SEED, users]), 150, 1 - strength
+    channel = strength * np.eye(6) + (1 - strength) / 6
+    tables = rng.multinomial(users, channel, size=(runs, 6))
+    value, low, high = np.array([least(table) for table in tables]).T
+    held = ((low <= truth + 1e-12) & (truth <= high + 1e-12)).sum()
+    assert held >= stats.binom.ppf(1e-4, runs, 0.95), held
+    rows = tables / users
+    largest = np.abs(rows[:, :, None] - rows[:, None]).sum(axis=3).max(axis=(1, 2)) / 2
+    if users == 200 and strength:
+        error = 4 * value.std() / np.sqrt(runs)
+        assert abs(value.mean() - truth) < error
+        # the largest difference that is seen is too large
+        assert abs(1 - largest.mean() - truth) > error

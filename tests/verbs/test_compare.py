@@ -51,7 +51,15 @@ def test_every_choice_meets_every_adversary(done):
     assert seen == [(*chosen, adversary) for chosen in choices for adversary in ("weak", "strong")]
     assert (done.n, done.users, done.reports) == (10, USERS, REPORTS)
     for record in done.results:
-        for name in ("auc", "precision", "exposed_90", "reports_to_exposure", "bayes_security", "evidence"):
+        for name in (
+            "auc",
+            "precision",
+            "exposed_90",
+            "reports_to_exposure",
+            "bayes_security",
+            "bayes_security_least",
+            "evidence",
+        ):
             value, low, high = getattr(record, name)
             assert low <= value <= high, name
         assert record.composition_bound == 10 * record.epsilon

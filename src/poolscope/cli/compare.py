@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from poolscope.cli.terminal import Terminal
-from poolscope.pages.numbers import bits, count, error, log_odds, number
+from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.compare import Choice, Comparison
 
@@ -33,7 +33,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
 
 
 def _privacy(title: str, records: Sequence[Choice]) -> Table:
-    heads = ("AUC", "95 %", "exposed", "reports", "security", "bits", "odds", "bound", "")
+    heads = ("AUC", "95 %", "exposed", "reports", "security", "least", "bits", "odds", "bound", "")
     table = _table(title, heads)
     for block in _blocks(records):
         for record in block:
@@ -44,7 +44,8 @@ def _privacy(title: str, records: Sequence[Choice]) -> Table:
                 f"{record.auc.low:.2f}-{record.auc.high:.2f}",
                 f"{100 * record.exposed_90.value:.0f} %",
                 count(record.reports_to_exposure.value),
-                f"{record.bayes_security.value:.2f}",
+                decimal(record.bayes_security.value, 2),
+                decimal(record.bayes_security_least.value, 2),
                 bits(record.min_entropy_leakage.value),
                 log_odds(record.evidence.value),
                 number(record.composition_bound),

@@ -14,7 +14,7 @@ from poolscope.metrics.exposure import (
     sure,
 )
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.leakage import bayes_security, evidence, min_entropy_leakage
+from poolscope.metrics.leakage import bayes_security, bayes_security_least, evidence, min_entropy_leakage
 from poolscope.metrics.precision import (
     auc,
     behaviour_map,
@@ -32,6 +32,7 @@ __all__ = [
     "Record",
     "auc",
     "bayes_security",
+    "bayes_security_least",
     "behaviour_map",
     "brier",
     "calibration",

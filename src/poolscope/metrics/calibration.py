@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.metrics.intervals import Estimate, bounded_mean, wilson
+from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson
 from poolscope.metrics.precision import successes
 
 ERROR_BINS = 15
@@ -34,7 +34,12 @@ class Bins(NamedTuple):
 
     users: NDArray[np.int64]
     confidence: NDArray[np.float64]
-    success: NDArray[np.float64]
+    hits: NDArray[np.int64]
+
+    @property
+    def success(self) -> NDArray[np.float64]:
+        """Success rate of each bin."""
+        return self.hits / self.users
 
     @property
     def weight(self) -> NDArray[np.float64]:
@@ -57,9 +62,9 @@ def gather(rows: pl.DataFrame, bins: int) -> Bins:
     users = np.bincount(index, minlength=bins)
     filled = users > 0
     total = np.bincount(index, weights=confidence, minlength=bins)[filled]
-    hits = np.bincount(index, weights=successes(rows), minlength=bins)[filled]
+    hits = np.bincount(index[successes(rows)], minlength=bins)[filled]
     users = users[filled]
-    return Bins(users, np.minimum(total / users, 1.0), hits / users)
+    return Bins(users, np.minimum(total / users, 1.0), hits)
 
 
 def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
@@ -68,11 +73,11 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        confidence (mean of the bin), success, low, high (Wilson), users; a row for every bin
+        confidence (mean of the bin), success, low, high, users; a row for every bin
         that has users, by rising confidence.
     """
     binned = gather(rows, bins)
-    low, high = wilson(binned.success, binned.users)
+    low, high = clopper_pearson(binned.hits, binned.users)
     return pl.DataFrame(
         {
             "confidence": binned.confidence,
@@ -95,7 +100,7 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     of all s for which the error that was seen lies between the 2.5 % and 97.5 % quantiles of
     theirs. Its low end is 0 exactly when a calibrated attack (s = 0) could show such an error.
     It is widened where needed to hold the value itself, which noise may have pushed out, and
-    the largest gap over all users together that Wilson's interval allows: the error is never
+    the largest gap over all users together that their successes allow: the error is never
     less than that gap, and a handful of users who are all right prove little.
     """
     binned = gather(rows, bins)
@@ -127,8 +132,8 @@ def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
 
 def _pooled_gap(binned: Bins) -> float:
     """Largest plausible gap between mean confidence and success rate over all users."""
-    success, confidence = (float(x @ binned.weight) for x in (binned.success, binned.confidence))
-    low, high = wilson(success, binned.users.sum())
+    low, high = clopper_pearson(binned.hits.sum(), binned.users.sum())
+    confidence = float(binned.confidence @ binned.weight)
     return max(float(high) - confidence, confidence - float(low))
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.game.columns import EXPOSED
-from poolscope.metrics.intervals import Estimate, quantile, share_of, wilson
+from poolscope.metrics.intervals import Estimate, clopper_pearson, quantile, share_of
 from poolscope.metrics.precision import successes
 
 
@@ -40,7 +40,8 @@ def exposed_count(rows: pl.DataFrame, threshold: float, n: int) -> int:
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
     """Reports that expose a user, as a quantile over users; inf is never."""
     first = rows[EXPOSED[threshold]].cast(pl.Float64).fill_null(float("inf"))
-    return quantile(first.to_numpy(), level)
+    value, low, high = quantile(first.to_numpy(), level)
+    return Estimate(value, max(low, 0.0), high)
 
 
 def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
@@ -75,14 +76,14 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
     after = np.arange(counts.shape[1])
     parts = []
     for threshold, new in zip(EXPOSED, counts, strict=True):
-        share = np.cumsum(new) / users
-        low, high = wilson(share, users)
+        found = np.cumsum(new)
+        low, high = clopper_pearson(found, users)
         parts.append(
             pl.DataFrame(
                 {
                     "n": after,
                     "threshold": np.full(after.size, threshold),
-                    "share": share,
+                    "share": found / users,
                     "low": low,
                     "high": high,
                 }

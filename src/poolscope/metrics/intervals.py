@@ -1,20 +1,30 @@
-"""95 % intervals of shares, bounded means and quantiles, honest down to a single user."""
+"""95 % intervals of shares, bounded means, ratios and quantiles, honest down to a single user and at 0 and 1."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from poolscope.base.errors import InputError
 
-Z95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal law."""
+TAIL = 0.025
+"""How often each end of an interval may be wrong."""
 
 PSEUDO_SUCCESSES = PSEUDO_FAILURES = 2
 """The pseudo-users of the plus-four rule (Agresti and Coull 1998)."""
+
+PLACES = np.linspace(-4, 4, 17)
+"""Where a threshold may lie, in standard deviations of the number of users above it."""
+
+HALVINGS = 20
+"""Bisections of [0, 1]: the ends of a share above a threshold are wider by 1e-6 at most, never narrower."""
+
+SOME = 1 << 12
+"""Shares whose ends are searched for at once."""
 
 
 class Estimate(NamedTuple):
@@ -25,52 +35,113 @@ class Estimate(NamedTuple):
     high: float
 
 
-def wilson(share: ArrayLike, users: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Ends of Wilson's score interval of a share seen on a number of users.
+def exactly(value: float) -> Estimate:
+    """A number that is known."""
+    return Estimate(value, value, value)
 
-    .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
+
+def clopper_pearson(
+    hits: ArrayLike, trials: ArrayLike, error: ArrayLike = TAIL
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Exact bounds of a binomial share, each of which is wrong with probability ``error`` at most.
+
+    .. math:: I_{low}(k, n - k + 1) = \text{error} = 1 - I_{high}(k + 1, n - k)
+
+    with I the regularised incomplete beta function: the low end is a quantile of Beta(k, n - k + 1), the high end one
+    of Beta(k + 1, n - k).
 
     Parameters
     ----------
-    share : array_like
-        The share p of successes; its value is ignored where there are no users.
-    users : array_like
-        The number n of users, not necessarily whole: an effective number does as well.
+    hits, trials : array_like
+        The number k of successes among n users, not necessarily whole: effective numbers do as well.
 
     Returns
     -------
     low, high : ndarray
-        Broadcast shape of both. Without users nothing is known: (0, 1).
+        Broadcast shape of all. Without users nothing is known: (0, 1).
 
     References
     ----------
-    E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
-    Journal of the American Statistical Association 22, 1927.
+    C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
+    Biometrika 26, 1934.
     """
-    n = np.asarray(users, dtype=np.float64)
-    p = np.where(n > 0, np.asarray(share, dtype=np.float64), 0.5)
-    # Multiplied through by n, so that n = 0 needs no case of its own.
-    centre = n * p + Z95**2 / 2
-    half = Z95 * np.sqrt(n * p * (1 - p) + Z95**2 / 4)
-    # Rounding must not push the interval off its own share at 0 and at 1.
-    low = np.minimum((centre - half) / (n + Z95**2), p)
-    high = np.maximum((centre + half) / (n + Z95**2), p)
-    return np.clip(np.where(n > 0, low, 0.0), 0.0, 1.0), np.clip(np.where(n > 0, high, 1.0), 0, 1)
+    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    # where k is 0 or n a parameter would be 0: the bound is then known, any legal parameter will do
+    low = np.where(k > 0, special.betaincinv(np.where(k > 0, k, 1.0), n - k + 1.0, error), 0.0)
+    high = np.where(k < n, special.betaincinv(k + 1.0, np.where(k < n, n - k, 1.0), 1.0 - np.asarray(error)), 1.0)
+    return low, high
 
 
 def share_of(successes: int, users: int) -> Estimate:
-    """Share of successes with Wilson's interval; NaN in (0, 1) when there are no users."""
-    value = successes / users if users else float("nan")
-    low, high = wilson(value, users)
-    return Estimate(value, float(low), float(high))
+    """Share of successes with its exact interval; NaN in (0, 1) when there are no users."""
+    low, high = clopper_pearson(successes, users)
+    return Estimate(successes / users if users else float("nan"), float(low), float(high))
+
+
+def share_above(
+    correct: NDArray[np.bool_], guessed: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    r"""Success of the first users of a ranked crowd, as of a share q of all users there could be.
+
+    Which users belong to that share depends on a threshold that the crowd only estimates. The number M of the N users
+    above the true threshold is Binomial(N, q), and given M their successes S_M are Binomial(M, success). So the ends
+    are those of Clopper and Pearson averaged over M: the 2.5 % quantile of a mixture of Beta(S_M, M - S_M + 1) and the
+    97.5 % quantile of one of Beta(S_M + 1, M - S_M). For many users the variance is
+
+    .. math:: \frac{\theta (1 - \theta) + (1 - q) (\theta - r)^2}{q N}
+
+    with theta the success above the threshold and r that at the threshold. For q = 1 it is ``share_of``.
+
+    Parameters
+    ----------
+    correct : ndarray of bool, shape (users,)
+        Successes from the most to the least confident user.
+    guessed : ndarray of int, shape (shares,)
+        How many users are guessed, q N, from 1 to N.
+
+    Returns
+    -------
+    share, low, high : ndarray, shape (shares,)
+    """
+    users, hits = correct.size, np.concatenate([[0], np.cumsum(correct)])
+    share = hits[guessed] / guessed
+    low, high = clopper_pearson(hits[guessed], guessed)
+    part = np.flatnonzero(guessed < users)
+    for start in range(0, part.size, SOME):
+        some = part[start : start + SOME]
+        mean = guessed[some, None]
+        above = np.rint(mean + np.sqrt(mean * (1 - mean / users)) * PLACES).clip(0, users).astype(np.int64)
+        low[some], high[some] = _mixture_ends(hits[above], above)
+    return share, np.minimum(low, share), np.maximum(high, share)
+
+
+def _mixture_ends(
+    hits: NDArray[np.int64], trials: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of Clopper and Pearson averaged over the last axis, whose points are the ``PLACES``."""
+    weight = np.exp(-(PLACES**2) / 2)
+    weight /= weight.sum()
+    ends = []
+    for more, level in ((0, TAIL), (1, 1 - TAIL)):
+        a, b = hits + more, trials - hits + 1 - more
+        # Beta(0, b) is the point 0 and Beta(a, 0) the point 1
+        point = np.where(a == 0, 1.0, 0.0)
+        spread, a, b = (a > 0) & (b > 0), np.maximum(a, 1), np.maximum(b, 1)
+        low, high = np.zeros(len(hits)), np.ones(len(hits))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = np.where(spread, special.betainc(a, b, middle[:, None]), point) @ weight < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        ends.append(high if more else low)
+    return ends[0], ends[1]
 
 
 def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0) -> Estimate:
     r"""Interval of an average that lies in [0, 1], from its influence values.
 
     The variance of one user is taken over the users and the four pseudo-users of the
-    plus-four rule (two who contribute 0 and two who contribute 1), and Wilson's interval is
-    that of the number of users that would give a share the same standard error:
+    plus-four rule (two who contribute 0 and two who contribute 1), and the interval is that of
+    Clopper and Pearson for the number of users that would give a share the same standard error:
 
     .. math::
         V = \frac{\sum_i \mathrm{IF}_i^2 + 2 s \left(\tilde a^2 + (1-\tilde a)^2\right)}{N + 4},
@@ -95,20 +166,53 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
     a = (users * value + PSEUDO_SUCCESSES) / (users + pseudo)
     extra = scale * (PSEUDO_FAILURES * a**2 + PSEUDO_SUCCESSES * (1 - a) ** 2)
     variance = (squares + extra) / (users + pseudo)
-    low, high = wilson(value, users * a * (1 - a) / variance)
+    effective = users * a * (1 - a) / variance
+    low, high = clopper_pearson(value * effective, effective)
     return Estimate(value, float(low), float(high))
+
+
+def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
+    r"""One positive estimate over another, from the intervals of both.
+
+    The ends are where the difference one - ratio * other is as far from 0 as the two intervals allow, each taken for
+    standard errors on the side that matters:
+
+    .. math:: (x - L y)^2 = (x - x_{low})^2 + L^2 (y_{high} - y)^2 - 2 \rho L (x - x_{low}) (y_{high} - y)
+
+    If the other is known (``exactly``), the ends are those of the one divided by it.
+
+    References
+    ----------
+    A. Donner and G. Y. Zou. Closed-form confidence intervals for functions of the normal mean and standard deviation.
+    Statistical Methods in Medical Research 21, 2012.
+    """
+    (x, x_low, x_high), (y, y_low, y_high) = one, other
+    centre, product = x * y - correlation * (x - x_low) * (y_high - y), x_low * (2 * x - x_low)
+    root = math.sqrt(max(centre**2 - product * y_high * (2 * y - y_high), 0.0))
+    low = product / (centre + root) if product > 0 else 0.0
+    centre, square = x * y - correlation * (x_high - x) * (y - y_low), y_low * (2 * y - y_low)
+    root = math.sqrt(max(centre**2 - square * x_high * (2 * x - x_high), 0.0))
+    high = (centre + root) / square if square > 0 else math.inf
+    return Estimate(x / y, min(low, x / y), max(high, x / y))
 
 
 def quantile(values: ArrayLike, level: float) -> Estimate:
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
-    The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off.
-    Infinite values are legal.
+    The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
+    that would lie beyond all values is infinite: so many users do not bound it. Infinite values are legal.
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
     if not x.size:
         raise InputError("must have at least one user", place="outcomes")
-    below = stats.binom(x.size, level)
-    places = np.ceil(level * x.size - 1e-9) - 1, below.ppf(0.025) - 1, below.ppf(0.975)
-    value, low, high = (float(x[int(np.clip(place, 0, x.size - 1))]) for place in places)
+    value = float(x[int(np.clip(np.ceil(level * x.size - 1e-9), 1, x.size)) - 1])
+    first, last = (_binomial_quantile(part, x.size, level) for part in (TAIL, 1 - TAIL))
+    low = float(x[first - 1]) if first > 0 else -math.inf
+    high = float(x[last]) if last < x.size else math.inf
     return Estimate(value, min(low, value), max(high, value))
+
+
+def _binomial_quantile(part: float, trials: int, chance: float) -> int:
+    """The least number of successes that is not exceeded with at least this probability."""
+    near = math.ceil(special.bdtrik(part, trials, chance))
+    return near - 1 if near > 0 and special.bdtr(near - 1, trials, chance) >= part else near

@@ -1,52 +1,163 @@
 """What reports gave away, in the measures of quantitative information flow: pure functions of the outcome table.
 
 All take the rows of one adversary at one observation count n, a row per user, and give a 95 % interval over the draw of
-users. They measure the attack that was played at the prior that the users have: another attack may do better.
+users. They measure the attack that was played, at the prior that the users have; ``bayes_security_least`` alone is over
+all priors. Another attack may do better.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike, NDArray
 
-from poolscope.metrics.intervals import Estimate, quantile, share_of
+from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson, exactly, quantile, ratio, share_of
 from poolscope.metrics.precision import successes
 
 SMALLEST_DOUBT = 2.0**-53
 """What is left of a doubt that rounding has swallowed."""
 
+HALVES = 200
+"""Ways to split the users into those who choose two pools and those who measure them."""
+
+_STREAM = (0x6C65,)
+
 
 def bayes_security(rows: pl.DataFrame, prior: float) -> Estimate:
     """Error of the guess with reports over that of the guess without, which is right as often as ``prior`` says."""
-    return security_of(_precision(rows), prior)
+    return security_of(_precision(rows), exactly(prior))
 
 
-def security_of(precision: Estimate, prior: float) -> Estimate:
-    r"""Bayes security of a precision.
+def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
+    r"""Bayes security of a precision at the prior of the users.
 
-    .. math:: \beta = \frac{1 - \text{precision}}{1 - \text{prior}}
+    .. math:: \beta(\pi) = \frac{1 - \text{precision}}{1 - \text{prior}}
 
-    1 is no leakage, 0 an attack that never errs; noise may push it above 1. This is the security at the prior of the
-    users; its minimum over all priors is what the reference calls the Bayes security of a channel.
+    1 is no leakage, 0 an attack that never errs; noise may push it above 1. What the reference calls the Bayes security
+    of a channel is the least over all priors: ``bayes_security_least``.
+
+    Parameters
+    ----------
+    prior : how often the best guess without reports is right; ``exactly`` where it is known.
+    correlation : of the two being right about the same user.
 
     References
     ----------
     K. Chatzikokolakis, G. Cherubin, C. Palamidessi, C. Troncoso. Bayes security: a not so average metric. CSF 2023.
     """
-    if prior >= 1:
+    if prior.value >= 1:
         return Estimate(float("nan"), 0.0, 1.0)
-    value, high, low = ((1 - share) / (1 - prior) for share in precision)
-    return Estimate(value, low, high)
+    return ratio(_rest(precision), _rest(prior), correlation)
+
+
+def _rest(share: Estimate) -> Estimate:
+    return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
+
+
+def bayes_security_least(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
+    """Bayes security of the guess, the least over all priors of the k pools; ``seed`` splits the users into halves."""
+    return least_security_of(answers(rows), k, seed)
+
+
+def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
+    """How many users of each pool were given each guess."""
+    both = rows.select(pl.col("pool", "guess").cast(pl.String)).group_by("pool", "guess").len()
+    return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
+
+
+def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) -> Estimate:
+    r"""The least Bayes security over all priors, from how many users of each pool were given each guess.
+
+    For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total
+    variation between two rows. Here the secrets are the preferred pools and C[a, g] is how often a user of pool a is
+    given the guess g:
+
+    .. math:: \beta^* = \min_\pi \beta(\pi) = 1 - \max_{a, b} \tfrac12 \sum_g |C_{ag} - C_{bg}|
+            = 1 - \max_{a, b, A} (\Pr[A | a] - \Pr[A | b])
+
+    with A any set of guesses. It is that of the guess; the reports themselves may have less, never more.
+
+    Noise alone sets rows apart, so the largest of all differences is too large. Value: one half of the users chooses
+    pair and set, the other half measures them; the mean over many halves, held to the interval. Low: the true pair and
+    set show no more than the best that are seen, so the largest bound over all pairs, each with the set that is best
+    for it, holds for them too. High: any pair and set proves something if it was not chosen for what it shows; that the
+    guess is a tells a from b, for all pairs at once, which share the error (Bonferroni). A pool that nobody prefers may
+    leak anything: the low end is then 0.
+
+    References
+    ----------
+    K. Chatzikokolakis, G. Cherubin, C. Palamidessi, C. Troncoso. Bayes security: a not so average metric. CSF 2023.
+    """
+    pools = sorted({pool for pool, _ in counts})
+    if len(pools) < 2:
+        return Estimate(float("nan"), 0.0, 1.0)
+    names = pools + sorted({guess for _, guess in counts} - set(pools))
+    table = np.array([[counts.get((pool, guess), 0) for guess in names] for pool in pools])
+    users = table.sum(axis=1)
+    channel = table / users[:, None]
+    least, most = 0.0, 0.0
+    for a in range(len(pools)):
+        others = np.flatnonzero(np.arange(len(pools)) != a)
+        best = channel[a] > channel[others]
+        apart = _difference((best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others])
+        most = max(most, apart[2].max())
+        error = TAIL / (len(pools) * (len(pools) - 1))
+        named = _difference(table[a, a], users[a], table[others, a], users[others], error)
+        least = max(least, named[1].max())
+    low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, 1 - least
+    return Estimate(float(np.clip(1 - _told_apart(table, seed), low, high)), low, high)
+
+
+def _told_apart(table: NDArray[np.int64], seed: int) -> float:
+    """How far apart the two pools are that half of the users (pools, guesses) choose, in the other half."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
+    one = rng.binomial(table, 0.5, size=(HALVES, *table.shape))
+    chosen, measured = np.concatenate([one, table - one]), np.concatenate([table - one, one])
+    empty = (chosen.sum(axis=2) == 0) | (measured.sum(axis=2) == 0)
+    chosen, measured = (half / np.maximum(half.sum(axis=2, keepdims=True), 1) for half in (chosen, measured))
+    each, best, shown = np.arange(len(chosen)), np.zeros(len(chosen)), np.zeros(len(chosen))
+    for a in range(len(table)):
+        gap = chosen[:, a, None] - chosen
+        apart = np.where(empty | empty[:, a, None], 0.0, np.maximum(gap, 0).sum(axis=2))
+        b = apart.argmax(axis=1)
+        found = ((measured[:, a] - measured[each, b]) * (gap[each, b] > 0)).sum(axis=1)
+        better = apart[each, b] > best
+        best, shown = np.where(better, apart[each, b], best), np.where(better, found, shown)
+    return float(shown.mean())
+
+
+def _difference(
+    hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, error: float = TAIL
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """One share less another of other users, with the ends that their exact intervals give it.
+
+    References
+    ----------
+    R. G. Newcombe. Interval estimation for the difference between independent proportions. Statistics in Medicine 17,
+    1998, method 10.
+    """
+    share, other = np.divide(hits, users), np.divide(other_hits, other_users)
+    (low, high), (other_low, other_high) = (
+        clopper_pearson(hits, users, error),
+        clopper_pearson(other_hits, other_users, error),
+    )
+    value = share - other
+    return (
+        value,
+        value - np.hypot(share - low, other_high - other),
+        value + np.hypot(high - share, other - other_low),
+    )
 
 
 def min_entropy_leakage(rows: pl.DataFrame, prior: float) -> Estimate:
     """Bits by which the reports make the guess better; ``prior`` is how often the guess without them is right."""
-    return leakage_of(_precision(rows), prior)
+    return leakage_of(_precision(rows), exactly(prior))
 
 
-def leakage_of(precision: Estimate, prior: float) -> Estimate:
+def leakage_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -> Estimate:
     r"""Min-entropy leakage of a precision, in bits.
 
     .. math:: \log_2 \frac{\text{precision}}{\text{prior}}
@@ -59,7 +170,7 @@ def leakage_of(precision: Estimate, prior: float) -> Estimate:
     G. Smith. On the foundations of quantitative information flow. FoSSaCS 2009.
     """
     with np.errstate(divide="ignore"):
-        return Estimate(*(float(np.log2(share / prior)) for share in precision))
+        return Estimate(*(float(np.log2(part)) for part in ratio(precision, prior, correlation)))
 
 
 def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99) -> Estimate:

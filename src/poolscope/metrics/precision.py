@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.game.columns import CORRECT
-from poolscope.metrics.intervals import Estimate, bounded_mean, share_of, wilson
+from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, share_above
 
 TIE_DECIMALS = 12
 """Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
@@ -121,8 +121,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
         guessed = np.arange(1, users + 1)
     else:
         guessed = np.unique(np.linspace(1, users, max(points, 2)).round().astype(np.int64))
-    precision = np.cumsum(correct)[guessed - 1] / guessed
-    low, high = wilson(precision, guessed)
+    precision, low, high = share_above(correct, guessed)
     return pl.DataFrame(
         {
             "null_rate": 1 - guessed / users,
@@ -152,9 +151,8 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
     of lower confidence by standing before them. They sum to 0. When every user succeeds with
     probability p whatever the confidence, their variance is 2 p (1 - p).
 
-    Simulated, it holds the truth in 91 to 99 of 100 crowds of ten users or more, in 95 of large
-    ones. For one user the area is 0 or 1 and the interval says nearly nothing: (0, 0.87) or
-    (0.13, 1).
+    Simulated, it holds the truth in 93 to 100 of 100 crowds of any size, in 95 of large ones. For
+    one user the area is 0 or 1 and the interval says nothing.
     """
     return auc_of(ranked(rows, seed)[0])
 
@@ -193,8 +191,8 @@ def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], ND
 def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
     """Precision on the most confident share ``top`` of the users; 1.0 is null rate 0.
 
-    At least one user is guessed. The interval is Wilson's and takes the threshold that cuts
-    the share off as given.
+    At least one user is guessed. The interval covers that the threshold which cuts the share off
+    is known from the same users only (``intervals.share_above``).
     """
     return precision_of(ranked(rows, seed)[0], top)
 
@@ -203,8 +201,7 @@ def precision_of(correct: NDArray[np.bool_], top: float) -> Estimate:
     """``precision`` of successes already in order of falling confidence."""
     if not 0 < top <= 1:
         raise InputError("must be above 0 and at most 1", value=top, place="top")
-    guessed = max(1, round(top * correct.size))
-    return share_of(int(correct[:guessed].sum()), guessed)
+    return Estimate(*(float(part[0]) for part in share_above(correct, np.array([max(1, round(top * correct.size))]))))
 
 
 def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
@@ -250,7 +247,7 @@ def behaviour_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] =
     """The table of a ``behaviour_map`` from its counts."""
     (users, hits), edges, count = counts, _edges(k, cells), cells[0] * cells[1]
     share = np.divide(hits, users, out=np.full(count, np.nan), where=users > 0)
-    low, high = wilson(share, users)
+    low, high = clopper_pearson(hits, users)
     gamma_cell, delta_cell = np.divmod(np.arange(count), cells[1])
     return pl.DataFrame(
         {

@@ -14,8 +14,8 @@ from poolscope.base.errors import InputError
 from poolscope.game.columns import EXPOSED
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
-from poolscope.metrics.intervals import Estimate, share_of
-from poolscope.metrics.leakage import leakage_of, security_of
+from poolscope.metrics.intervals import Estimate, exactly, share_of
+from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10,
 SURE = {level: column.replace("exposed", "sure") for level, column in EXPOSED.items()}
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
 
-COUNTED = ("pool", *EXPOSED.values())
+COUNTED = ("pool", "guess", *EXPOSED.values())
 """Columns of the outcome table that are counted, and need not be held."""
 
 _ENDS = ("", "_low", "_high")
@@ -45,7 +45,8 @@ class Record:
     baseline : 1/k, what a random guess has; majority : share of the most common preferred pool.
     auc : area under the precision / null-rate curve.
     precision : on everyone (null rate 0); precision_top1 to precision_top20 : on the most confident share.
-    bayes_security, min_entropy_leakage : what the reports gave away.
+    bayes_security, min_entropy_leakage : what the reports gave away, at the prior of the users.
+    bayes_security_least : the Bayes security at the prior where it is least.
     calibration_error : mean gap of confidence and success; calibration_error_limit : the most that chance explains.
     brier : mean squared gap of confidence and success.
     sure_50, sure_90, sure_95 : share of users of whom the adversary is sure at n.
@@ -66,6 +67,7 @@ class Record:
     precision_top10: Estimate
     precision_top20: Estimate
     bayes_security: Estimate
+    bayes_security_least: Estimate
     min_entropy_leakage: Estimate
     calibration_error: Estimate
     calibration_error_limit: float
@@ -118,8 +120,8 @@ class Record:
         return cls(**values)
 
 
-UNKNOWN = ("bayes_security", "precision_when_sure")
-"""Fields whose value may be null: nobody errs without reports, nobody is sure."""
+UNKNOWN = ("bayes_security", "bayes_security_least", "precision_when_sure")
+"""Fields whose value may be null: nobody errs without reports, all prefer one pool, nobody is sure."""
 
 
 def _plain(value: Any) -> Any:
@@ -162,9 +164,9 @@ def is_skewed(baseline: float, majority: float, users: int) -> bool:
     return majority - baseline > 4 * (baseline * (1 - baseline) / users) ** 0.5
 
 
-def prior_guess(baseline: float, majority: float, users: int) -> float:
+def prior_guess(baseline: float, most: int, users: int) -> Estimate:
     """How often the best guess without any report is right: the most common pool where there is one, else any."""
-    return majority if is_skewed(baseline, majority, users) else baseline
+    return share_of(most, users) if is_skewed(baseline, most / users, users) else exactly(baseline)
 
 
 def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> list[Record]:
@@ -197,21 +199,37 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
 
 @dataclass
 class Counted:
-    """What of an attack can be counted part by part: users of each pool, and who is exposed at each confidence."""
+    """What of an attack can be counted part by part: who is exposed at each confidence, and users by pool and guess."""
 
-    pools: Counter[str] = field(default_factory=Counter)
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[float] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `COUNTED` columns."""
-        pools = dict(rows["pool"].cast(pl.String).value_counts().iter_rows())
-        return cls(Counter(pools), Counter({level: exposed_count(rows, level, n) for level in EXPOSED}))
+        return cls(answers(rows), Counter({level: exposed_count(rows, level, n) for level in EXPOSED}))
 
     def __iadd__(self, other: Counted) -> Counted:
-        self.pools.update(other.pools)
+        self.answers.update(other.answers)
         self.exposed.update(other.exposed)
         return self
+
+    @property
+    def pools(self) -> Counter[str]:
+        """Users of each pool."""
+        users: Counter[str] = Counter()
+        for (pool, _), some in self.answers.items():
+            users[pool] += some
+        return users
+
+    @property
+    def correlation(self) -> float:
+        """Of the guess and the most common pool in being right about the same user; 0 where either never varies."""
+        pools = self.pools
+        common, most = max(pools.items(), key=lambda pool: (pool[1], pool[0]))
+        users, right = pools.total(), sum(some for (pool, guess), some in self.answers.items() if pool == guess)
+        spread = right * (users - right) * most * (users - most)
+        return (users * self.answers[common, common] - right * most) / spread**0.5 if spread else 0.0
 
 
 def record_of(
@@ -229,8 +247,8 @@ def record_of(
     """
     correct, _ = ranked(rows, seed)
     users, baseline = rows.height, 1 / k
-    majority = max(counted.pools.values()) / users
-    precision, prior = precision_of(correct, 1.0), prior_guess(baseline, majority, users)
+    most = max(counted.pools.values())
+    precision, prior, together = precision_of(correct, 1.0), prior_guess(baseline, most, users), counted.correlation
     estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
     estimates |= {name: share_of(counted.exposed[level], users) for level, name in EXPOSED.items()}
@@ -239,11 +257,12 @@ def record_of(
         n=n,
         users=users,
         baseline=baseline,
-        majority=majority,
+        majority=most / users,
         auc=auc_of(correct),
         precision=precision,
-        bayes_security=security_of(precision, prior),
-        min_entropy_leakage=leakage_of(precision, prior),
+        bayes_security=security_of(precision, prior, together),
+        bayes_security_least=least_security_of(counted.answers, k, seed),
+        min_entropy_leakage=leakage_of(precision, prior, together),
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
         brier=brier(rows),

@@ -34,11 +34,15 @@ MEANINGS = {
     "would show in 95 of 100 runs of this size if there were no gap; the mean squared gap between confidence and "
     "outcome. An error below the noise is no sign of miscalibration.",
     "Bayes security": "The adversary’s error rate with reports over that of the best guess without any: 1 is no "
-    "leakage, 0 an adversary who never errs.",
+    "leakage, 0 an adversary who never errs. “At the prior” is for users whose pools are preferred as often as here; "
+    "“least” is for the worst prior, two pools that it tells apart best, each preferred by half of the users: what the "
+    "literature calls the Bayes security of a channel, here of the one from preferred pool to guess. With few users "
+    "noise makes the least too small; its interval allows for that.",
     "Min-entropy leakage": "The bits by which reports improve the guess: the binary logarithm of precision over the "
     "success of the best guess without reports.",
     "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "
-    "quantile, beside n ε, the most that composition allows. The gap is what the bound overstates for this attack.",
+    "quantile, beside n ε, the most that composition allows. The gap is what the bound overstates for this attack. An "
+    "interval to ∞ means that there are too few users to bound that quantile.",
     "Mean squared and absolute error": "Of the estimated frequencies of all objects, measured on simulated reports and "
     "in closed form from the mechanism’s p* and q*. With few hash functions what is measured lies above the closed "
     "form.",

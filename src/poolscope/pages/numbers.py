@@ -7,9 +7,11 @@ import math
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 
 
-def decimal(value: float) -> str:
-    """A number around 1, to three decimals; a dash where it is not known."""
-    return "–" if math.isnan(value) else f"{value:.3f}"
+def decimal(value: float, places: int = 3) -> str:
+    """A number around 1, to three decimals or so many; a dash where it is not known."""
+    if math.isinf(value):
+        return number(value)
+    return "–" if math.isnan(value) else f"{value:.{places}f}"
 
 
 def share(value: float) -> str:
@@ -19,7 +21,7 @@ def share(value: float) -> str:
 
 def number(value: float) -> str:
     """A plain number; infinity as its sign."""
-    return "∞" if math.isinf(value) else f"{value:g}"
+    return f"{value:g}".replace("inf", "∞")
 
 
 def count(value: float) -> str:
@@ -34,6 +36,8 @@ def bits(value: float) -> str:
 
 def log_odds(value: float) -> str:
     """Evidence; what double precision cannot tell from certainty is a lower bound."""
+    if math.isinf(value):
+        return number(value)
     return f"≥ {value:.1f}" if value >= -math.log(SMALLEST_DOUBT) else f"{value:.1f}"
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.base.arrays import Floats
+from poolscope.metrics.intervals import clopper_pearson
 
 #: Counts of trials, or expected ones; shares of them.
 Counts = NDArray[Any] | float
@@ -50,21 +51,6 @@ class Plan:
         else:
             proven = _apart(hits[0], hits[1], trials[0], trials[1], self.error, self.part)
         return max(float(proven), 0.0)
-
-
-def clopper_pearson(hits: Counts, trials: Counts, error: Counts) -> tuple[Floats, Floats]:
-    """Exact binomial bounds, each of which is wrong with probability `error` at most.
-
-    References
-    ----------
-    C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
-    Biometrika 26, 1934.
-    """
-    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    # where k is 0 or n a parameter would be 0: the bound is then known, any legal parameter will do
-    low = np.where(k > 0, special.betaincinv(np.maximum(k, 1.0), n - k + 1.0, error), 0.0)
-    high = np.where(k < n, special.betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - error), 1.0)
-    return low, high
 
 
 def lower_bound(at_least: float, at_most: float) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.arrays import Floats
-from poolscope.verbs.check.bound import clopper_pearson
+from poolscope.metrics.intervals import clopper_pearson
 from poolscope.verbs.check.events import Seen
 from poolscope.verbs.check.law import LAW_ERROR, states_law
 

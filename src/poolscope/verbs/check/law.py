@@ -15,7 +15,7 @@ from poolscope.base.errors import InputError
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, report_count
 from poolscope.mechanisms.views import Views
-from poolscope.verbs.check.bound import clopper_pearson
+from poolscope.metrics.intervals import clopper_pearson
 
 #: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
 CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19

@@ -1,0 +1,84 @@
+"""How often each 95 % interval holds the truth, on crowds drawn from the users of small games that were played.
+
+    python benchmarks/coverage.py
+
+What a metric is of all users of a game is the truth about crowds drawn from them, with replacement. The laws and the
+metrics are those of the tests (`tests/cases/coverage.py`), which hold the same numbers for fewer crowds. Beside them
+what was used before: Wilson's interval for shares, a top share whose threshold is taken as given, and the largest value
+that was seen as the high end of a quantile.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from cases.coverage import METRICS, POOLS, K, N, coverage, crowds
+from cases.synthetic import SEED
+
+from poolscope import metrics
+from poolscope.game.columns import EXPOSED
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.precision import ranked
+
+LAWS = ("noisy", "clear", "skewed")
+SIZES = (50, 200, 1000)
+
+#: What draws crowds of its own gets one in so many.
+SLOW = {"calibration_error": 10}
+
+
+def wilson(hits: int, users: int) -> Estimate:
+    """Wilson's score interval."""
+    share, z = hits / users, 1.96
+    centre, half = share + z**2 / (2 * users), z * np.sqrt(share * (1 - share) / users + z**2 / (4 * users**2))
+    return Estimate(share, (centre - half) / (1 + z**2 / users), (centre + half) / (1 + z**2 / users))
+
+
+def _top(share: float):
+    def metric(rows):
+        guessed = max(1, round(share * rows.height))
+        return wilson(int(ranked(rows, SEED)[0][:guessed].sum()), guessed)
+
+    return metric
+
+
+def _cut(rows):
+    prior = dict.fromkeys(POOLS, 1 / K)
+    found = metrics.evidence(rows, prior)
+    return found._replace(high=min(found.high, metrics.evidence(rows, prior, 1.0).value))
+
+
+BEFORE = {
+    **{f"precision_top{share}": _top(share / 100) for share in (1, 5, 10, 20)},
+    "precision": _top(1.0),
+    "exposed_95": lambda rows: wilson(int((rows[EXPOSED[0.95]] <= N).sum()), rows.height),
+    "evidence": _cut,
+}
+
+
+def cell(metric, name: str, law: str, drawn) -> str:
+    return f"{coverage(metric, law, drawn[:: SLOW.get(name, 1)]).held:.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--crowds", type=int, default=1000)
+    count = parser.parse_args().crowds
+    columns = [(law, users) for law in LAWS for users in SIZES]
+    drawn = {column: crowds(*column, count) for column in columns}
+    print("| metric | " + " | ".join(f"{law} {users}" for law, users in columns) + " |")
+    print("|---" * (len(columns) + 1) + "|")
+    for name, metric in METRICS.items():
+        cells = (cell(metric, name, law, drawn[law, users]) for law, users in columns)
+        print(f"| `{name}` | " + " | ".join(cells) + " |", flush=True)
+        if name in BEFORE:
+            cells = (cell(BEFORE[name], name, law, drawn[law, users]) for law, users in columns)
+            print("| *before* | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

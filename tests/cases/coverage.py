@@ -1,0 +1,108 @@
+"""How often intervals hold the truth: crowds drawn, with replacement, from users of a game that was played.
+
+Those users are the law: what a metric is of all of them is the truth about a crowd of any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from cases.synthetic import SEED
+
+from poolscope import metrics
+from poolscope.attack.adversary import Adversary
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import Fresh, make
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.leakage import leakage_of, security_of
+from poolscope.metrics.records import Counted, prior_guess
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import zipf
+from poolscope.world.universe import Universe
+
+POOLS = ("a", "b", "c")
+K = len(POOLS)
+N = 30
+
+LAWS = {"noisy": (1.5, (1, 1, 1)), "clear": (5.0, (1, 1, 1)), "skewed": (2.0, (6, 2, 1))}
+"""Epsilon of randomized response, and how many users prefer each pool."""
+
+PLAYED = 20_000
+
+
+class Coverage(NamedTuple):
+    """How often an interval held the truth, its mean width, and the width that normal values vary by."""
+
+    truth: float
+    held: float
+    width: float
+    spread: float
+
+
+@cache
+def population(law: str) -> pl.DataFrame:
+    """Users of a small game after `N` reports each."""
+    epsilon, preferred = LAWS[law]
+    universe = Universe.sized(12, {"a": 3, "b": 3, "c": 3})
+    game = Game(
+        universe=universe,
+        popularity=zipf(universe, 1.0),
+        behaviour=Behaviour(pools=preferred),
+        device=Fresh(make("grr", 12, {"epsilon": epsilon})),
+        adversaries=[Adversary(name="strong", universe=universe, popularity=zipf(universe, 1.0))],
+        observations=[N],
+        non_private=False,
+    )
+    return play(game, PLAYED, SEED)
+
+
+def crowds(law: str, users: int, count: int) -> list[pl.DataFrame]:
+    """So many crowds of so many users."""
+    everyone, rng = population(law), np.random.default_rng([SEED, users])
+    return [
+        everyone[rng.integers(everyone.height, size=users)].with_columns(user=pl.int_range(users)) for _ in range(count)
+    ]
+
+
+def coverage(metric: Callable[[pl.DataFrame], Estimate], law: str, drawn: list[pl.DataFrame]) -> Coverage:
+    """Of a metric's interval over some crowds."""
+    truth = metric(population(law)).value
+    value, low, high = np.array([metric(rows) for rows in drawn]).T
+    held = (low <= truth) & (truth <= high)
+    return Coverage(truth, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))
+
+
+def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Callable[[pl.DataFrame], Estimate]:
+    """A leakage at the users' own prior, which the crowd has to tell where it is skewed, as a record has it."""
+
+    def metric(rows: pl.DataFrame) -> Estimate:
+        counted = Counted.of(rows, N)
+        prior = prior_guess(1 / K, max(counted.pools.values()), rows.height)
+        return of(metrics.precision(rows, SEED), prior, counted.correlation)
+
+    return metric
+
+
+METRICS: Mapping[str, Callable[[pl.DataFrame], Estimate]] = {
+    "auc": lambda rows: metrics.auc(rows, SEED),
+    "precision": lambda rows: metrics.precision(rows, SEED),
+    "precision_top1": lambda rows: metrics.precision(rows, SEED, 0.01),
+    "precision_top5": lambda rows: metrics.precision(rows, SEED, 0.05),
+    "precision_top10": lambda rows: metrics.precision(rows, SEED, 0.1),
+    "precision_top20": lambda rows: metrics.precision(rows, SEED, 0.2),
+    "precision_when_sure": lambda rows: metrics.precision_when_sure(rows, 0.8),
+    "sure_90": lambda rows: metrics.sure(rows, 0.9),
+    "exposed_95": lambda rows: metrics.exposed(rows, 0.95, N),
+    "reports_to_exposure": lambda rows: metrics.reports_to_exposure(rows, 0.5),
+    "bayes_security": _at_prior(security_of),
+    "bayes_security_least": lambda rows: metrics.bayes_security_least(rows, K, SEED),
+    "min_entropy_leakage": _at_prior(leakage_of),
+    "evidence": lambda rows: metrics.evidence(rows, dict.fromkeys(POOLS, 1 / K)),
+    "brier": metrics.brier,
+    "calibration_error": lambda rows: metrics.calibration_error(rows, SEED),
+}
+"""Every metric with an interval. Those of tables (curve, exposure, map, calibration) are the same cell by cell."""
