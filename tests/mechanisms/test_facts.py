@@ -41,7 +41,8 @@ def estimator(name, epsilon):
     """Over many hash functions, so that it is unbiased for every object."""
     sketch = {"m": 16, "hashes": 1 << 16}
     own = {"cms": sketch, "hcms": sketch, "rappor": {"m": 16, "hashes": 2, "cohorts": 1 << 15}}
-    return make(name, D, {**own.get(name, {}), **({"epsilon": epsilon} if KINDS[name].noisy else {})})
+    given = own.get(name, KINDS[name].large)
+    return make(KINDS[name].of or name, D, {**given, **({"epsilon": epsilon} if KINDS[name].noisy else {})})
 
 
 def subset_q(d, k, e):

@@ -11,6 +11,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import xxhash
 from cases.plain import Plain
 from mpmath import inf, mp, mpf
 from oracle import reference
@@ -29,6 +30,7 @@ class Kind:
     """What the suite has to know of a mechanism.
 
     tiny, large : parameters but for epsilon, for universes of TINY and LARGE objects.
+    of : its name in MECHANISMS, where that is not the case's own.
     maker : what makes it from the size of the universe and the parameters, where it has no name in MECHANISMS.
     every : all reports of the tiny mechanism, as columns.
     probability : Pr[report | z] by the oracle, from a report's columns, z and epsilon.
@@ -43,6 +45,7 @@ class Kind:
     probability: Callable[..., Any]
     tiny: Mapping[str, Any] = field(default_factory=dict)
     large: Mapping[str, Any] = field(default_factory=dict)
+    of: str | None = None
     maker: Callable[..., Any] | None = None
     noisy: bool = True
     limit: bool = True
@@ -209,9 +212,14 @@ def multiply_shift(seed, z, g):
     return (((splitmix(seed, 0) * z + splitmix(seed, 1)) % 2**64 >> 32) * g) >> 32
 
 
-def hashed(g):
+def xxhash32(seed, z, g):
+    """As other libraries hash an object."""
+    return xxhash.xxh32(str(z).encode(), seed=seed % 2**32).intdigest() % g
+
+
+def hashed(g, function=multiply_shift):
     def probability(report, z, epsilon):
-        hit = multiply_shift(int(report["seed"]), z, g) == int(report["value"])
+        hit = function(int(report["seed"]), z, g) == int(report["value"])
         return response(hit, g, epsilon) / (1 << SEED_BITS)
 
     return probability
@@ -308,6 +316,14 @@ KINDS = {
         tiny={"seed_bits": SEED_BITS, "g": VALUES},
         bad=(*BAD_SEEDS, ({"g": 1}, "g: must be 2 to 16777216"), ({"g": (1 << 24) + 1}, "g: must be 2 to 16777216")),
     ),
+    "olh-xxhash32": Kind(
+        of="olh",
+        every=lambda: every_hashed(VALUES),
+        probability=hashed(VALUES, xxhash32),
+        tiny={"seed_bits": SEED_BITS, "g": VALUES, "hash": "xxhash32"},
+        large={"hash": "xxhash32"},
+        bad=(({"hash": "xxhash64"}, "hash: must be a known hash.*xxhash64.*xxhash32"), ({"hash": 32}, "hash.*a text")),
+    ),
     "ss": Kind(
         every=every_subset,
         probability=ss_probability,
@@ -377,7 +393,9 @@ def large(name, epsilon=2.0, **changed):
 def made(name, universe, parameters, epsilon):
     kind = KINDS[name]
     noise = {"epsilon": epsilon} if kind.noisy else {}
-    return kind.maker(universe, **parameters) if kind.maker else make(name, universe, {**parameters, **noise})
+    return (
+        kind.maker(universe, **parameters) if kind.maker else make(kind.of or name, universe, {**parameters, **noise})
+    )
 
 
 def rows(reports):

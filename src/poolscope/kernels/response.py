@@ -51,12 +51,17 @@ def _progression(seed, value, g):
 
 
 @njit(nogil=True, cache=True)
-def respond_hashed(objects, keys, g, kept, shift, seed, value):
-    """A seed, the upper bits of the stream's first word, and randomized response on the object's hash under it."""
-    for r in range(objects.shape[0]):
-        own = word(keys[r], 0) >> shift
-        seed[r] = own
-        value[r] = _respond(keys[r], _hashed(own, objects[r], g), g, kept)
+def seeds(keys, shift, out):
+    """A seed for each report: the upper bits of the stream's first word."""
+    for r in range(out.shape[0]):
+        out[r] = word(keys[r], 0) >> shift
+
+
+@njit(nogil=True, cache=True)
+def hashed_values(seed, objects, g, out):
+    """out[r] = the hash of object r under seed r."""
+    for r in range(out.shape[0]):
+        out[r] = _hashed(np.uint64(seed[r]), objects[r], g)
 
 
 @njit(nogil=True, cache=True)

@@ -116,9 +116,8 @@ def _check_type(value: Any, parameter: inspect.Parameter) -> None:
     """A file can say anything: what is to be a number must be one before it is reckoned with."""
     if value is None and parameter.default is None:
         return
-    wanted, words = {"int": (int, "a whole number"), "float": (int | float, "a number")}.get(
-        str(parameter.annotation).partition(" ")[0], (object, "")
-    )
+    kinds = {"int": (int, "a whole number"), "float": (int | float, "a number"), "str": (str, "a text")}
+    wanted, words = kinds.get(str(parameter.annotation).partition(" ")[0], (object, ""))
     if not isinstance(value, wanted) or (isinstance(value, bool) and words):
         raise InputError(f"must be {words}", value=value, place=parameter.name)
     if isinstance(value, int) and abs(value) > LARGEST:
