@@ -1,7 +1,8 @@
 """Local hashing as other libraries do it: their reports are read with their hash, and not with another.
 
-Reports are made here as pure-ldp 1.2.0 and multi-freq-ldpy 0.2.5 make them: the seed is uniform below 2^63, the object's
-number from 0 is hashed as decimal text by XXH32 with that seed, and the hash modulo g goes through randomized response.
+Reports are made here as pure-ldp 1.2.0 and multi-freq-ldpy 0.2.5 make them: the seed is uniform below 2^63, the number
+of the object from 0 is hashed as decimal text by XXH32 with that seed, and the hash modulo g goes through randomized
+response.
 """
 
 import random
@@ -61,7 +62,7 @@ def test_their_reports_are_read_with_their_hash_only(kind, epsilon):
     universe = Universe.sized(30, {"a": 10, "b": 10})
     counts = np.zeros(30, dtype=int)
     counts[[0, 3, 12, 25]] = 1500, 900, 400, 200
-    objects, n = np.repeat(np.arange(30), counts), counts.sum()
+    objects = np.repeat(np.arange(30), counts)
     right = make(kind, 30, {"epsilon": epsilon, "hash": "xxhash32"})
     wrong = make(kind, 30, {"epsilon": epsilon})
     reports = peer_reports(objects.tolist(), epsilon, right.g)
