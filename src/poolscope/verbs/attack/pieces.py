@@ -123,8 +123,8 @@ def _piece(number: int, rows: list[Rows], numbers: list[Integers], folder: Path)
     return Piece(number, tuple(rows))
 
 
-def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[Integers, int]:
-    """Task: how many reports of a piece support each object, and how many there are."""
+def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[np.ndarray, int]:
+    """Task: how the reports of a piece score each object, and how many there are."""
     supports = Supports(reading.mechanism, engine)
     supports.add(_reports(reading, piece))
     return supports.counts, supports.reports
