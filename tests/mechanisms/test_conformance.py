@@ -15,7 +15,7 @@ from poolscope.attack.adversary import Adversary, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
-from poolscope.mechanisms.defaults import Counting
+from poolscope.mechanisms.defaults import Counting, Scoring
 from poolscope.mechanisms.role import at, countable, is_countable
 from poolscope.reports.files import read_reports, write_reports
 from poolscope.world.universe import Universe
@@ -210,6 +210,22 @@ def test_p_star_and_q_star(name, epsilon):
         assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
 
 
+@every_count
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_means_of_the_scores(name, epsilon):
+    """The same of what the curator sums; of supports it is the same."""
+    mechanism = large(name, epsilon)
+    objects, keys = some(mechanism, 40_000, seed=1)
+    scores = mechanism.scores(mechanism.report(objects, keys)).astype(float)
+    own = scores[np.arange(len(objects)), objects]
+    others = (scores.sum(axis=1) - own) / (LARGE - 1)
+    for stated, sample in ((mechanism.own_mean, own), (mechanism.other_mean, others)):
+        bound = 4 * sample.std() / np.sqrt(len(sample)) + 1e-15
+        assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
+    if mechanism.yes_or_no:
+        assert set(np.unique(scores)) <= {0.0, 1.0}
+
+
 # Fast paths
 
 
@@ -226,6 +242,8 @@ def test_fast_paths_are_the_general_ones(name, changed):
     np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
     assert mass.min() >= 0
     if KINDS[name].counted:
+        np.testing.assert_array_equal(mechanism.score_sums(reports), Scoring.score_sums(mechanism, reports))
+    if isinstance(mechanism, Counting):
         counts = mechanism.support_counts(reports)
         np.testing.assert_array_equal(counts, Counting.support_counts(mechanism, reports))
 
@@ -254,6 +272,10 @@ def test_methods_work_in_parts(name, monkeypatch):
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
     np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
+        dense = mechanism.scores(reports).sum(axis=0)
+        np.testing.assert_array_equal(Scoring.score_sums(mechanism, reports), dense)
+        np.testing.assert_array_equal(mechanism.score_sums(reports), dense)
+    if isinstance(mechanism, Counting):
         dense = mechanism.support(reports).sum(axis=0)
         np.testing.assert_array_equal(Counting.support_counts(mechanism, reports), dense)
         np.testing.assert_array_equal(mechanism.support_counts(reports), dense)
@@ -265,7 +287,7 @@ def test_no_reports_at_all(name):
     reports = mechanism.obfuscate(np.empty(0, dtype=np.int64), np.random.default_rng(0))
     assert mechanism.mass(reports, view).shape == (0, view.width)
     if KINDS[name].counted:
-        assert not mechanism.support_counts(reports).any()
+        assert not mechanism.score_sums(reports).any()
 
 
 @every_mechanism

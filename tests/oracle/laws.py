@@ -225,10 +225,19 @@ def hashed(g, function=multiply_shift):
     return probability
 
 
-@mp.workdps(reference.DIGITS)
-def hr_probability(report, z, epsilon):
-    agrees = reference._hadamard(3, z + 1, int(report["value"])) == 1
-    return response(agrees, 2, epsilon) / 4
+def hadamard_response(blocks):
+    """Blocks of order 8 / blocks; e^epsilon times as likely where the object's row of its block is one as elsewhere."""
+    order = 8 // blocks
+
+    @mp.workdps(reference.DIGITS)
+    def probability(report, z, epsilon):
+        block, column = divmod(int(report["value"]), order)
+        own, row = divmod(z, order - 1)
+        agrees = block == own and reference._hadamard(order.bit_length() - 1, row + 1, column) == 1
+        far = mp.exp(-mpf(epsilon))
+        return (1 if agrees else far) / (mpf(order) / 2 + (8 - mpf(order) / 2) * far)
+
+    return probability
 
 
 @mp.workdps(reference.DIGITS)
@@ -330,7 +339,19 @@ KINDS = {
         tiny={"k": SUBSET},
         bad=(({"k": 0}, "k: must be 1 to 129"), ({"k": LARGE}, "k: must be 1 to 129 for 130 objects")),
     ),
-    "hr": Kind(every=lambda: {"value": np.arange(8)}, probability=hr_probability),
+    "hr": Kind(
+        every=lambda: {"value": np.arange(8)},
+        probability=hadamard_response(1),
+        tiny={"blocks": 1},
+        large={"blocks": 1},
+    ),
+    "hr-blocks": Kind(
+        of="hr",
+        every=lambda: {"value": np.arange(8)},
+        probability=hadamard_response(2),
+        tiny={"blocks": 2},
+        bad=(({"blocks": 0}, "blocks: must be 1 to 260"), ({"blocks": 261}, "blocks: must be 1 to 260.*261")),
+    ),
     "rappor": Kind(
         every=every_rappor,
         probability=rappor_probability,
