@@ -33,6 +33,7 @@ class Kind:
     of : its name in MECHANISMS, where that is not the case's own.
     maker : what makes it from the size of the universe and the parameters, where it has no name in MECHANISMS.
     every : all reports of the tiny mechanism, as columns.
+    listed : whether these are all; where there is no end of them they are some.
     probability : Pr[report | z] by the oracle, from a report's columns, z and epsilon.
     noisy : whether it takes an epsilon.
     limit : whether it has a limit without noise.
@@ -45,6 +46,7 @@ class Kind:
     probability: Callable[..., Any]
     tiny: Mapping[str, Any] = field(default_factory=dict)
     large: Mapping[str, Any] = field(default_factory=dict)
+    listed: bool = True
     of: str | None = None
     maker: Callable[..., Any] | None = None
     noisy: bool = True
@@ -91,6 +93,11 @@ def every_subset():
 def every_hashed(values):
     seed, value = np.array(list(product(range(1 << SEED_BITS), range(values)))).T
     return {"seed": seed, "value": value}
+
+
+def some_histograms():
+    """Below 0, between 0 and 1, on 1 and above it, in all ways."""
+    return {"reals": np.array(list(product((-3.0, 0.25, 1.0, 2.5), repeat=TINY)))}
 
 
 def every_rappor():
@@ -170,6 +177,17 @@ def the_noise(epsilon, threshold=THRESHOLD):
         return tail if x > 0 else 1 - tail
 
     return exceeds(mpf(threshold) - 1), exceeds(mpf(threshold))
+
+
+@mp.workdps(reference.DIGITS)
+def she_probability(report, z, epsilon):
+    """Entry by entry two-sided geometric noise, on the grid of 2^-20 times what is larger, 1 or the scale."""
+    scale = 2 / mpf(epsilon)
+    step = mpf(2) ** (mp.floor(mp.log(max(scale, 1), 2)) - 20)
+    rate = step / scale
+    ks = [abs(mpf(float(y)) - (i == z)) / step for i, y in enumerate(report["reals"])]
+    assert all(k == int(k) for k in ks)
+    return mp.fprod(mp.tanh(rate / 2) * mp.exp(-rate * k) for k in ks)
 
 
 @lru_cache
@@ -303,6 +321,16 @@ KINDS = {
             ({"epsilon": 701.0}, "epsilon must be at most 700.*701"),
             ({"threshold": 0.4}, r"threshold.*must be 0\.5 to 1.*0\.4"),
             ({"threshold": np.nan}, r"threshold.*must be 0\.5 to 1"),
+        ),
+    ),
+    "she": Kind(
+        every=some_histograms,
+        listed=False,
+        probability=she_probability,
+        limit=False,
+        bad=(
+            ({"epsilon": np.inf}, "epsilon must be at most 700.*inf"),
+            ({"epsilon": 1e-7}, "epsilon must be at least 1e-06.*1e-07"),
         ),
     ),
     "spotme": Kind(

@@ -20,6 +20,7 @@ from poolscope.mechanisms.oue import OUE
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
+from poolscope.mechanisms.she import SHE
 from poolscope.mechanisms.spotme import SpotMe
 from poolscope.mechanisms.ss import SubsetSelection
 from poolscope.mechanisms.sue import SUE
@@ -34,6 +35,7 @@ __all__ = [
     "MECHANISMS",
     "OLH",
     "OUE",
+    "SHE",
     "SUE",
     "THE",
     "Adapted",
@@ -74,6 +76,7 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "grr": GRR,
     "sue": SUE,
     "oue": OUE,
+    "she": SHE,
     "the": THE,
     "spotme": SpotMe,
     "blh": BLH,

@@ -26,11 +26,11 @@ class ReportColumn:
     Parameters
     ----------
     kind : "integer" 0..size-1; "bits", (reports, ceil(size / 8)) bytes of `size` bits, least significant first; "sign",
-        1 or -1; "object", an index into the universe.
-    size : how many values or bits there are.
+        1 or -1; "object", an index into the universe; "reals", (reports, size) finite numbers.
+    size : how many values, bits or numbers there are.
     """
 
-    kind: Literal["integer", "bits", "sign", "object"]
+    kind: Literal["integer", "bits", "sign", "object", "reals"]
     size: int = 2
 
 
