@@ -15,7 +15,7 @@ from poolscope.attack.adversary import Adversary, views
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
-from poolscope.mechanisms.defaults import Counting
+from poolscope.mechanisms.defaults import Counting, Scoring
 from poolscope.mechanisms.role import at, countable, is_countable
 from poolscope.reports.files import read_reports, write_reports
 from poolscope.world.universe import Universe
@@ -59,6 +59,8 @@ every_mechanism = pytest.mark.parametrize("name", list(KINDS))
 every_noise = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].noisy])
 every_limit = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].limit])
 every_count = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].counted])
+every_support = pytest.mark.parametrize("name", [name for name in KINDS if isinstance(tiny(name), Counting)])
+every_listed = pytest.mark.parametrize("name", [name for name in KINDS if KINDS[name].listed])
 every_law = pytest.mark.parametrize(
     ("name", "epsilon"), [(name, e) for name in KINDS for e in (*EPSILONS, np.inf) if KINDS[name].limit or e < np.inf]
 )
@@ -66,7 +68,7 @@ every_law = pytest.mark.parametrize(
 
 def test_every_mechanism_is_in_the_suite():
     """All names of scenarios, and an object of somebody's own."""
-    assert set(KINDS) == {*MECHANISMS, "adapted"}
+    assert {kind.of or name for name, kind in KINDS.items()} == {*MECHANISMS, "adapted"}
 
 
 # The role
@@ -110,7 +112,8 @@ def test_another_epsilon(name):
             at(tiny(name, 1.0), 3.0)
         return
     one, other = at(tiny(name, 1.0), 3.0), tiny(name, 3.0)
-    assert (one.p_star, one.q_star, one.epsilon) == (other.p_star, other.q_star, 3.0)
+    assert (one.own_mean, one.other_mean, one.epsilon) == (other.own_mean, other.other_mean, 3.0)
+    assert getattr(one, "q_star", None) == getattr(other, "q_star", None)
     assert one.report_columns == other.report_columns
 
 
@@ -135,7 +138,8 @@ def test_functions_outlive_another_parameter(name):
 def test_likelihoods_are_the_law(name, epsilon):
     """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one."""
     mechanism, probability = tiny(name, epsilon), law(name, epsilon)
-    np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
+    if KINDS[name].listed:
+        np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
     weight = mechanism.floor + mechanism.slope * mechanism.mass(KINDS[name].every(), each_object())
     factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
     possible = probability.any(axis=1)
@@ -160,7 +164,7 @@ def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
     assert (ratio.max() == pytest.approx(np.exp(epsilon), rel=1e-12)) == KINDS[name].tight, "reached, where it is tight"
 
 
-@every_mechanism
+@every_listed
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_samples_follow_the_law(name, epsilon):
     mechanism, probability = tiny(name, epsilon), law(name, epsilon)
@@ -196,7 +200,7 @@ def test_without_noise_a_report_is_transparent(name, epsilon):
         np.testing.assert_array_equal(mechanism.support(reports).sum(axis=1), 1)
 
 
-@every_count
+@every_support
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_p_star_and_q_star(name, epsilon):
     """Over many hash functions: the own object, and the mean over all others, by Monte Carlo."""
@@ -208,6 +212,22 @@ def test_p_star_and_q_star(name, epsilon):
     for stated, sample in ((mechanism.p_star, own), (mechanism.q_star, others)):
         bound = 4 * sample.std() / np.sqrt(len(sample)) + 1e-15
         assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
+
+
+@every_count
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_means_of_the_scores(name, epsilon):
+    """The same of what the curator sums; of supports it is the same."""
+    mechanism = large(name, epsilon)
+    objects, keys = some(mechanism, 40_000, seed=1)
+    scores = mechanism.scores(mechanism.report(objects, keys)).astype(float)
+    own = scores[np.arange(len(objects)), objects]
+    others = (scores.sum(axis=1) - own) / (LARGE - 1)
+    for stated, sample in ((mechanism.own_mean, own), (mechanism.other_mean, others)):
+        bound = 4 * sample.std() / np.sqrt(len(sample)) + 1e-15
+        assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
+    if mechanism.yes_or_no:
+        assert set(np.unique(scores)) <= {0.0, 1.0}
 
 
 # Fast paths
@@ -226,6 +246,8 @@ def test_fast_paths_are_the_general_ones(name, changed):
     np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
     assert mass.min() >= 0
     if KINDS[name].counted:
+        np.testing.assert_array_equal(mechanism.score_sums(reports), Scoring.score_sums(mechanism, reports))
+    if isinstance(mechanism, Counting):
         counts = mechanism.support_counts(reports)
         np.testing.assert_array_equal(counts, Counting.support_counts(mechanism, reports))
 
@@ -254,6 +276,10 @@ def test_methods_work_in_parts(name, monkeypatch):
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
     np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
+        dense = mechanism.scores(reports).sum(axis=0)
+        np.testing.assert_array_equal(Scoring.score_sums(mechanism, reports), dense)
+        np.testing.assert_array_equal(mechanism.score_sums(reports), dense)
+    if isinstance(mechanism, Counting):
         dense = mechanism.support(reports).sum(axis=0)
         np.testing.assert_array_equal(Counting.support_counts(mechanism, reports), dense)
         np.testing.assert_array_equal(mechanism.support_counts(reports), dense)
@@ -265,7 +291,7 @@ def test_no_reports_at_all(name):
     reports = mechanism.obfuscate(np.empty(0, dtype=np.int64), np.random.default_rng(0))
     assert mechanism.mass(reports, view).shape == (0, view.width)
     if KINDS[name].counted:
-        assert not mechanism.support_counts(reports).any()
+        assert not mechanism.score_sums(reports).any()
 
 
 @every_mechanism
@@ -320,7 +346,7 @@ def test_bad_epsilon(name, epsilon):
 def test_bad_parameters(name, changed, words):
     parameters = {"epsilon": 1.0} if KINDS[name].noisy else {}
     with pytest.raises(InputError, match=words):
-        make(name, LARGE, {**KINDS[name].large, **parameters, **changed})
+        make(KINDS[name].of or name, LARGE, {**KINDS[name].large, **parameters, **changed})
 
 
 def test_unknown_and_missing_names():

@@ -1,6 +1,6 @@
 """What the literature says of each mechanism: estimates, variances, parameters."""
 
-from math import exp, log
+from math import ceil, exp, log, log2
 
 import numpy as np
 import pytest
@@ -41,7 +41,8 @@ def estimator(name, epsilon):
     """Over many hash functions, so that it is unbiased for every object."""
     sketch = {"m": 16, "hashes": 1 << 16}
     own = {"cms": sketch, "hcms": sketch, "rappor": {"m": 16, "hashes": 2, "cohorts": 1 << 15}}
-    return make(name, D, {**own.get(name, {}), **({"epsilon": epsilon} if KINDS[name].noisy else {})})
+    given = own.get(name, KINDS[name].large)
+    return make(KINDS[name].of or name, D, {**given, **({"epsilon": epsilon} if KINDS[name].noisy else {})})
 
 
 def subset_q(d, k, e):
@@ -93,23 +94,28 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
     objects, rng = np.repeat(np.arange(D), COUNTS), np.random.default_rng(SEED)
     counts = np.array([frequencies(mechanism, mechanism.obfuscate(objects, rng)).counts for _ in range(500)])
     assert_near(counts, COUNTS, name)
-    p, q = mechanism.p_star, mechanism.q_star
-    variance = (COUNTS * p * (1 - p) + (N - COUNTS) * q * (1 - q)) / (p - q) ** 2
+    p, q = mechanism.own_mean, mechanism.other_mean
+    variance = mechanism.noise(COUNTS, N) / (p - q) ** 2
     assert_near((counts - COUNTS) ** 2, variance, name)
+    if not mechanism.yes_or_no:
+        return
     frequency = COUNTS / N
     # the same in the form of Wang et al., equation (2)
     wang = N * q * (1 - q) / (p - q) ** 2 + N * frequency * (1 - p - q) / (p - q)
     np.testing.assert_allclose(variance, wang)
 
 
-@pytest.mark.parametrize(("name", "reports"), [*((name, 40) for name in COUNTED), ("hcms", 8), ("cms", 300)])
+LISTED = [(name, 40) for name in COUNTED if KINDS[name].listed]
+
+
+@pytest.mark.parametrize(("name", "reports"), [*LISTED, ("hcms", 8), ("cms", 300)])
 def test_simulated_counts_have_the_law_of_reports(name, reports):
     """Means and covariances of the counts, closed laws and report by report alike; a sketch by few and many reports."""
     mechanism, popularity = tiny(name, 1.5), np.array([0.5, 0.3, 0.2, 0.0])
     chance = law(name, 1.5) @ popularity
-    support = mechanism.support(KINDS[name].every()).astype(float)
-    mean = chance @ support
-    covariance = (support.T * chance) @ support - np.outer(mean, mean)
+    scores = mechanism.scores(KINDS[name].every()).astype(float)
+    mean = chance @ scores
+    covariance = (scores.T * chance) @ scores - np.outer(mean, mean)
     keys = children(np.uint64(SEED), np.arange(1500))
     counts = np.array([mechanism.simulate_counts(popularity, reports, key) for key in keys])
     assert_near(counts, reports * mean, name)
@@ -167,6 +173,41 @@ def test_ss_has_the_best_size(epsilon, d):
         make("ss", 1, {"epsilon": epsilon})
 
 
+def acharya_blocks(d, epsilon):
+    """Blocks, their order and the size of a support, as published for the general form."""
+    blocks = 2 ** (ceil(log2(min(exp(epsilon), 2 * d))) - 1)
+    order = 2 ** ceil(log2(d / blocks + 1))
+    return blocks, order, order // 2
+
+
+@pytest.mark.parametrize("epsilon", [1.01, 1.5, 2.0, 3.0, 6.0])
+@pytest.mark.parametrize("d", [2, 3, 31, 130, 2600])
+def test_hr_has_the_published_blocks(epsilon, d):
+    """But for those that no object falls in."""
+    mechanism = make("hr", d, {"epsilon": epsilon})
+    blocks, order, _ = acharya_blocks(d, epsilon)
+    assert mechanism.order == order
+    assert mechanism.blocks == -(-d // (order - 1)) <= blocks
+    assert make("hr", d, {"epsilon": epsilon, "blocks": mechanism.blocks}) == mechanism, "they are settled"
+
+
+def test_hr_has_one_block_where_privacy_is_high():
+    assert [make("hr", 130, {"epsilon": e}).blocks for e in (0.1, 1.0)] == [1, 1]
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_hr_gains_from_blocks(epsilon):
+    """At low privacy the general form has less variance than one block, and hardly more than the best mechanism."""
+
+    def variance(name, **parameters):
+        mechanism = make(name, 2600, {"epsilon": epsilon, **parameters})
+        gap = mechanism.own_mean - mechanism.other_mean
+        return mechanism.noise(np.full(2600, 1.0), 2600).mean() / gap**2 / 2600
+
+    assert variance("hr") < variance("hr", blocks=1) / (1.25 if epsilon == 2 else 5)
+    assert variance("ss") < variance("hr") < 3 * variance("ss")
+
+
 @pytest.mark.parametrize("epsilon", [*EPSILONS, 20.0, 600.0])
 def test_the_has_the_best_threshold(epsilon):
     grid = np.linspace(0.5, 1, 20_001)
@@ -205,7 +246,7 @@ def test_relatives(epsilon):
     assert stars("spotme").expected == stars("sue")
     assert stars("cms-no-hash").expected == stars("sue")
     assert stars("ss", k=1).expected == stars("grr")
-    assert stars("hr").expected == stars("blh")
+    assert stars("hr", blocks=1).expected == stars("blh")
 
 
 def test_spotme_as_published():

@@ -11,6 +11,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import xxhash
 from cases.plain import Plain
 from mpmath import inf, mp, mpf
 from oracle import reference
@@ -29,8 +30,10 @@ class Kind:
     """What the suite has to know of a mechanism.
 
     tiny, large : parameters but for epsilon, for universes of TINY and LARGE objects.
+    of : its name in MECHANISMS, where that is not the case's own.
     maker : what makes it from the size of the universe and the parameters, where it has no name in MECHANISMS.
     every : all reports of the tiny mechanism, as columns.
+    listed : whether these are all; where there is no end of them they are some.
     probability : Pr[report | z] by the oracle, from a report's columns, z and epsilon.
     noisy : whether it takes an epsilon.
     limit : whether it has a limit without noise.
@@ -43,6 +46,8 @@ class Kind:
     probability: Callable[..., Any]
     tiny: Mapping[str, Any] = field(default_factory=dict)
     large: Mapping[str, Any] = field(default_factory=dict)
+    listed: bool = True
+    of: str | None = None
     maker: Callable[..., Any] | None = None
     noisy: bool = True
     limit: bool = True
@@ -88,6 +93,11 @@ def every_subset():
 def every_hashed(values):
     seed, value = np.array(list(product(range(1 << SEED_BITS), range(values)))).T
     return {"seed": seed, "value": value}
+
+
+def some_histograms():
+    """Below 0, between 0 and 1, on 1 and above it, in all ways."""
+    return {"reals": np.array(list(product((-3.0, 0.25, 1.0, 2.5), repeat=TINY)))}
 
 
 def every_rappor():
@@ -169,6 +179,17 @@ def the_noise(epsilon, threshold=THRESHOLD):
     return exceeds(mpf(threshold) - 1), exceeds(mpf(threshold))
 
 
+@mp.workdps(reference.DIGITS)
+def she_probability(report, z, epsilon):
+    """Entry by entry two-sided geometric noise, on the grid of 2^-20 times what is larger, 1 or the scale."""
+    scale = 2 / mpf(epsilon)
+    step = mpf(2) ** (mp.floor(mp.log(max(scale, 1), 2)) - 20)
+    rate = step / scale
+    ks = [abs(mpf(float(y)) - (i == z)) / step for i, y in enumerate(report["reals"])]
+    assert all(k == int(k) for k in ks)
+    return mp.fprod(mp.tanh(rate / 2) * mp.exp(-rate * k) for k in ks)
+
+
 @lru_cache
 @mp.workdps(reference.DIGITS)
 def spotme_noise(epsilon, yes=YES):
@@ -209,18 +230,32 @@ def multiply_shift(seed, z, g):
     return (((splitmix(seed, 0) * z + splitmix(seed, 1)) % 2**64 >> 32) * g) >> 32
 
 
-def hashed(g):
+def xxhash32(seed, z, g):
+    """As other libraries hash an object."""
+    return xxhash.xxh32(str(z).encode(), seed=seed % 2**32).intdigest() % g
+
+
+def hashed(g, function=multiply_shift):
     def probability(report, z, epsilon):
-        hit = multiply_shift(int(report["seed"]), z, g) == int(report["value"])
+        hit = function(int(report["seed"]), z, g) == int(report["value"])
         return response(hit, g, epsilon) / (1 << SEED_BITS)
 
     return probability
 
 
-@mp.workdps(reference.DIGITS)
-def hr_probability(report, z, epsilon):
-    agrees = reference._hadamard(3, z + 1, int(report["value"])) == 1
-    return response(agrees, 2, epsilon) / 4
+def hadamard_response(blocks):
+    """Blocks of order 8 / blocks; e^epsilon times as likely where the object's row of its block is one as elsewhere."""
+    order = 8 // blocks
+
+    @mp.workdps(reference.DIGITS)
+    def probability(report, z, epsilon):
+        block, column = divmod(int(report["value"]), order)
+        own, row = divmod(z, order - 1)
+        agrees = block == own and reference._hadamard(order.bit_length() - 1, row + 1, column) == 1
+        far = mp.exp(-mpf(epsilon))
+        return (1 if agrees else far) / (mpf(order) / 2 + (8 - mpf(order) / 2) * far)
+
+    return probability
 
 
 @mp.workdps(reference.DIGITS)
@@ -288,6 +323,16 @@ KINDS = {
             ({"threshold": np.nan}, r"threshold.*must be 0\.5 to 1"),
         ),
     ),
+    "she": Kind(
+        every=some_histograms,
+        listed=False,
+        probability=she_probability,
+        limit=False,
+        bad=(
+            ({"epsilon": np.inf}, "epsilon must be at most 700.*inf"),
+            ({"epsilon": 1e-7}, "epsilon must be at least 1e-06.*1e-07"),
+        ),
+    ),
     "spotme": Kind(
         every=every_vector,
         probability=unary(spotme_noise),
@@ -308,13 +353,33 @@ KINDS = {
         tiny={"seed_bits": SEED_BITS, "g": VALUES},
         bad=(*BAD_SEEDS, ({"g": 1}, "g: must be 2 to 16777216"), ({"g": (1 << 24) + 1}, "g: must be 2 to 16777216")),
     ),
+    "olh-xxhash32": Kind(
+        of="olh",
+        every=lambda: every_hashed(VALUES),
+        probability=hashed(VALUES, xxhash32),
+        tiny={"seed_bits": SEED_BITS, "g": VALUES, "hash": "xxhash32"},
+        large={"hash": "xxhash32"},
+        bad=(({"hash": "xxhash64"}, "hash: must be a known hash.*xxhash64.*xxhash32"), ({"hash": 32}, "hash.*a text")),
+    ),
     "ss": Kind(
         every=every_subset,
         probability=ss_probability,
         tiny={"k": SUBSET},
         bad=(({"k": 0}, "k: must be 1 to 129"), ({"k": LARGE}, "k: must be 1 to 129 for 130 objects")),
     ),
-    "hr": Kind(every=lambda: {"value": np.arange(8)}, probability=hr_probability),
+    "hr": Kind(
+        every=lambda: {"value": np.arange(8)},
+        probability=hadamard_response(1),
+        tiny={"blocks": 1},
+        large={"blocks": 1},
+    ),
+    "hr-blocks": Kind(
+        of="hr",
+        every=lambda: {"value": np.arange(8)},
+        probability=hadamard_response(2),
+        tiny={"blocks": 2},
+        bad=(({"blocks": 0}, "blocks: must be 1 to 260"), ({"blocks": 261}, "blocks: must be 1 to 260.*261")),
+    ),
     "rappor": Kind(
         every=every_rappor,
         probability=rappor_probability,
@@ -377,7 +442,9 @@ def large(name, epsilon=2.0, **changed):
 def made(name, universe, parameters, epsilon):
     kind = KINDS[name]
     noise = {"epsilon": epsilon} if kind.noisy else {}
-    return kind.maker(universe, **parameters) if kind.maker else make(name, universe, {**parameters, **noise})
+    return (
+        kind.maker(universe, **parameters) if kind.maker else make(kind.of or name, universe, {**parameters, **noise})
+    )
 
 
 def rows(reports):

@@ -31,9 +31,9 @@ class Watched:
         self.met.append(set(reports[self.shared_column].tolist()))
         return self.mechanism.mass(reports, view)
 
-    def support_counts(self, reports):
+    def score_sums(self, reports):
         self.met.append(set(reports[self.shared_column].tolist()))
-        return self.mechanism.support_counts(reports)
+        return self.mechanism.score_sums(reports)
 
 
 @pytest.mark.parametrize("name", FEW)

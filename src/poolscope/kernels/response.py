@@ -51,12 +51,17 @@ def _progression(seed, value, g):
 
 
 @njit(nogil=True, cache=True)
-def respond_hashed(objects, keys, g, kept, shift, seed, value):
-    """A seed, the upper bits of the stream's first word, and randomized response on the object's hash under it."""
-    for r in range(objects.shape[0]):
-        own = word(keys[r], 0) >> shift
-        seed[r] = own
-        value[r] = _respond(keys[r], _hashed(own, objects[r], g), g, kept)
+def seeds(keys, shift, out):
+    """A seed for each report: the upper bits of the stream's first word."""
+    for r in range(out.shape[0]):
+        out[r] = word(keys[r], 0) >> shift
+
+
+@njit(nogil=True, cache=True)
+def hashed_values(seed, objects, g, out):
+    """out[r] = the hash of object r under seed r."""
+    for r in range(out.shape[0]):
+        out[r] = _hashed(np.uint64(seed[r]), objects[r], g)
 
 
 @njit(nogil=True, cache=True)
@@ -97,22 +102,33 @@ def hashed_mass(seed, value, g, universe, rows, out):
 
 
 @njit(nogil=True, cache=True)
-def respond_hadamard(objects, keys, order, kept, out):
-    """A uniform column of the Hadamard matrix in which row z + 1 has the entry 1, or -1 if not `kept`."""
+def respond_hadamard(objects, keys, blocks, order, kept, turned, out):
+    """A uniform column in which the object's row has 1, in its block of the matrix; -1 with probability `turned`.
+
+    What is neither `kept` nor turned is a uniform column of another block.
+    """
     for r in range(objects.shape[0]):
-        row = objects[r] + 1
+        block, row = objects[r] // (order - 1), objects[r] % (order - 1) + 1
         column = np.int64(uniform(keys[r], 1) * order)
-        wanted = 1 if uniform(keys[r], 2) < kept else -1
-        if hadamard_entry(row, column) != wanted:
+        luck = uniform(keys[r], 2)
+        if blocks > 1 and luck >= kept + turned:
+            other = np.int64(uniform(keys[r], 3) * (blocks - 1))
+            block = other + 1 if other >= block else other
+        elif hadamard_entry(row, column) != (1 if luck < kept else -1):
             # the lowest bit of the row turns every entry round: columns of one sign go to those of the other
             column ^= row & -row
-        out[r] = column
+        out[r] = block * order + column
 
 
 @njit(nogil=True, cache=True)
 def hadamard_mass(value, table, out):
-    """out[r, c] = (sum of column c + its transform at the value) / 2; the table is transformed."""
+    """out[r, c] = (sum of column c + its transform at the value) / 2, in the block of the value.
+
+    table (order, blocks, width) is transformed.
+    """
+    order = table.shape[0]
     for r in range(out.shape[0]):
+        block, column = value[r] // order, value[r] % order
         for c in range(out.shape[1]):
             # column 0 of the matrix is all ones: the sum. Rounding must not make a mass negative.
-            out[r, c] = max(0.5 * (table[0, c] + table[value[r], c]), 0.0)
+            out[r, c] = max(0.5 * (table[0, block, c] + table[column, block, c]), 0.0)

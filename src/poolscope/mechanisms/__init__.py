@@ -20,6 +20,7 @@ from poolscope.mechanisms.oue import OUE
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
+from poolscope.mechanisms.she import SHE
 from poolscope.mechanisms.spotme import SpotMe
 from poolscope.mechanisms.ss import SubsetSelection
 from poolscope.mechanisms.sue import SUE
@@ -34,6 +35,7 @@ __all__ = [
     "MECHANISMS",
     "OLH",
     "OUE",
+    "SHE",
     "SUE",
     "THE",
     "Adapted",
@@ -74,6 +76,7 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "grr": GRR,
     "sue": SUE,
     "oue": OUE,
+    "she": SHE,
     "the": THE,
     "spotme": SpotMe,
     "blh": BLH,
@@ -116,9 +119,8 @@ def _check_type(value: Any, parameter: inspect.Parameter) -> None:
     """A file can say anything: what is to be a number must be one before it is reckoned with."""
     if value is None and parameter.default is None:
         return
-    wanted, words = {"int": (int, "a whole number"), "float": (int | float, "a number")}.get(
-        str(parameter.annotation).partition(" ")[0], (object, "")
-    )
+    kinds = {"int": (int, "a whole number"), "float": (int | float, "a number"), "str": (str, "a text")}
+    wanted, words = kinds.get(str(parameter.annotation).partition(" ")[0], (object, ""))
     if not isinstance(value, wanted) or (isinstance(value, bool) and words):
         raise InputError(f"must be {words}", value=value, place=parameter.name)
     if isinstance(value, int) and abs(value) > LARGEST:

@@ -39,36 +39,85 @@ class Reporting:
         return self.mass(self.report(objects, keys), views)
 
 
-class Counting(ABC):
-    """All that follows from `support`: how often objects are supported, in given reports and in simulated ones."""
+class Scoring(ABC):
+    """All that follows from `scores`: their sums, over given reports and over simulated ones."""
+
+    @property
+    def yes_or_no(self) -> bool:
+        return False
 
     @abstractmethod
-    def support(self, reports: Reports) -> NDArray[np.bool_]:
-        """(reports, universe) whether each report supports each object."""
+    def scores(self, reports: Reports) -> NDArray:
+        """(reports, universe) the score of each object by each report."""
 
-    def support_counts(self: Countable, reports: Reports) -> NDArray[np.int64]:
-        out = np.zeros(self.universe, dtype=np.int64)
-        for part in in_parts(reports, self.universe):
-            out += self.support(part).sum(axis=0)
-        return out
+    def score_sums(self: Countable, reports: Reports) -> NDArray:
+        none = np.zeros(self.universe, dtype=np.int64)
+        return sum((self.scores(part).sum(axis=0) for part in in_parts(reports, self.universe)), none)
 
-    def simulate_counts(
-        self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    def simulate_counts(self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
         """One by one, in parts."""
         at_once = max(1, min(1 << 16, count))
 
-        def part(start: int) -> NDArray[np.int64]:
+        def part(start: int) -> NDArray:
             keys = children(key, np.arange(start, min(start + at_once, count)))
-            reports = self.report(draw_objects(popularity, keys), children(keys, 1))
-            return self.support_counts(reports)
+            return self.score_sums(self.report(draw_objects(popularity, keys), children(keys, 1)))
 
         return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    ) -> NDArray:
         return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
+
+
+class Counting(Scoring):
+    """All that follows from `support`, p* and q*: reports score one for what they support."""
+
+    universe: int
+
+    @property
+    @abstractmethod
+    def p_star(self) -> float:
+        """Probability that a report supports the object it was made from."""
+
+    @property
+    @abstractmethod
+    def q_star(self) -> float:
+        """Probability that a report supports another object, over the mechanism's public randomness as well."""
+
+    @abstractmethod
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        """(reports, universe) whether each report supports each object."""
+
+    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
+        """(universe,) how many reports support each object."""
+        out = np.zeros(self.universe, dtype=np.int64)
+        for part in in_parts(reports, self.universe):
+            out += self.support(part).sum(axis=0)
+        return out
+
+    @property
+    def own_mean(self) -> float:
+        return self.p_star
+
+    @property
+    def other_mean(self) -> float:
+        return self.q_star
+
+    @property
+    def yes_or_no(self) -> bool:
+        return True
+
+    def noise(self, counts: Floats, reports: int) -> Floats:
+        """c p*(1-p*) + (N-c) q*(1-q*) for c of N reports."""
+        p, q = self.p_star, self.q_star
+        return counts * p * (1.0 - p) + (reports - counts) * q * (1.0 - q)
+
+    def scores(self, reports: Reports) -> NDArray[np.bool_]:
+        return self.support(reports)
+
+    def score_sums(self, reports: Reports) -> NDArray[np.int64]:
+        return self.support_counts(reports)
 
 
 def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:

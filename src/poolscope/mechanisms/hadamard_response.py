@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
 from poolscope.mechanisms.views import Views
+
+#: Up to this epsilon one block is the published form.
+HIGH_PRIVACY = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class HadamardResponse(Sized):
-    r"""Hadamard response in its form for high privacy, with one block.
+    r"""Hadamard response, with as many blocks as suit epsilon.
 
-    H is the +1/-1 Hadamard matrix of order K, the smallest power of two above the number d of objects: H[i, j] is minus
-    one to the number of bits that i and j share. Object z has row z+1, as row 0 is all ones and tells nothing. A report
-    of z is y: with probability p* a uniform column of the K/2 with H[z+1, y] = 1, else one of the K/2 with -1. It
-    supports the objects with H[z+1, y] = 1, with the likelihood ratio p*/(1-p*) = e^epsilon. Two rows agree in half of
-    the columns, whatever the sign in one of them, so
+    H is the +1/-1 Hadamard matrix of order b, a power of two: H[i, j] is minus one to the number of bits that i and j
+    share. Each of B blocks has b columns and takes b-1 of the d objects, one after the other: object z is in block z
+    div (b-1) and has row z mod (b-1) + 1, as row 0 is all ones and tells nothing. The b/2 columns of its block in which
+    its row is 1 are its support. A report of z is a column: each of the support has e^epsilon times the probability of
+    each other one, of its block or another, so that with u = 1 / (e^epsilon + 2B - 1)
 
-    .. math:: p^* = \frac{e^\epsilon}{e^\epsilon + 1}, \qquad q^* = \frac12, \qquad
-              \mathrm{Var}_0 = N \Bigl(\frac{e^\epsilon + 1}{e^\epsilon - 1}\Bigr)^2
+    .. math:: p^* = e^\epsilon u, \qquad q = \tfrac12 (e^\epsilon + 1) u \text{ in the same block}, \qquad
+              q = u \text{ in another}
 
-    with Var_0 the variance of the count of an object that nobody has. A report is one number below 2(d+1), and one
-    Walsh-Hadamard transform, of the masses or of the reports' histogram, serves all reports. The forms with several
-    blocks, for low privacy, support another object more or less often as it shares the block or not, so that there is
-    no single q*; there `olh`, `ss` and `grr` serve.
+    as two rows of a block agree in half of its columns, whatever the sign in one of them, and supports of different
+    blocks are disjoint. q* is the mean over pairs of objects. With one block this is e^epsilon / (e^epsilon + 1) and
+    1/2.
+
+    The curator takes a report outside the block of z for one that says nothing of z: it scores 1/2, one in the support
+    of z scores 1 and one elsewhere in the block 0. Then every other object has the mean 1/2, whatever its block, and
+
+    .. math:: \mathrm{own} = \tfrac12 + \tfrac12 (e^\epsilon - 1) u, \qquad
+              \mathrm{Var}_0 = N \frac{(e^\epsilon + 1) u F + 2u (1 - F)}{((e^\epsilon - 1) u)^2}
+
+    with Var_0 the variance of the count of an object that nobody has, F being the popularity of its block. With one
+    block a score is whether a report supports z.
+
+    A report is one number below 2(d + B), and one Walsh-Hadamard transform of each block, of the masses or of the
+    reports' histogram, serves all reports.
+
+    Parameters
+    ----------
+    blocks : B. Where absent, 1 up to epsilon = 1, beyond it 2^(ceil(log2 min(e^epsilon, 2d)) - 1), as published. Then b
+        is the smallest power of two above d/B; blocks that this leaves without an object are dropped, as in the
+        authors' code.
 
     References
     ----------
@@ -39,56 +61,147 @@ class HadamardResponse(Sized):
     communication. AISTATS 2019.
     """
 
+    blocks: int = derived()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.blocks is None:
+            settle(self, blocks=published_blocks(self.epsilon, self.universe))
+        if not 1 <= self.blocks <= 2 * self.universe:
+            rule = f"must be 1 to {2 * self.universe}, twice the number of objects"
+            raise InputError(rule, value=self.blocks, place="blocks")
+        settle(self, blocks=-(-self.universe // (self.order - 1)))
+
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
-        return {"value": ReportColumn("integer", self.order)}
+        return {"value": ReportColumn("integer", self.blocks * self.order)}
 
     @property
     def order(self) -> int:
-        """K, the order of the matrix."""
-        return 1 << self.universe.bit_length()
+        """b, the order of the matrix: the objects of a block, rounded up, have a row each but for row 0."""
+        return 1 << (-(-self.universe // self.blocks)).bit_length()
+
+    @property
+    def unit(self) -> float:
+        """u, the probability of as many columns outside the support as are in it."""
+        if self.epsilon >= LARGEST_EPSILON:
+            return math.exp(-self.epsilon)
+        return 1.0 / (2.0 * self.blocks - 1.0 + math.exp(self.epsilon))
 
     @property
     def p_star(self) -> float:
-        return 1.0 - lie(self.epsilon)
+        return 1.0 - (2.0 * self.blocks - 1.0) * self.unit
 
     @property
     def q_star(self) -> float:
+        sizes = np.bincount(self._places()[0]).astype(np.float64)
+        others = max(self.universe * (self.universe - 1.0), 1.0)
+        outside = 1.0 - float(np.sum(sizes * (sizes - 1.0))) / others if self.blocks > 1 else 0.0
+        return (1.0 - outside) * 0.5 * self.inside + outside * self.unit
+
+    @property
+    def inside(self) -> float:
+        """(e^epsilon + 1) u, the probability that a report is in the block of its object."""
+        return 1.0 - 2.0 * (self.blocks - 1.0) * self.unit
+
+    @property
+    def own_mean(self) -> float:
+        return self.p_star + 0.5 * (1.0 - self.inside)
+
+    @property
+    def other_mean(self) -> float:
         return 0.5
+
+    @property
+    def yes_or_no(self) -> bool:
+        return self.blocks == 1
+
+    def noise(self, counts: Floats, reports: int) -> Floats:
+        """That of scores 0 and 1 with the same means, less 1/4 for each report outside the block: it scores 1/2."""
+        block = self._places()[0]
+        shares = np.bincount(block, weights=counts, minlength=self.blocks)
+        within = reports * shares / max(shares.sum(), np.finfo(float).tiny) if self.blocks > 1 else np.array([reports])
+        outside = within * (1.0 - self.inside) + (reports - within) * (1.0 - 2.0 * self.unit)
+        p, q = self.own_mean, self.other_mean
+        return counts * p * (1.0 - p) + (reports - counts) * q * (1.0 - q) - 0.25 * outside[block]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         value = np.empty(len(objects), dtype=np.int32)
-        kernels.respond_hadamard(objects, keys, self.order, self.p_star, value)
+        kernels.respond_hadamard(objects, keys, self.blocks, self.order, self.p_star, self.unit, value)
         return {"value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        shared = np.asarray(reports["value"], dtype=np.int64)[:, None] & np.arange(1, self.universe + 1)
-        return np.bitwise_count(shared) % 2 == 0
+        within, agrees = self._compared(reports)
+        return within & agrees
+
+    def scores(self, reports: Reports) -> NDArray:
+        within, agrees = self._compared(reports)
+        return within & agrees if self.yes_or_no else np.where(within, agrees, 0.5)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        table = np.zeros((self.order, views.width))
-        table[1 : self.universe + 1] = views.matrix()
-        transform(table)
+        table = np.zeros((self.order, self.blocks, views.width))
+        block, row = self._places()
+        table[row, block] = views.matrix()
+        transform(table.reshape(self.order, -1))
         out = np.empty((len(reports["value"]), views.width))
         kernels.hadamard_mass(reports["value"], table, out)
         return out
 
-    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        return self._agreements(np.bincount(reports["value"], minlength=self.order))
+    def support_counts(self, reports: Reports) -> Integers:
+        within, agreement = self._agreement(self._histogram(reports))
+        return (within + agreement) // 2
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
-        """By the closed law: of a column y the probability is (1 + (2 p* - 1) sum_z popularity(z) H[z+1, y]) / K."""
+    def score_sums(self, reports: Reports) -> NDArray:
+        return self._score_sums(self._histogram(reports))
+
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
+        r"""By the closed law: with t = (e^epsilon - 1) / (e^epsilon + 1), columns y of a block have the probabilities
+
+        .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)
+        """
         rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        table = np.zeros((self.order, 1))
-        table[1 : self.universe + 1, 0] = np.asarray(popularity) / np.sum(popularity)
+        frequency = np.asarray(popularity) / np.sum(popularity)
+        table = np.zeros((self.order, self.blocks))
+        block, row = self._places()
+        table[row, block] = frequency
         transform(table)
+        # the first row is all ones: it sums each block; what lies outside one is nothing where there is no other
+        outside = table[0].sum() - table[0]
+        tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, LARGEST_EPSILON)))) - 1.0
         # rounding must not make a probability negative
-        chance = np.maximum(1.0 + (2.0 * self.p_star - 1.0) * table[:, 0], 0.0)
-        return self._agreements(rng.multinomial(count, chance / chance.sum()))
+        chance = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
+        return self._score_sums(rng.multinomial(count, chance / chance.sum()))
 
-    def _agreements(self, histogram: NDArray[np.integer]) -> NDArray[np.int64]:
-        """(universe,) reports in whose columns the object's row is one: (reports + transform of the histogram) / 2."""
-        sums = histogram.astype(np.int64)[:, None]
+    def _places(self) -> tuple[Integers, Integers]:
+        """(universe,) the block of each object, and its row there."""
+        block, row = np.divmod(np.arange(self.universe), self.order - 1)
+        return block, row + 1
+
+    def _compared(self, reports: Reports) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(reports, universe) whether each object is in the block of the report, and whether its row is 1 there."""
+        block, row = self._places()
+        of, column = np.divmod(np.asarray(reports["value"], dtype=np.int64)[:, None], self.order)
+        return of == block, np.bitwise_count(column & row) % 2 == 0
+
+    def _histogram(self, reports: Reports) -> Integers:
+        return np.bincount(reports["value"], minlength=self.blocks * self.order)
+
+    def _agreement(self, histogram: NDArray[np.integer]) -> tuple[Integers, Integers]:
+        """(universe,) reports in the block of each object, and those in whose columns its row is 1 less the others."""
+        sums = np.ascontiguousarray(histogram.astype(np.int64).reshape(self.blocks, self.order).T)
         transform(sums)
-        return (sums[0, 0] + sums[1 : self.universe + 1, 0]) // 2
+        block, row = self._places()
+        return sums[0, block], sums[row, block]
+
+    def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray:
+        """(universe,) (reports + agreement) / 2: with one block, how many support the object."""
+        sums = histogram.sum() + self._agreement(histogram)[1]
+        return sums // 2 if self.yes_or_no else sums / 2
+
+
+def published_blocks(epsilon: float, universe: int) -> int:
+    """The number of blocks for this epsilon: one where privacy is high, else as the general form has it."""
+    if epsilon <= HIGH_PRIVACY:
+        return 1
+    return 1 << math.ceil(math.log2(min(math.exp(min(epsilon, LARGEST_EPSILON)), 2.0 * universe))) - 1

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
-from poolscope.kernels.unary import rows_of
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import (
     LARGEST_EPSILON,
@@ -23,6 +22,7 @@ from poolscope.mechanisms.role import (
     derived,
     settle,
 )
+from poolscope.mechanisms.seeded_hashes import SeededHash, seeded_hash
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
 MOST_VALUES = 1 << 24
@@ -47,16 +47,13 @@ class LocalHashing(Sized):
     least for g = e^epsilon + 1, which optimised local hashing rounds: then it is that of optimised unary encoding, with
     reports of a few bytes for universes of any size.
 
-    The functions are multiply-shift: with a and b the words 0 and 1 that SplitMix64 makes of the seed, and h the upper
-    32 bits of (a z + b) modulo 2^64,
-
-    .. math:: h_s(z) = \lfloor g h / 2^{32} \rfloor
-
-    For uniform a and b, and objects below 2^32, the hashes h of any two objects are independent and uniform (strong
-    universality), and p*, q* and the variance rest on pairs alone.
+    Which functions is a fact of the deployment, and reports of one family read with another tell nothing: our own
+    (`MultiplyShift`), or those of other libraries (`XXHash32`). With few seeds this is fast local hashing: the curator
+    hashes each object once for each seed, and objects that share values under them are confused for good.
 
     Parameters
     ----------
+    hash : the functions, by name (`HASHES`).
     seed_bits : seeds are 0..2^seed_bits - 1.
 
     References
@@ -64,12 +61,12 @@ class LocalHashing(Sized):
     T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
     Security 2017.
     R. Bassily, A. Smith. Local, private, efficient protocols for succinct histograms. STOC 2015.
-    M. Dietzfelbinger. Universal hashing and k-wise independent random variables via integer arithmetic without primes.
-    STACS 1996.
     """
 
     g: int
     seed_bits: int = SEED_BITS
+    hash: str = "multiply-shift"
+    functions: SeededHash = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,6 +74,7 @@ class LocalHashing(Sized):
             raise InputError(f"must be 2 to {MOST_VALUES}", value=self.g, place="g")
         if not 1 <= self.seed_bits <= SEED_BITS:
             raise InputError(f"must be 1 to {SEED_BITS}", value=self.seed_bits, place="seed_bits")
+        settle(self, functions=seeded_hash(self.hash, self.universe, self.g))
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -93,25 +91,18 @@ class LocalHashing(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
-        shift = np.uint64(64 - self.seed_bits)
-        kernels.respond_hashed(objects, keys, self.g, self.p_star, shift, seed, value)
+        kernels.seeds(keys, np.uint64(64 - self.seed_bits), seed)
+        kernels.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
         return {"seed": seed, "value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        out = np.empty((len(reports["seed"]), self.universe), dtype=np.bool_)
-        kernels.hashed_support(reports["seed"], reports["value"], self.g, out)
-        return out
+        return self.functions.support(reports["seed"], reports["value"])
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        out = np.empty((len(reports["seed"]), views.width))
-        rows = rows_of(views.matrix())
-        kernels.hashed_mass(reports["seed"], reports["value"], self.g, self.universe, rows, out)
-        return out
+        return self.functions.mass(reports["seed"], reports["value"], views.matrix())
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        out = np.zeros(self.universe, dtype=np.int64)
-        kernels.hashed_counts(reports["seed"], reports["value"], self.g, out)
-        return out
+        return self.functions.counts(reports["seed"], reports["value"])
 
 
 @dataclass(frozen=True, kw_only=True)

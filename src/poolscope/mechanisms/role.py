@@ -26,11 +26,11 @@ class ReportColumn:
     Parameters
     ----------
     kind : "integer" 0..size-1; "bits", (reports, ceil(size / 8)) bytes of `size` bits, least significant first; "sign",
-        1 or -1; "object", an index into the universe.
-    size : how many values or bits there are.
+        1 or -1; "object", an index into the universe; "reals", (reports, size) finite numbers.
+    size : how many values, bits or numbers there are.
     """
 
-    kind: Literal["integer", "bits", "sign", "object"]
+    kind: Literal["integer", "bits", "sign", "object", "reals"]
     size: int = 2
 
 
@@ -83,40 +83,56 @@ class Mechanism(Protocol):
 
 
 class Countable(Mechanism, Protocol):
-    """What the curator's estimate needs of a mechanism: it counts supports, also where a report tells more."""
+    """What the curator's estimate needs of a mechanism: reports score objects, and the sums of scores tell how often
+    each object was sent.
+
+    A report scores one for an object that it supports and nothing for others, where it supports or not; it may also
+    score more finely, or a number.
+    """
 
     @property
-    def p_star(self) -> float:
-        """Probability that a report supports the object it was made from."""
+    def own_mean(self) -> float:
+        """Mean score of the object that a report was made from: p* of supports."""
         ...
 
     @property
-    def q_star(self) -> float:
-        """Probability that a report supports another object, over the mechanism's public randomness as well."""
+    def other_mean(self) -> float:
+        """Mean score of another object, over the mechanism's public randomness as well: q* of supports."""
         ...
 
-    def support(self, reports: Reports) -> NDArray[np.bool_]:
-        """(reports, universe) whether each report supports each object."""
+    @property
+    def yes_or_no(self) -> bool:
+        """Whether a score is one or nothing: a sum of scores is then a binomial number."""
         ...
 
-    def support_counts(self, reports: Reports) -> NDArray[np.int64]:
-        """(universe,) how many reports support each object."""
+    def noise(self, counts: Floats, reports: int) -> Floats:
+        """(universe,) variance of the sums of so many reports' scores, given how many are of each object."""
         ...
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
-        """Support counts of so many reports on objects drawn from the popularity."""
+    def scores(self, reports: Reports) -> NDArray:
+        """(reports, universe) the score of each object by each report."""
+        ...
+
+    def score_sums(self, reports: Reports) -> NDArray:
+        """(universe,) the sum of the reports' scores of each object; exact, so that the order does not matter."""
+        ...
+
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
+        """The score sums of so many reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    ) -> NDArray:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
         ...
 
 
 def is_countable(mechanism: object) -> TypeGuard[Countable]:
     """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
-    return all(hasattr(mechanism, name) for name in ("p_star", "q_star", "support_counts", "simulate_counts"))
+    return all(
+        hasattr(mechanism, name) for name in ("own_mean", "other_mean", "noise", "score_sums", "simulate_counts")
+    )
 
 
 def countable(mechanism: object) -> Countable:

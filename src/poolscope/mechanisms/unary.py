@@ -13,7 +13,7 @@ from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import Countable, ReportColumn, Reports, check_objects
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
 
 Words = NDArray[np.uint64]
@@ -80,14 +80,12 @@ class Unary(ObjectBits):
     .. math:: \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
     """
 
-    def draw(self: Countable, objects: Objects, keys: Keys, out: Words) -> None:
+    def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         undecided = np.empty(out.shape[1], dtype=np.uint64)
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
         kernels.flip_bits(objects, keys, self.universe, raised, dropped, undecided, out)
 
-    def simulate_counts(
-        self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
         rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))

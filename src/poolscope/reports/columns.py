@@ -132,7 +132,48 @@ class Objects(Integers):
         return pl.Series(values) if universe.objects is None else pl.Series(universe.objects).gather(values)
 
 
-KINDS: dict[str, Kind] = {"integer": Integers(), "sign": Signs(), "bits": Bits(), "object": Objects()}
+@dataclass(frozen=True)
+class Reals:
+    """So many finite numbers: a list; in CSV decimals, separated by blanks."""
+
+    def called(self, name: str, text: bool) -> str:
+        return name
+
+    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+        return np.empty((rows, column.size))
+
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+        series, size = batch.frame[called], column.size
+        if batch.text:
+            series = series.fill_null("").str.split(" ")
+        elif not (isinstance(series.dtype, pl.List | pl.Array) and series.dtype.inner.is_numeric()):
+            raise batch.mistyped(called, "lists of numbers")
+        lists = series.arr.to_list() if isinstance(series.dtype, pl.Array) else series
+        lengths = lists.list.len()
+        row = first_false(lengths == size)
+        rule = f"{called} must be {size} finite numbers" + (", separated by blanks" if batch.text else "")
+        if row is not None:
+            raise batch.wrong(rule, row, lengths[row])
+        flat = lists.explode()
+        numbers = flat.cast(pl.Float64, strict=False)
+        bad = first_false(numbers.is_finite())
+        if bad is not None:
+            raise batch.wrong(rule, bad // size, flat[bad])
+        return numbers.to_numpy().reshape(len(series), size)
+
+    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+        if text:
+            return pl.Series([" ".join(map(repr, row.tolist())) for row in values], dtype=pl.String)
+        return pl.Series(values, dtype=pl.Array(pl.Float64, column.size))
+
+
+KINDS: dict[str, Kind] = {
+    "integer": Integers(),
+    "sign": Signs(),
+    "bits": Bits(),
+    "object": Objects(),
+    "reals": Reals(),
+}
 
 
 def _bytes(column: ReportColumn) -> int:

@@ -36,7 +36,7 @@ class Frequencies:
 def frequencies(mechanism: Mechanism, reports: Reports) -> Frequencies:
     """Frequency estimate from reports."""
     counted = countable(mechanism)
-    return unbiased(counted, counted.support_counts(reports), report_count(reports))
+    return unbiased(counted, counted.score_sums(reports), report_count(reports))
 
 
 def simulate_frequencies(
@@ -54,14 +54,17 @@ def frequencies_of_objects(mechanism: Mechanism, objects: Objects, key: np.uint6
     def part(start: int) -> np.ndarray:
         some = objects[start : start + AT_ONCE]
         keys = children(key, np.arange(start, start + len(some)))
-        return counted.support_counts(counted.report(some, keys))
+        return counted.score_sums(counted.report(some, keys))
 
     counts = sum(run(part, range(0, len(objects), AT_ONCE)), np.zeros(counted.universe, dtype=np.int64))
     return unbiased(counted, counts, len(objects))
 
 
-def unbiased(mechanism: Countable, support: np.ndarray, count: int) -> Frequencies:
-    r"""count(z) = (sum_t [z in support(t)] - N q*) / (p* - q*), with the standard error at that count.
+def unbiased(mechanism: Countable, sums: np.ndarray, count: int) -> Frequencies:
+    r"""count(z) = (sum of the scores of z - N other) / (own - other), with the standard error at that count.
+
+    own and other are the mean scores of a report for its object and for another one; of reports that support or not
+    they are p* and q*, and
 
     .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}
 
@@ -70,8 +73,7 @@ def unbiased(mechanism: Countable, support: np.ndarray, count: int) -> Frequenci
     """
     if count == 0:
         raise InputError("an estimate needs at least one report", value=0)
-    p, q = mechanism.p_star, mechanism.q_star
-    counts = (support - count * q) / (p - q)
-    c = np.clip(counts, 0.0, count)
-    variance = (c * p * (1.0 - p) + (count - c) * q * (1.0 - q)) / (p - q) ** 2
+    own, other = mechanism.own_mean, mechanism.other_mean
+    counts = (sums - count * other) / (own - other)
+    variance = mechanism.noise(np.clip(counts, 0.0, count), count) / (own - other) ** 2
     return Frequencies(reports=count, counts=counts, errors=np.sqrt(variance))

@@ -40,24 +40,24 @@ def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) 
 
 
 class Supports:
-    """How many reports support each object, block after block."""
+    """How the reports score each object, block after block: how many support it, of those that support or not."""
 
     def __init__(self, mechanism: Mechanism, engine: Engine) -> None:
         self._mechanism, self._engine = mechanism, engine
-        self.counts = np.zeros(mechanism.universe, dtype=np.int64)
+        self.counts: NDArray = np.zeros(mechanism.universe, dtype=np.int64)
         self.reports = 0
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
         counted = countable(self._mechanism)
         rows = shares(_shared(counted, reports), report_count(reports), self._engine.threads)
-        for counts in self._engine.map(lambda own: counted.support_counts(_some(reports, own)), rows):
-            self.counts += counts
+        for counts in self._engine.map(lambda own: counted.score_sums(_some(reports, own)), rows):
+            self.counts = self.counts + counts
         self.reports += report_count(reports)
 
-    def join(self, counts: Integers, reports: int) -> None:
+    def join(self, counts: NDArray, reports: int) -> None:
         """Add what others have counted."""
-        self.counts += counts
+        self.counts = self.counts + counts
         self.reports += reports
 
     def estimate(self) -> Frequencies:

@@ -40,7 +40,6 @@ def measure_utility(
     """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
     if not is_countable(mechanism):
         return None
-    p, q = mechanism.p_star, mechanism.q_star
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
     errors = [
@@ -48,7 +47,11 @@ def measure_utility(
         - frequency
         for i in range(draws)
     ]
-    squared, absolute = expected_errors(frequency, p, q, reports)
+    own, other = mechanism.own_mean, mechanism.other_mean
+    if mechanism.yes_or_no:
+        squared, absolute = expected_errors(frequency, own, other, reports)
+    else:
+        squared, absolute = normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
     return Utility(
         reports=reports,
         mse=float(np.mean(np.square(errors))),
@@ -75,3 +78,17 @@ def expected_errors(frequency: Floats, p: float, q: float, reports: int) -> tupl
     centre = np.floor(reports * supported) + 1
     absolute = 2 * centre * (1 - supported) * stats.binom.pmf(centre, reports, supported) / (reports * (p - q))
     return squared, absolute
+
+
+def normal_errors(frequency: Floats, gap: float, noise: Floats, reports: int) -> tuple[Floats, Floats]:
+    r"""The same where scores are not one or nothing, with `noise` the variance of a score given the report's object.
+
+    The score of z also varies with the object, by f(z)(1-f(z)) (own - other)^2 for the gap between the means:
+
+    .. math:: \mathrm{MSE} = \frac{1}{N} \Bigl(\frac{\text{noise}}{\text{gap}^2} + f (1-f)\Bigr), \qquad
+              \mathrm{MAE} = \sqrt{2\,\mathrm{MSE} / \pi}
+
+    the second by the central limit theorem.
+    """
+    squared = (noise / gap**2 + frequency * (1 - frequency)) / reports
+    return squared, np.sqrt(2 * squared / np.pi)

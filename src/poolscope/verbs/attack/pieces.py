@@ -99,8 +99,8 @@ def cut(source: Source, reading: Reading, *, size: int, memory: int) -> tuple[li
     return [*pieces, Piece(number=len(pieces), rows=tuple(held))], dtype
 
 
-def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[Integers, int]:
-    """Task: how many reports of a piece support each object, and how many there are."""
+def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[np.ndarray, int]:
+    """Task: how the reports of a piece score each object, and how many there are."""
     supports = Supports(reading.mechanism, engine)
     supports.add(_block(reading, piece)[1])
     return supports.counts, supports.reports
