@@ -11,10 +11,11 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
+from poolscope.kernels.jacobi import recurrence
 
 __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 
@@ -166,7 +167,7 @@ class StepDensity:
 
 @lru_cache(maxsize=64)
 def _step_rule(weights: tuple[float, ...], nodes: int) -> tuple[Floats, Floats, Floats]:
-    x, w = np.polynomial.legendre.leggauss(nodes)
+    x, w = special.roots_legendre(nodes)
     cells = np.flatnonzero(weights)
     points = (cells[:, None] + (1.0 + x) / 2.0) / len(weights)
     share = np.asarray(weights)[cells] / np.sum(weights)
@@ -176,28 +177,22 @@ def _step_rule(weights: tuple[float, ...], nodes: int) -> tuple[Floats, Floats, 
 def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
     """Gauss rule of a discrete measure on (0, 1), with no more nodes than it has points.
 
-    Lanczos with full reorthogonalisation: the recurrence of the measure's orthogonal polynomials.
+    From the recurrence of the measure's orthogonal polynomials (`kernels.jacobi`).
     """
     nodes = min(nodes, len(x))
-    basis = np.empty((nodes, len(x)))
-    alpha, beta = np.empty(nodes), np.empty(nodes)
-    q = np.sqrt(mass)
-    for i in range(nodes):
-        beta[i] = np.linalg.norm(q)
-        basis[i] = q / beta[i]
-        alpha[i] = basis[i] @ (x * basis[i])
-        q = x * basis[i]
-        for _ in range(2):
-            q = q - basis[: i + 1].T @ (basis[: i + 1] @ q)
-    jacobi = np.diag(alpha) + np.diag(beta[1:], 1) + np.diag(beta[1:], -1)
-    points = np.clip(np.linalg.eigvalsh(jacobi), 0.0, 1.0)
-    # Christoffel's form of the weights, a sum of squares: relatively accurate where eigenvectors are not
+    alpha, square = np.empty(nodes), np.empty(nodes)
+    recurrence(x, mass, alpha, square)
+    beta = np.sqrt(square)
+    points = np.clip(linalg.eigvalsh_tridiagonal(alpha, beta[1:]), 0.0, 1.0)
+    # Christoffel's form of the weights, a sum of squares: relatively accurate where eigenvectors are not. Far from all
+    # mass the polynomials grow beyond any number: a node there has no weight.
     before, here = np.zeros_like(points), np.ones_like(points)
     inverse = here**2
-    for i in range(nodes - 1):
-        before, here = here, ((points - alpha[i]) * here - (beta[i] * before if i else 0.0)) / beta[i + 1]
-        inverse = inverse + here**2
-    weights = 1.0 / inverse
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i in range(nodes - 1):
+            before, here = here, ((points - alpha[i]) * here - (beta[i] * before if i else 0.0)) / beta[i + 1]
+            inverse = inverse + here**2
+    weights = np.where(np.isfinite(inverse), 1.0 / inverse, 0.0)
     return points, 1.0 - points, weights / weights.sum()
 
 
