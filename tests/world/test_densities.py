@@ -19,7 +19,7 @@ def test_the_rule_of_a_step_density_with_zeros_is_exact(weights, nodes):
     x, complement, weight = StepDensity(weights).rule(nodes)
     np.testing.assert_allclose(complement, 1.0 - x)
     assert weight.min() >= 0.0
-    for power in {0, 1, 2, nodes, 2 * nodes - 1}:
+    for power in {0, 1, min(2, 2 * nodes - 1), nodes, 2 * nodes - 1}:
         # a node is known to some units in the last place, and the power multiplies that
         assert weight @ x**power == pytest.approx(moment(weights, power), rel=1e-13 * (10 + power))
 
