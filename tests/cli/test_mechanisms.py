@@ -1,0 +1,52 @@
+"""Every command on mechanisms whose reports are no bits: hashes of other libraries, blocks, real numbers."""
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.report_files import ATTACK, BASE, WEAK, command
+from cases.synthetic import SEED
+
+KINDS = {
+    "olh": "kind = 'olh'\nepsilon = 4\nhash = 'xxhash32'\n",
+    "blh": "kind = 'blh'\nepsilon = 4\nhash = 'xxhash32'\n",
+    "hr": "kind = 'hr'\nepsilon = 4\n",
+    "she": "kind = 'she'\nepsilon = 4\n",
+}
+CURIOUS = f"{WEAK}[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
+STRONG = f"{WEAK}[[adversary]]\nname = 'strong'\npopularity = 'estimated'\nreports = 500\n"
+
+
+@pytest.fixture(params=KINDS)
+def folder(request, tmp_path, monkeypatch):
+    """A scenario, and traces in which each of three users has one object only."""
+    monkeypatch.chdir(tmp_path)
+    for name, adversaries in (("small", CURIOUS), ("play", STRONG)):
+        text = f"{BASE}[mechanism]\n{KINDS[request.param]}[users]\ncount = 40\n{adversaries}{ATTACK}"
+        (tmp_path / f"{name}.toml").write_text(text.replace("[3, 10]", "[200]") if name == "small" else text)
+    users, objects = np.repeat(["ann", "bob", "eve"], 200), np.repeat([1, 7, 15], 200)
+    pl.DataFrame({"user": users, "object": objects}).write_csv("traces.csv")
+    return tmp_path
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_reports_are_made_attacked_and_estimated(folder, ending):
+    at = "--scenario", "small.toml"
+    assert command("obfuscate", "traces.csv", *at, "--out", f"reports.{ending}", "--seed", SEED) == 0
+    assert command("attack", f"reports.{ending}", *at, "--out", "posteriors.csv") == 0
+    assert command("estimate", f"reports.{ending}", *at, "--out", "popularity.csv") == 0
+    posteriors = pl.read_csv("posteriors.csv")
+    assert posteriors.filter(adversary="weak")["guess"].to_list() == ["a", "b", "c"]
+    assert posteriors.filter(adversary="curious")["guess"].to_list() == ["a", "b", "c"]
+    found = pl.read_csv("popularity.csv")
+    truth = np.zeros(30)
+    truth[[1, 7, 15]] = 200
+    assert np.all(np.abs(found["count"].to_numpy() - truth) < 4.5 * found["standard_error"].to_numpy())
+
+
+def test_played_checked_and_compared(folder, capsys):
+    kind = (folder / "play.toml").read_text().split("kind = '")[1].split("'")[0]
+    assert command("audit", "play.toml", "--out", "run", "--users", 40) == 0
+    assert command("check", "play.toml", "--samples", 20_000) == 0
+    options = "--mechanism", f"{kind},grr", "--epsilon", "1,3", "--users", 40, "--reports", 300, "--out", "compared"
+    assert command("compare", "play.toml", *options) == 0
+    assert "Kept: nothing contradicts the claimed epsilon of 4" in capsys.readouterr().out
