@@ -6,7 +6,8 @@ A role (`role.Mechanism`, `role.Countable`) says what there must be; these class
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -55,20 +56,30 @@ class Counting(ABC):
     def simulate_counts(
         self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[np.int64]:
-        """One by one, in parts."""
-        at_once = max(1, min(1 << 16, count))
-
-        def part(start: int) -> NDArray[np.int64]:
-            keys = children(key, np.arange(start, min(start + at_once, count)))
-            reports = self.report(draw_objects(popularity, keys), children(keys, 1))
-            return self.support_counts(reports)
-
-        return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
+        return one_by_one(self, self.support_counts, popularity, count, key, run)
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[np.int64]:
         return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
+
+
+def one_by_one(
+    mechanism: Mechanism,
+    counted: Callable[[Reports], NDArray[np.int64]],
+    popularity: Floats,
+    count: int,
+    key: np.uint64,
+    run: Map = map,
+) -> NDArray[np.int64]:
+    """What is counted in so many reports on objects drawn from the popularity: made one by one, in parts."""
+    at_once = max(1, min(1 << 16, count))
+
+    def part(start: int) -> NDArray[np.int64]:
+        keys = children(key, np.arange(start, min(start + at_once, count)))
+        return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
+
+    return reduce(np.add, run(part, range(0, max(1, count), at_once)))
 
 
 def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:

@@ -1,14 +1,14 @@
 """The attack on reports in a file: a posterior for each user, however large the file.
 
 Two looks at the file. The first counts each user's reports and, if an adversary wants to learn the popularity from
-them, sums up what they support. The second turns each report into the popularity masses of its support, a few numbers,
+them, counts what that takes. The second turns each report into the popularity masses of its support, a few numbers,
 which are gathered user by user (`gathering`) and integrated to posteriors (`posteriors`).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Integers, Tick
+from poolscope.base.arrays import Floats, Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
-from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within, user_batches
-from poolscope.reports.shares import Supports, masses
+from poolscope.reports.shares import Counting, masses
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Bucket, Gathering
@@ -35,12 +34,12 @@ from poolscope.verbs.attack.pieces import (
     ScoredCrowd,
     Scoring,
     changed,
+    counted_of,
     crowds,
     cut,
     score_crowd,
     scored_crowd,
     sort_masses,
-    support_of,
     warmed,
 )
 from poolscope.verbs.attack.scorer import Scorer, Tally
@@ -113,7 +112,7 @@ def attack(
             look, pieces = _cut(source, scenario, mechanism, universe, memory, engine, folder)
         scorer = Scorer(
             mechanism=mechanism,
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, look.estimate, seed, engine)),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, look.learnt, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
@@ -151,11 +150,11 @@ def _check_memory(scenario: Scenario) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Look:
-    """What the first look at a file finds."""
+    """What the first look at a file finds; the popularity as each method that an adversary has learns it."""
 
     arrivals: Arrivals
     counts: Integers
-    estimate: Frequencies | None
+    learnt: Mapping[str | None, Floats]
 
 
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
@@ -169,20 +168,21 @@ def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
 def _first_look(
     source: Source, scenario: Scenario, mechanism: Mechanism, universe: Universe, memory: int, engine: Engine
 ) -> _Look:
-    """Count each user's reports, and what the reports support where an adversary wants to know."""
+    """Count each user's reports, and what an adversary needs of them who learns the popularity from them."""
     arrivals, places = Arrivals(), Places()
     reading = int(memory * Shares.reading)
-    if not _learns(scenario):
+    if not _methods(scenario):
         for users in user_batches(source, reading):
             places.of(arrivals.number(users))
-        return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=None)
+        return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], learnt={})
     columns = mechanism.report_columns
-    supports = Supports(mechanism, engine)
+    counting = {method: Counting(mechanism, engine, method) for method in _methods(scenario)}
     rows = rows_within(memory * Shares.block, 2 * row_bytes(columns))
     for users, reports in blocks(source, columns, universe, rows=rows, memory=reading):
         places.of(arrivals.number(users))
-        supports.add(reports)
-    return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], estimate=supports.estimate())
+        for one in counting.values():
+            one.add(reports)
+    return _Look(arrivals=arrivals, counts=places.counts[: len(arrivals)], learnt=_learnt(counting))
 
 
 def _adversaries(
@@ -190,7 +190,7 @@ def _adversaries(
     mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
-    estimate: Frequencies | None,
+    learnt: Mapping[str | None, Floats],
     seed: int,
     engine: Engine,
 ) -> Iterator[Adversary]:
@@ -198,9 +198,8 @@ def _adversaries(
     popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
     for index, entry in enumerate(scenario.adversaries):
         if entry.popularity == "estimated" and entry.reports is None:
-            assert estimate is not None
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), estimate.popularity)
+                adversary = adversary_of(entry, other_pools(entry, universe), learnt[entry.method])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
@@ -225,13 +224,15 @@ def _cut(
     bounds = {"size": size, "horizon": _horizon(scenario), "memory": int(memory * Shares.reading)}
     pieces = list(cut(source, columns, arrivals, places, folder, **bounds))
     counts = places.counts[: len(arrivals)]
-    if not _learns(scenario):
-        return _Look(arrivals=arrivals, counts=counts, estimate=None), pieces
-    supports = Supports(mechanism, engine)
-    reading = Reading(mechanism=mechanism, universe=universe, folder=folder)
-    for counted, reports in warmed(engine, support_of, reading, pieces):
-        supports.join(counted, reports)
-    return _Look(arrivals=arrivals, counts=counts, estimate=supports.estimate()), pieces
+    methods = _methods(scenario)
+    if not methods:
+        return _Look(arrivals=arrivals, counts=counts, learnt={}), pieces
+    counting = {method: Counting(mechanism, engine, method) for method in methods}
+    reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=methods)
+    for found in warmed(engine, counted_of, reading, pieces):
+        for one, (counted, reports) in zip(counting.values(), found, strict=True):
+            one.join(counted, reports)
+    return _Look(arrivals=arrivals, counts=counts, learnt=_learnt(counting)), pieces
 
 
 def _horizon(scenario: Scenario) -> int:
@@ -239,9 +240,14 @@ def _horizon(scenario: Scenario) -> int:
     return max(scenario.attack.observations) if scenario.attack else np.iinfo(np.int64).max
 
 
-def _learns(scenario: Scenario) -> bool:
-    """Whether an adversary learns the popularity from the reports that it attacks."""
-    return any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries)
+def _methods(scenario: Scenario) -> tuple[str | None, ...]:
+    """How adversaries estimate the popularity from the reports that they attack; none if nobody does."""
+    learning = (entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.reports is None)
+    return tuple(dict.fromkeys(entry.method for entry in learning))
+
+
+def _learnt(counting: Mapping[str | None, Counting]) -> dict[str | None, Floats]:
+    return {method: one.estimate().popularity for method, one in counting.items()}
 
 
 def _score_there(

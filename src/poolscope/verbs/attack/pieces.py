@@ -23,7 +23,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.tables import Parts, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.reports.files import USER, Columns, decode, in_file, users_of
-from poolscope.reports.shares import Supports, masses
+from poolscope.reports.shares import Counting, masses
 from poolscope.verbs.attack.crowds import Bucket, bucket_edges, bucket_rows
 from poolscope.verbs.attack.scorer import Counts, Scorer
 from poolscope.verbs.attack.users import Arrivals, Places
@@ -39,12 +39,16 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """What every task of the first round needs; `scorer` is there once it is known what the adversaries believe."""
+    """What every task of the first round needs; `scorer` is there once it is known what the adversaries believe.
+
+    `methods` are those by which adversaries estimate the popularity from the reports.
+    """
 
     mechanism: Mechanism
     universe: Universe
     folder: Path
     scorer: Scorer | None = None
+    methods: tuple[str | None, ...] = ()
 
 
 class Sorted(NamedTuple):
@@ -123,11 +127,14 @@ def _piece(number: int, rows: list[Rows], numbers: list[Integers], folder: Path)
     return Piece(number, tuple(rows))
 
 
-def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[Integers, int]:
-    """Task: how many reports of a piece support each object, and how many there are."""
-    supports = Supports(reading.mechanism, engine)
-    supports.add(_reports(reading, piece))
-    return supports.counts, supports.reports
+def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
+    """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
+    reports, out = _reports(reading, piece), []
+    for method in reading.methods:
+        counting = Counting(reading.mechanism, engine, method)
+        counting.add(reports)
+        out.append((counting.counted, counting.reports))
+    return out
 
 
 def sort_masses(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> Sorted:
