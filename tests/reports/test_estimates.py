@@ -24,7 +24,7 @@ GOOGLE = {"m": 16, "hashes": 2, "cohorts": 64, "f": 0.5, "p": 0.5, "q": 0.75}
 
 FEW = {
     "cms": lambda seed: CMS(universe=UNIVERSE, epsilon=EPSILON, m=32, hashes=64, seed=seed),
-    "cms, one function": lambda seed: CMS(universe=UNIVERSE, epsilon=EPSILON, m=2048, hashes=1, seed=seed),
+    "cms, eight functions": lambda seed: CMS(universe=UNIVERSE, epsilon=EPSILON, m=128, hashes=8, seed=seed),
     "cms, many buckets": lambda seed: CMS(universe=UNIVERSE, epsilon=2.0, m=256, hashes=16, seed=seed),
     "cms, little noise": lambda seed: CMS(universe=UNIVERSE, epsilon=8.0, m=16, hashes=512, seed=seed),
     "hcms": lambda seed: HCMS(universe=UNIVERSE, epsilon=EPSILON, m=32, hashes=64, seed=seed),
@@ -69,15 +69,17 @@ def todays_errors(mechanism, counts, reports):
 # Few functions
 
 
-@pytest.mark.parametrize("reports", [10_000, 100_000])
-@pytest.mark.parametrize("method", ["linear", "regression", None])
+@pytest.mark.parametrize(
+    ("method", "reports"),
+    [("linear", 5000), ("linear", 50_000), ("regression", 5000), ("regression", 50_000), (None, 5000)],
+)
 @pytest.mark.parametrize("name", FEW)
 def test_errors_cover_the_truth(name, method, reports):
-    if name == "cms, one function" and method == "linear":
-        # a single collision or none: two values, which no error covers in 95 % of the draws
+    if name == "cms, eight functions" and method == "linear":
+        # few pairs of objects ever meet: what they add has two values or three, which is nothing like normal
         return
     shares, ratio, method_seen = [], [], set()
-    for _, found, counts in drawn(FEW[name], reports, 20, method):
+    for _, found, counts in drawn(FEW[name], reports, 16, method):
         shares.append(np.mean(np.abs(found.counts - counts) < 1.96 * found.errors))
         ratio.append(np.sum((found.counts - counts) ** 2) / np.sum(found.errors**2))
         method_seen.add(found.method)
@@ -93,12 +95,12 @@ def test_errors_cover_the_truth(name, method, reports):
 def test_errors_of_noise_alone_do_not_cover(name):
     """The control: collisions do not shrink with the number of reports."""
     shares = []
-    for mechanism, found, counts in drawn(FEW[name], 100_000, 20, "linear"):
-        stated = todays_errors(mechanism, found.counts, 100_000)
+    for mechanism, found, counts in drawn(FEW[name], 50_000, 16, "linear"):
+        stated = todays_errors(mechanism, found.counts, 50_000)
         shares.append(np.mean(np.abs(found.counts - counts) < 1.96 * stated))
     with pytest.raises(AssertionError, match="covers"):
         assert_covers(shares, name)
-    assert np.mean(shares) < 0.8
+    assert np.mean(shares) < 0.9
 
 
 def test_a_million_reports_and_what_nobody_sent():
@@ -144,7 +146,10 @@ def test_regression_is_unbiased_given_the_functions(name):
         [learning.estimate(learning.count(mechanism.obfuscate(objects, rng)), len(objects)).counts for _ in range(300)]
     )
     assert_near(found, counts, name)
-    assert_near((found - counts) ** 2, Design(mechanism).variance(counts), name)
+    # squares of normal numbers vary by twice the square of their mean
+    ratio = np.mean((found - counts) ** 2, axis=0) / Design(mechanism).variance(counts)
+    assert np.abs(ratio - 1).max() < 4.5 * np.sqrt(2 / len(found)), ratio
+    assert abs(ratio.mean() - 1) < 4.5 * np.sqrt(2 / len(found) / UNIVERSE), ratio.mean()
 
 
 def test_regression_has_its_limits():
@@ -304,7 +309,7 @@ def test_a_channel_without_an_inverse_takes_ibu():
     assert found.method == "ibu"
     assert np.all(np.isinf(found.errors))
     assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
-    with pytest.raises(InputError, match="tells all objects apart.*take ibu"):
+    with pytest.raises(InputError, match=r"tells all objects apart.*take ibu"):
         frequencies(mechanism, reports, "regression")
     with pytest.raises(InputError, match="by regression or ibu, got 'linear'"):
         frequencies(mechanism, reports, "linear")
@@ -342,7 +347,7 @@ def test_ibu_is_the_maximum_of_the_likelihood(name):
     likelihood, ones = likelihoods(mechanism, reports), np.ones(300)
 
     def value(f):
-        return -np.sum(np.log(likelihood @ f))
+        return -np.sum(np.log(np.maximum(likelihood @ f, 1e-300)))
 
     direct = optimize.minimize(
         value,
@@ -387,7 +392,7 @@ def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):
     assert np.all(np.abs(found.counts / 5000 - popularity) < 5 * found.errors / 5000 + 5 * np.sqrt(popularity / 5000))
     oue = OUE(universe=40, epsilon=1.0)
     monkeypatch.setattr("poolscope.reports.mixture.MOST_CELLS", 1000)
-    with pytest.raises(InputError, match="ibu must hold at most 1000 likelihoods .*, got 4000; take fewer reports"):
+    with pytest.raises(InputError, match=r"ibu must hold at most 1000 likelihoods .*, got 4000; take fewer reports"):
         simulate_frequencies(oue, np.ones(40), 100, np.uint64(1), method="ibu")
 
 

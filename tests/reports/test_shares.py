@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from cases.plain import Plain
 from oracle.laws import KINDS, LARGE, large
 
 from poolscope.attack.adversary import Adversary, views
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
+from poolscope.mechanisms import adapt
 from poolscope.reports.curator import frequencies
 from poolscope.reports.frequencies import METHODS
 from poolscope.reports.shares import Counting, masses, played
@@ -92,6 +94,6 @@ def test_blocks_and_threads_change_no_estimate(name, method):
 
 
 def test_counting_needs_an_estimate():
-    mechanism = large("own")
+    mechanism = adapt(Plain(np.full((LARGE, 4), 0.25)), LARGE)
     with pytest.raises(InputError, match="no frequency estimate, got 'Adapted'; take the method ibu"):
         Counting(mechanism, Local(threads=1))
