@@ -297,11 +297,12 @@ def test_bad_files(tmp_path, mechanism, words):
         build_mechanism(scenario(tmp_path, mechanism), UNIVERSE)
 
 
-def test_no_estimate_from_a_channel(tmp_path):
-    """The strong adversary needs a frequency estimate, which a channel does not state."""
+@pytest.mark.parametrize("method", ["", 'method = "ibu"'])
+def test_a_strong_adversary_of_a_channel(tmp_path, method):
+    """It learns what is popular through the channel."""
     np.save(tmp_path / "channel.npy", MATRIX)
     found = scenario(tmp_path, "kind = 'channel'\nmatrix = 'channel.npy'")
-    text = found.text.replace('popularity = "uniform"', 'popularity = "estimated"\nreports = 100')
+    text = found.text.replace('popularity = "uniform"', f'popularity = "estimated"\nreports = 10_000_000\n{method}')
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(InputError, match="has no frequency estimate"):
-        build_game(load_scenario(tmp_path / "mine.toml"), seed=1)
+    game = build_game(load_scenario(tmp_path / "mine.toml"), seed=1)
+    np.testing.assert_allclose(game.adversaries[0].popularity, game.popularity / game.popularity.sum(), atol=0.01)

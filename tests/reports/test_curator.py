@@ -60,9 +60,15 @@ def repeated(request):
     return mechanism, np.array([e.counts for e in found]), found
 
 
-def closed_variance(mechanism, counts):
+def closed_variance(mechanism, counts, squares=None):
+    """Noise, and collisions that last: 1 / (J (m - 1)) of the others' c (c - 1), but not without hashing."""
     p, q, n = mechanism.p_star, mechanism.q_star, COUNTS.sum()
-    return (counts * p * (1 - p) + (n - counts) * q * (1 - q)) / (p - q) ** 2
+    noise = (counts * p * (1 - p) + (n - counts) * q * (1 - q)) / (p - q) ** 2
+    if isinstance(mechanism, NoHashCMS):
+        return noise
+    squares = np.sum(np.square(counts)) if squares is None else squares
+    others = np.maximum(squares - counts**2 - (n - counts), 0)
+    return noise + others / (mechanism.hashes * (mechanism.m - 1))
 
 
 def test_estimate_is_unbiased(repeated):
@@ -80,8 +86,12 @@ def test_errors_are_the_variance_at_the_estimate(repeated):
     n = COUNTS.sum()
     for one, seen in zip(found[:20], counts, strict=False):
         assert one.reports == n
-        variance = closed_variance(mechanism, np.clip(seen, 0, n))
-        np.testing.assert_allclose(one.errors**2, variance, rtol=1e-12)
+        assert one.method == "linear"
+        within = np.clip(seen, 0, n)
+        noise = closed_variance(mechanism, within, within**2 + n - within)
+        lasting = 0 if isinstance(mechanism, NoHashCMS) else UNIVERSE / (mechanism.hashes * (mechanism.m - 1))
+        squares = np.clip(np.sum(seen**2 - noise) / (1 + lasting), n**2 / UNIVERSE, n**2)
+        np.testing.assert_allclose(one.errors**2, closed_variance(mechanism, within, squares), rtol=1e-12)
         np.testing.assert_array_equal(one.popularity, project_to_simplex(seen / n))
         assert one.popularity.sum() == pytest.approx(1)
         assert one.popularity.min() >= 0
@@ -251,7 +261,7 @@ def test_a_billion_reports():
 
 def test_simulated_estimate_is_the_estimate_of_the_counts():
     mechanism = MECHANISMS["cms"]
-    found = simulate_frequencies(mechanism, POPULARITY, 10**6, np.uint64(8))
+    found = simulate_frequencies(mechanism, POPULARITY, 10**6, np.uint64(8), method="linear")
     support = mechanism.simulate_counts(POPULARITY, 10**6, np.uint64(8))
     p, q = mechanism.p_star, mechanism.q_star
     np.testing.assert_allclose(found.counts, (support - 10**6 * q) / (p - q), rtol=1e-12)

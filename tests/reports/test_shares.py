@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+from cases.plain import Plain
 from oracle.laws import KINDS, LARGE, large
 
 from poolscope.attack.adversary import Adversary, views
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.reports.shares import Supports, masses, played
+from poolscope.mechanisms import adapt
+from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import METHODS
+from poolscope.reports.shares import Counting, masses, played
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -27,13 +31,24 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self.mechanism, name)
 
+    @property
+    def tally(self):
+        """Only where the mechanism has one, as every optional part."""
+        return self.counted(self.mechanism.tally)
+
+    def counted(self, count):
+        def watching(reports):
+            self.met.append(set(reports[self.shared_column].tolist()))
+            return count(reports)
+
+        return watching
+
     def mass(self, reports, view):
         self.met.append(set(reports[self.shared_column].tolist()))
         return self.mechanism.mass(reports, view)
 
     def score_sums(self, reports):
-        self.met.append(set(reports[self.shared_column].tolist()))
-        return self.mechanism.score_sums(reports)
+        return self.counted(self.mechanism.score_sums)(reports)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -42,9 +57,9 @@ def test_reports_of_a_function_stay_together(name):
     reports = watched.report(OBJECTS, KEYS)
     found = masses(watched, reports, VIEW, Local(threads=3))
     np.testing.assert_array_equal(found, watched.mechanism.mass(reports, VIEW))
-    supports = Supports(watched, Local(threads=3))
-    supports.add(reports)
-    np.testing.assert_array_equal(supports.counts, watched.mechanism.support_counts(reports))
+    counting = Counting(watched, Local(threads=3))
+    counting.add(reports)
+    np.testing.assert_array_equal(counting.counted[0], watched.mechanism.support_counts(reports))
     for calls in (watched.met[:3], watched.met[3:]):
         assert len(calls) == 3
         assert sum(map(len, calls)) == len(set.union(*calls)) == 20
@@ -59,7 +74,26 @@ def test_threads_change_no_bit(name):
     np.testing.assert_array_equal(played(mechanism, OBJECTS, KEYS, VIEW, engine.map, 5), whole)
 
 
-def test_supports_need_an_estimate():
-    mechanism = large("channel")
-    with pytest.raises(InputError, match="no frequency estimate, got 'Channel'"):
-        Supports(mechanism, Local(threads=1)).add(mechanism.report(OBJECTS, KEYS))
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["cms", "rappor", "channel"])
+def test_blocks_and_threads_change_no_estimate(name, method):
+    """All at once, or in blocks by threads: the same estimate, and to the bit what the command and the attack see."""
+    mechanism = large(name, **FEW.get(name, {}))
+    if (name, method) in (("channel", "linear"), ("channel", "regression")):
+        # ten reports cannot tell 130 objects apart
+        with pytest.raises(InputError, match="channel"):
+            Counting(mechanism, Local(threads=1), method)
+        return
+    reports = mechanism.report(OBJECTS, KEYS)
+    counting = Counting(mechanism, Local(threads=3), method)
+    for begin in range(0, 600, 250):
+        counting.add({name: column[begin : begin + 250] for name, column in reports.items()})
+    found, whole = counting.estimate(), frequencies(mechanism, reports, method)
+    assert found.method == whole.method == method
+    np.testing.assert_allclose(found.counts, whole.counts, rtol=1e-12, atol=1e-9)
+
+
+def test_counting_needs_an_estimate():
+    mechanism = adapt(Plain(np.full((LARGE, 4), 0.25)), LARGE)
+    with pytest.raises(InputError, match="no frequency estimate, got 'Adapted'; take the method ibu"):
+        Counting(mechanism, Local(threads=1))

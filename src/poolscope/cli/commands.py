@@ -174,6 +174,9 @@ def estimate(
     reports: Annotated[Path, typer.Argument(help="Parquet or CSV, or a folder of Parquet files.")],
     scenario: Annotated[str, typer.Option(help="A built-in name or a TOML file.")],
     out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="linear, regression or ibu; else the one that suits.")
+    ] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.cli.files import counting, print_estimate
@@ -182,7 +185,7 @@ def estimate(
     from poolscope.verbs.estimate import estimate
 
     with stoppable(), counting("Read") as tick:
-        summary = estimate(reports, load_scenario(scenario), out, tick=tick)
+        summary = estimate(reports, load_scenario(scenario), out, method=method, tick=tick)
     print_estimate(summary, out)
 
 

@@ -23,6 +23,14 @@ NO_GUESS = "no guess"
 MOST_OBJECTS = 12
 
 
+#: How an estimate was made, in words.
+METHODS = {
+    "linear": "Method: linear, from how many reports support an object.",
+    "regression": "Method: regression, least squares on what each object is known to send.",
+    "ibu": "Method: ibu, the popularity that makes the reports most likely.",
+}
+
+
 @contextmanager
 def counting(title: str) -> Iterator[Callable[[float], None]]:
     """A running count of reports on a terminal, nothing in a pipe."""
@@ -81,11 +89,8 @@ def print_estimate(summary: Mapping[str, Any], out: Path | None) -> None:
             f"{row['popularity']:.5f}",
         )
     console.print(table)
-    console.print(
-        f"{seen:,} of {objects:,} objects are found more often than twice their standard error.",
-        style="dim",
-        highlight=False,
-    )
+    found = f"{seen:,} of {objects:,} objects are found more often than twice their standard error."
+    console.print(f"{found} {METHODS[summary['method']]}", style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 

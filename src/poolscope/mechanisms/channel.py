@@ -8,9 +8,10 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, derived, settle
 from poolscope.mechanisms.views import Views
@@ -65,6 +66,18 @@ class Channel(Likelihood):
             # the last possible report, not the last one, ends at exactly one
             out[rows] = np.searchsorted(cumulative / cumulative[-1], draws[rows], side="right")
         return {"report": out}
+
+    def tally(self, reports: Reports) -> Integers:
+        """(reports that there are,) how often each was sent."""
+        values = np.asarray(reports["report"])
+        check_range("report", values, self.matrix.shape[1])
+        return np.bincount(values, minlength=self.matrix.shape[1]).astype(np.int64)
+
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
+        """By its law: multinomial."""
+        chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
+        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
+        return rng.multinomial(count, chance / chance.sum()).astype(np.int64)
 
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) the exact logarithms, with no constant left out."""

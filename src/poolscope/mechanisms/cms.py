@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.hashed import Sketch
+from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
-from poolscope.mechanisms.role import ReportColumn, Reports, at, check_objects, lie, settle
+from poolscope.mechanisms.role import Rates, ReportColumn, Reports, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
 from poolscope.mechanisms.views import Views
 
@@ -26,7 +26,9 @@ class CMS(Sketch):
     bit is flipped with probability xi = 1 / (1 + e^(epsilon/2)). It supports the objects with v[h_j(z)] = 1: two
     one-hot vectors differ in two bits, so the likelihood ratio is ((1-xi)/xi)^2 = e^epsilon.
 
-    .. math:: p^* = 1 - \xi, \qquad q^* = (1 - \xi)/m + \xi (1 - 1/m)
+    .. math:: p^* = 1 - \xi, \qquad q^* = (1 - \xi) s + \xi (1 - s)
+
+    where s is the share of the functions under which two objects meet: 1/m, or that of a given table.
 
     Parameters
     ----------
@@ -52,7 +54,18 @@ class CMS(Sketch):
 
     @property
     def q_star(self) -> float:
-        return self.p_star / self.m + self.flip * (1.0 - 1.0 / self.m)
+        share = self.family.collisions.share
+        return self.p_star * share + self.flip * (1.0 - share)
+
+    @property
+    def rates(self) -> Rates:
+        return Rates(self.p_star, self.q_star, (self.p_star - self.flip) ** 2 * self.family.collisions.variance)
+
+    @property
+    def cells(self) -> Cells:
+        """A cell counts set bits."""
+        gain = 1.0 - 2.0 * self.flip
+        return Cells(self.flip, gain, self.flip * (1.0 - self.flip), own=0.0, hit=gain**2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
@@ -124,7 +137,3 @@ class NoHashCMS(CMS):
 
     def make_family(self) -> HashFamily:
         return Bijection(universe=self.universe)
-
-    @property
-    def q_star(self) -> float:
-        return self.flip

@@ -6,7 +6,8 @@ A role (`role.Mechanism`, `role.Countable`) says what there must be; these class
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -55,14 +56,7 @@ class Scoring(ABC):
         return sum((self.scores(part).sum(axis=0) for part in in_parts(reports, self.universe)), none)
 
     def simulate_counts(self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
-        """One by one, in parts."""
-        at_once = max(1, min(1 << 16, count))
-
-        def part(start: int) -> NDArray:
-            keys = children(key, np.arange(start, min(start + at_once, count)))
-            return self.score_sums(self.report(draw_objects(popularity, keys), children(keys, 1)))
-
-        return sum(run(part, range(0, count, at_once)), np.zeros(self.universe, dtype=np.int64))
+        return one_by_one(self, self.score_sums, popularity, count, key, run)
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
@@ -118,6 +112,24 @@ class Counting(Scoring):
 
     def score_sums(self, reports: Reports) -> NDArray[np.int64]:
         return self.support_counts(reports)
+
+
+def one_by_one(
+    mechanism: Mechanism,
+    counted: Callable[[Reports], NDArray],
+    popularity: Floats,
+    count: int,
+    key: np.uint64,
+    run: Map = map,
+) -> NDArray:
+    """What is counted in so many reports on objects drawn from the popularity: made one by one, in parts."""
+    at_once = max(1, min(1 << 16, count))
+
+    def part(start: int) -> NDArray:
+        keys = children(key, np.arange(start, min(start + at_once, count)))
+        return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
+
+    return reduce(np.add, run(part, range(0, max(1, count), at_once)))
 
 
 def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:

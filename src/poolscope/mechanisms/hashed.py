@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,24 @@ from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.hashing import Buckets, HashFamily, TableFamily, Tabulated
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.role import ReportColumn, check_epsilon, settle
+
+
+class Cells(NamedTuple):
+    r"""The law of what reports add to the cells (function, bucket) of a sketch, given the report's function.
+
+    A report adds `base` to a cell in the mean, and `gain` more where the reported object y has the cell. Let t(z) be
+    what it adds to the cells of z, each less `base`; then, with J the number of cells that objects have in common,
+
+    .. math:: \mathrm E[t(z)] &= \text{gain} \, J(z, y) \\
+              \mathrm E[t(z) t(w)] &= \text{variance} \, J(z, w) + \text{own} \, J(z, w, y)
+                                     + \text{hit} \, J(z, y) J(w, y)
+    """
+
+    base: float
+    gain: float
+    variance: float
+    own: float
+    hit: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +87,11 @@ class Hashed(Reporting):
     def grouped(self, function: NDArray[np.integer]) -> Iterator[tuple[Buckets, Integers, Integers]]:
         """Reports by their functions (`by_function`), which are those of the shared column."""
         return by_function(self.family, function, self.shared_column)
+
+    def positions(self, functions: NDArray[np.int64]) -> Buckets:
+        """(functions, cells, universe) the buckets of every object under each function; m where there is none."""
+        found = self.family.buckets(functions)
+        return found.reshape(len(functions), -1, self.universe)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,17 @@ PRIME = (1 << 31) - 1
 #: Most buckets: computed functions are uniform over so many to two parts in a hundred, and over fewer to less.
 MOST_BUCKETS = 1 << 24
 
+#: Cells (functions, objects) that are looked at for how far pairs of objects of a given table differ.
+PAIRS_LOOKED_AT = 1 << 26
+
 Buckets = NDArray[np.uint32]
+
+
+class Collisions(NamedTuple):
+    """The share of the functions under which two objects meet in a bucket: its mean over pairs, and its variance."""
+
+    share: float
+    variance: float
 
 
 class Tabulated(Protocol):
@@ -44,6 +54,11 @@ class HashFamily(Tabulated, Protocol):
 
     @property
     def m(self) -> int: ...
+
+    @property
+    def collisions(self) -> Collisions:
+        """How often two objects collide: of drawn functions over the draw, of given ones over the pairs of objects."""
+        ...
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
         """(len(functions),) the bucket of one object under each: functions and objects side by side."""
@@ -76,6 +91,12 @@ class PolynomialFamily:
             raise InputError("hashes must be at least 1", value=self.size)
         if not 1 <= self.universe < PRIME:
             raise InputError(f"a universe must have 1 to {PRIME - 1} objects", value=self.universe)
+
+    @property
+    def collisions(self) -> Collisions:
+        """Two objects meet under each function with probability 1/m, independently of the other functions."""
+        share = 1.0 / self.m
+        return Collisions(share, share * (1.0 - share) / self.size)
 
     def coefficients(self, functions: NDArray[np.int64]) -> NDArray[np.uint32]:
         """(len(functions), 3) uniform in 0..p-1: 64 random bits modulo p, uniform to 2^-33."""
@@ -133,6 +154,19 @@ class TableFamily:
     def universe(self) -> int:
         return self.table.shape[1]
 
+    @cached_property
+    def collisions(self) -> Collisions:
+        """The mean of all pairs, counted in the table; the variance of those of some objects with all others."""
+        size, universe = self.table.shape
+        if universe < 2:
+            return Collisions(0.0, 0.0)
+        held = (np.bincount(row, minlength=self.m) for row in self.table)
+        share = sum(int(np.sum(n * (n - 1))) for n in held) / (size * universe * (universe - 1))
+        some = np.linspace(0, universe - 1, min(universe, max(2, PAIRS_LOOKED_AT // self.table.size))).astype(int)
+        met = np.array([(self.table == self.table[:, z, None]).mean(axis=0) for z in some])
+        others = np.arange(universe) != some[:, None]
+        return Collisions(share, float(np.mean((met[others] - share) ** 2)))
+
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         return np.ascontiguousarray(self.table[functions], dtype=np.uint32)
 
@@ -153,6 +187,10 @@ class Bijection:
     @property
     def size(self) -> int:
         return 1
+
+    @property
+    def collisions(self) -> Collisions:
+        return Collisions(0.0, 0.0)
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         return np.tile(np.arange(self.universe, dtype=np.uint32), (len(functions), 1))

@@ -13,8 +13,8 @@ from poolscope.base.randomness import children
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
 from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, check_range
-from poolscope.mechanisms.hashed import Sketch
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.hashed import Cells, Sketch
+from poolscope.mechanisms.role import Rates, ReportColumn, Reports, check_objects, lie
 from poolscope.mechanisms.views import Views
 
 
@@ -26,10 +26,10 @@ class HCMS(Sketch):
     +1/-1 Hadamard matrix of order m, flipped with probability xi' = 1 / (1 + e^epsilon). It supports the objects with
     H[l, h_j(z)] = b; agreeing and disagreeing objects have the likelihood ratio e^epsilon.
 
-    Another object in the same bucket (probability 1/m) agrees with the unflipped bit always; in another bucket the
-    rows' orthogonality makes it agree for half of the coordinates. Hence
+    Another object in the same bucket (under a share s of the functions: 1/m, or that of a given table) agrees with the
+    unflipped bit always; in another bucket the rows' orthogonality makes it agree for half of the coordinates. Hence
 
-    .. math:: p^* = e^\epsilon/(1+e^\epsilon), \qquad q^* = \frac{p^*}{m} + \frac12 \Bigl(1 - \frac1m\Bigr)
+    .. math:: p^* = e^\epsilon/(1+e^\epsilon), \qquad q^* = p^* s + \frac12 (1 - s)
 
     Parameters
     ----------
@@ -60,7 +60,17 @@ class HCMS(Sketch):
 
     @property
     def q_star(self) -> float:
-        return self.p_star / self.m + 0.5 * (1.0 - 1.0 / self.m)
+        share = self.family.collisions.share
+        return self.p_star * share + 0.5 * (1.0 - share)
+
+    @property
+    def rates(self) -> Rates:
+        return Rates(self.p_star, self.q_star, (self.p_star - 0.5) ** 2 * self.family.collisions.variance)
+
+    @property
+    def cells(self) -> Cells:
+        """A cell counts agreements with its bucket's column, which is orthogonal to the others."""
+        return Cells(0.5, self.p_star - 0.5, 0.25, own=0.0, hit=0.0)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))

@@ -4,57 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import bloom as kernels
+from poolscope.kernels.cms import sketch as set_bits
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
-from poolscope.mechanisms.defaults import Counting
-from poolscope.mechanisms.hashed import Hashed
-from poolscope.mechanisms.hashing import Buckets, HashFamily
+from poolscope.mechanisms.bloom_filters import BloomFilters
+from poolscope.mechanisms.defaults import Counting, one_by_one
+from poolscope.mechanisms.hashed import Cells, Hashed
 from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, check_epsilon, check_objects, derived, lie, settle
+from poolscope.mechanisms.role import Rates, ReportColumn, Reports, check_epsilon, check_objects, derived, lie, settle
 from poolscope.mechanisms.views import Views
-
-
-@dataclass(frozen=True, kw_only=True)
-class BloomFilters:
-    """The bits of every object in each cohort, from `hashes` functions a cohort: those of the first cohort come first.
-
-    As a family of functions it has one for each cohort, whose buckets are (cohorts, hashes, universe): each bit of an
-    object once, m where a function repeats an earlier one.
-    """
-
-    functions: HashFamily
-    hashes: int
-
-    def __post_init__(self) -> None:
-        if self.hashes < 1 or self.functions.size % self.hashes:
-            rule = f"must divide the {self.functions.size} hash functions into cohorts"
-            raise InputError(rule, value=self.hashes, place="hashes")
-
-    @property
-    def size(self) -> int:
-        return self.functions.size // self.hashes
-
-    @property
-    def m(self) -> int:
-        return self.functions.m
-
-    @property
-    def universe(self) -> int:
-        return self.functions.universe
-
-    def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        rows = (functions[:, None] * self.hashes + np.arange(self.hashes)).ravel()
-        found = self.functions.buckets(rows).reshape(len(functions), self.hashes, self.universe)
-        for i in range(self.hashes - 1, 0, -1):
-            again = (found[:, :i] == found[:, i : i + 1]).any(axis=1)
-            found[:, i][again] = self.m
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +48,11 @@ class Rappor(Hashed, Counting, Likelihood):
     For the curator a report supports the objects whose bits are all set. With hash functions that are uniform, D is how
     many distinct values h draws of m have, and the overlap J of two objects with D and D' bits is hypergeometric:
 
-    .. math:: p^* = \mathrm E\, q'^{D}, \qquad q^* = \mathrm E\, q'^{J} p'^{\,D' - J}
+    .. math:: p^* = \mathrm E\, q'^{D}, \qquad q^* = \mathrm E\, q'^{J} p'^{\,D - J}
 
-    The estimate is unbiased over the choice of hash functions; with few cohorts, objects that share bits are confused
-    for good, as in every sketch. (The authors' curator fits a regression to a list of candidates instead.)
+    Of a given table these are means over its objects, pairs of objects and cohorts. An object with fewer bits is
+    supported more often for good, which the estimate knows (`rates`). With few cohorts objects that share bits are
+    confused; the curator can fit a regression to the bits instead, as the authors' does (`reports.regression`).
 
     Parameters
     ----------
@@ -153,19 +119,54 @@ class Rappor(Hashed, Counting, Likelihood):
 
     @property
     def p_star(self) -> float:
-        return sum(share * (1.0 - self.dropped) ** d for d, share in enumerate(self._distinct()))
+        if self.hash_table is not None:
+            return float(np.mean(self.rates.own))
+        return sum(share * (1.0 - self.dropped) ** d for d, share in enumerate(self.family.distinct()))
 
     @property
     def q_star(self) -> float:
-        m, shares = self.m, self._distinct()
+        if self.hash_table is not None:
+            return float(np.mean(self.rates.other))
         return sum(
-            share * other * math.comb(d, j) * math.comb(m - d, e - j) / math.comb(m, e)
-            * (1.0 - self.dropped) ** j * self.raised ** (e - j)
-            for d, share in enumerate(shares)
-            for e, other in enumerate(shares)
-            for j in range(min(d, e) + 1)
-            if share and other
-        )  # fmt: skip
+            share * mean for share, (mean, _) in zip(self.family.distinct(), self._crossings(), strict=True) if share
+        )
+
+    @cached_property
+    def rates(self) -> Rates:
+        """By the object, which has as many bits in each cohort as it has; what it shares with others is theirs."""
+        own = (1.0 - self.dropped) ** np.arange(self.hashes + 1.0) @ self.family.bit_shares()
+        if self.hash_table is not None:
+            return Rates(own, *self.family.crossed(1.0 - self.dropped, self.raised))
+        mean, square = np.transpose(self._crossings())
+        shares = self.family.bit_shares()
+        return Rates(own, mean @ shares, (square - mean**2) @ shares / self.family.size)
+
+    @property
+    def cells(self) -> Cells:
+        """A cell counts set bits."""
+        p, q = self.raised, 1.0 - self.dropped
+        return Cells(p, q - p, p * (1.0 - p), own=q * (1.0 - q) - p * (1.0 - p), hit=(q - p) ** 2)
+
+    def _crossings(self) -> list[tuple[float, float]]:
+        """By the number of bits of an object: the mean of q'^J p'^(D - J), and of its square."""
+        q, p = 1.0 - self.dropped, self.raised
+        return [(self.family.crossing(d, q, p), self.family.crossing(d, q * q, p * p)) for d in range(self.hashes + 1)]
+
+    def tally(self, reports: Reports) -> NDArray[np.int64]:
+        """(3, universe) reports that support each object; its bits that are set in them; its bits in their cohorts."""
+        words, positions_set = as_words(reports["bits"], self.m), np.empty(64 * words_of(self.m), dtype=np.uint64)
+        out = np.zeros((2, self.universe), dtype=np.int64)
+        for positions, starts, order in self.grouped(reports["cohort"]):
+            sketch = np.zeros((len(positions), self.m + 1), dtype=np.int64)
+            set_bits(starts, order, words, positions_set, sketch)
+            for f, count in enumerate(np.diff(starts)):
+                out[0] += sketch[f][positions[f]].sum(axis=0)
+                out[1] += count * (positions[f] < self.m).sum(axis=0)
+        return np.vstack([self.support_counts(reports), out])
+
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+        """One by one: supports and set bits have no closed law together."""
+        return one_by_one(self, self.tally, popularity, count, key, run)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -226,16 +227,6 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def _scratch(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return np.empty(self.m + 1, dtype=np.int64), np.empty(self.universe, dtype=np.int64)
-
-    def _distinct(self) -> list[float]:
-        """Probability of each number of distinct values of h draws of m."""
-        shares = [1.0]
-        for _ in range(self.hashes):
-            old, new = [*shares, 0.0], [0.0, *shares]
-            shares = [
-                a * d / self.m + b * (self.m - d + 1) / self.m for d, (a, b) in enumerate(zip(old, new, strict=True))
-            ]
-        return shares
 
 
 def noise_for(

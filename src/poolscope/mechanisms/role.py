@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeGuard
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,18 @@ class Countable(Mechanism, Protocol):
     ) -> NDArray:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
         ...
+
+
+class Rates(NamedTuple):
+    """How often a report supports z, each one number or (universe,) by z.
+
+    own : if it was made from z; other : if it was made from another object, in the mean over these.
+    variance : how far other objects differ in it because they collide with z more or less often, for good.
+    """
+
+    own: float | Floats
+    other: float | Floats
+    variance: float | Floats
 
 
 def is_countable(mechanism: object) -> TypeGuard[Countable]:

@@ -1,79 +1,148 @@
-"""From reports to the popularity that the curator, or a curious one, learns."""
+"""From reports to the popularity that the curator, or a curious one, learns: which estimator, and how it is fed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, report_count
-from poolscope.world.popularity import project_to_simplex
+from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.hashed import Hashed
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, is_countable, report_count
+from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies
+from poolscope.reports.inverse import Inverse
+from poolscope.reports.linear import unbiased, variance_of_linear
+from poolscope.reports.mixture import Mixture
+from poolscope.reports.regression import Design
 
 #: Reports that are made and counted together.
 AT_ONCE = 1 << 16
 
+#: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
+NOTABLE = 0.05
 
-@dataclass(frozen=True, kw_only=True)
-class Frequencies:
-    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
 
-    counts and errors (universe,); reports is their number. Counts are unbiased and may be negative; the popularity is
-    their Euclidean projection onto the simplex.
+def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = None) -> Frequencies:
+    """Frequency estimate from reports.
+
+    Parameters
+    ----------
+    method : "linear", from p* and q*; "regression", least squares on the known hash functions, or through a channel;
+        "ibu", the popularity that makes the reports most likely. Where absent, the linear one or, where collisions are
+        a notable part of its error, the regression if its error is smaller; through a channel the regression, or ibu
+        where the channel has no inverse.
     """
-
-    reports: int
-    counts: Floats
-    errors: Floats
-
-    @property
-    def popularity(self) -> Floats:
-        return project_to_simplex(self.counts / self.reports)
-
-
-def frequencies(mechanism: Mechanism, reports: Reports) -> Frequencies:
-    """Frequency estimate from reports."""
-    counted = countable(mechanism)
-    return unbiased(counted, counted.score_sums(reports), report_count(reports))
+    found = estimator(mechanism, method)
+    return found.estimate(found.count(reports), report_count(reports))
 
 
 def simulate_frequencies(
-    mechanism: Mechanism, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    mechanism: Mechanism,
+    popularity: Floats,
+    count: int,
+    key: np.uint64,
+    run: Map = map,
+    method: str | None = None,
 ) -> Frequencies:
     """The estimate from so many reports on objects drawn from the popularity."""
-    counted = countable(mechanism)
-    return unbiased(counted, counted.simulate_counts(popularity, count, key, run), count)
+    found = estimator(mechanism, method)
+    return found.estimate(found.simulate(popularity, count, key, run), count)
 
 
-def frequencies_of_objects(mechanism: Mechanism, objects: Objects, key: np.uint64, run: Map = map) -> Frequencies:
+def frequencies_of_objects(
+    mechanism: Mechanism, objects: Objects, key: np.uint64, run: Map = map, method: str | None = None
+) -> Frequencies:
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
-    counted = countable(mechanism)
+    found = estimator(mechanism, method)
 
-    def part(start: int) -> np.ndarray:
+    def part(start: int) -> Any:
         some = objects[start : start + AT_ONCE]
-        keys = children(key, np.arange(start, start + len(some)))
-        return counted.score_sums(counted.report(some, keys))
+        return found.count(mechanism.report(some, children(key, np.arange(start, start + len(some)))))
 
-    counts = sum(run(part, range(0, len(objects), AT_ONCE)), np.zeros(counted.universe, dtype=np.int64))
-    return unbiased(counted, counts, len(objects))
+    return found.estimate(found.join(run(part, range(0, max(1, len(objects)), AT_ONCE))), len(objects))
 
 
-def unbiased(mechanism: Countable, sums: np.ndarray, count: int) -> Frequencies:
-    r"""count(z) = (sum of the scores of z - N other) / (own - other), with the standard error at that count.
+def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
+    """The estimator of this name, or the one that suits the mechanism."""
+    if method not in (None, *METHODS):
+        raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
+    if method == IBU:
+        return Mixture(mechanism)
+    if isinstance(mechanism, Channel) and method != LINEAR:
+        inverse = Inverse(mechanism)
+        if inverse.first is not None:
+            return inverse
+        if method is None:
+            return Mixture(mechanism)
+        rule = "regression must have a channel that tells all objects apart"
+        raise InputError(rule, value=mechanism.matrix.shape, place="method", remedy="take ibu")
+    if isinstance(mechanism, Channel):
+        raise InputError("a channel must be estimated by regression or ibu", value=method, place="method")
+    if not is_countable(mechanism):
+        name, remedy = type(mechanism).__name__, "take the method ibu"
+        raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
+    counts = Counts(mechanism, method)
+    if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
+        rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
+        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
+    return counts
 
-    own and other are the mean scores of a report for its object and for another one; of reports that support or not
-    they are p* and q*, and
 
-    .. math:: \mathrm{Var} = \frac{c\,p^*(1-p^*) + (N-c)\,q^*(1-q^*)}{(p^*-q^*)^2}
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
 
-    where c is the true count, for which the estimate, kept within 0..N, stands in. Reports that share a hash function
-    and a bucket are correlated; over the mechanism's hash functions that vanishes, and the tests measure what is left.
-    """
-    if count == 0:
-        raise InputError("an estimate needs at least one report", value=0)
-    own, other = mechanism.own_mean, mechanism.other_mean
-    counts = (sums - count * other) / (own - other)
-    variance = mechanism.noise(np.clip(counts, 0.0, count), count) / (own - other) ** 2
-    return Frequencies(reports=count, counts=counts, errors=np.sqrt(variance))
+    mechanism: Countable
+    method: str | None = None
+
+    @cached_property
+    def design(self) -> Design | None:
+        """For a regression, where there are hash functions and not too many."""
+        if not isinstance(self.mechanism, Hashed):
+            return None
+        design = Design(self.mechanism)  # type: ignore[arg-type]
+        return design if design.affordable else None
+
+    def count(self, reports: Reports) -> Integers:
+        tally = getattr(self.mechanism, "tally", None)
+        return self.mechanism.score_sums(reports)[None] if tally is None else tally(reports)
+
+    def join(self, counted: Iterable[Integers]) -> Integers:
+        return reduce(np.add, counted)
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
+        tally = getattr(self.mechanism, "simulate_tally", None)
+        if tally is None:
+            return self.mechanism.simulate_counts(popularity, count, key, run)[None]
+        return tally(popularity, count, key, run)
+
+    def estimate(self, counted: Integers, reports: int) -> Frequencies:
+        if self.method == REGRESSION:
+            assert self.design is not None
+            return self.design.estimate(counted, reports)
+        linear = unbiased(self.mechanism, counted[0], reports)
+        if self.method == LINEAR or not self._worth(linear.popularity * reports):
+            return linear
+        assert self.design is not None
+        regression = self.design.estimate(counted, reports)
+        return min(linear, regression, key=lambda found: float(np.mean(found.errors**2)))
+
+    def expected(self, counts: Floats) -> Floats:
+        noise, collisions = variance_of_linear(self.mechanism, counts)
+        if self.method != REGRESSION and (self.method == LINEAR or not self._worth(counts)):
+            return noise + collisions
+        assert self.design is not None
+        regression = self.design.variance(counts)
+        return min(noise + collisions, regression, key=np.mean) if self.method is None else regression
+
+    def _worth(self, counts: Floats) -> bool:
+        """Whether collisions matter at these counts, and a regression can tell them apart."""
+        noise, collisions = variance_of_linear(self.mechanism, counts)
+        notable = np.mean(collisions) > NOTABLE * np.mean(noise + collisions)
+        return bool(notable and self.design is not None and self.design.inverse is not None)

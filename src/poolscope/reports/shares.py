@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.engines import Engine
-from poolscope.mechanisms.role import Mechanism, Reports, countable, report_count
+from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views
-from poolscope.reports.curator import Frequencies, unbiased
+from poolscope.reports.curator import estimator
+from poolscope.reports.frequencies import Frequencies, check_reports
 
 
 def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int) -> Floats:
@@ -39,30 +41,32 @@ def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) 
     return out
 
 
-class Supports:
-    """How the reports score each object, block after block: how many support it, of those that support or not."""
+class Counting:
+    """What an estimate needs to know of reports, counted block after block."""
 
-    def __init__(self, mechanism: Mechanism, engine: Engine) -> None:
+    def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
         self._mechanism, self._engine = mechanism, engine
-        self.counts: NDArray = np.zeros(mechanism.universe, dtype=np.int64)
+        self._estimator = estimator(mechanism, method)
+        self.counted: Any = None
         self.reports = 0
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
-        counted = countable(self._mechanism)
-        rows = shares(_shared(counted, reports), report_count(reports), self._engine.threads)
-        for counts in self._engine.map(lambda own: counted.score_sums(_some(reports, own)), rows):
-            self.counts = self.counts + counts
+        rows = shares(_shared(self._mechanism, reports), report_count(reports), self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(_some(reports, own)), rows):
+            self.join(counted, 0)
         self.reports += report_count(reports)
 
-    def join(self, counts: NDArray, reports: int) -> None:
-        """Add what others have counted."""
-        self.counts = self.counts + counts
+    def join(self, counted: Any, reports: int) -> None:
+        """Add what others have counted in so many reports."""
+        if counted is not None:
+            self.counted = counted if self.counted is None else self._estimator.join([self.counted, counted])
         self.reports += reports
 
     def estimate(self) -> Frequencies:
         """What the curator learns from them."""
-        return unbiased(countable(self._mechanism), self.counts, self.reports)
+        check_reports(self.reports)
+        return self._estimator.estimate(self.counted, self.reports)
 
 
 def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:

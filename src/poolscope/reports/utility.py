@@ -9,8 +9,11 @@ from scipy import stats
 
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.randomness import children
+from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.role import Mechanism, is_countable
-from poolscope.reports.curator import simulate_frequencies
+from poolscope.reports.curator import estimator
+from poolscope.reports.frequencies import Estimator
+from poolscope.reports.linear import variance_of_linear
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20
@@ -24,41 +27,61 @@ class Utility:
     ----------
     reports : how many an estimate is made of.
     mse, mae : mean squared and mean absolute error, measured on simulated reports.
-    mse_expected, mae_expected : the same in closed form.
+    mse_expected, mae_expected : the same in closed form; None where there is none.
     """
 
     reports: int
     mse: float
     mae: float
-    mse_expected: float
-    mae_expected: float
+    mse_expected: float | None
+    mae_expected: float | None
 
 
 def measure_utility(
     mechanism: Mechanism, popularity: Floats, reports: int, key: np.uint64, run: Map = map
 ) -> Utility | None:
     """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
-    if not is_countable(mechanism):
+    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
-    errors = [
-        simulate_frequencies(mechanism, frequency, reports, np.uint64(children(key, i)), run).counts / reports
-        - frequency
-        for i in range(draws)
-    ]
-    own, other = mechanism.own_mean, mechanism.other_mean
-    if mechanism.yes_or_no:
-        squared, absolute = expected_errors(frequency, own, other, reports)
-    else:
-        squared, absolute = normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
+    learning, errors = estimator(mechanism), []
+    for i in range(draws):
+        counted = learning.simulate(frequency, reports, np.uint64(children(key, i)), run)
+        errors.append(learning.estimate(counted, reports).counts / reports - frequency)
+    squared, absolute = expected_of(learning, mechanism, frequency, reports)
     return Utility(
         reports=reports,
         mse=float(np.mean(np.square(errors))),
         mae=float(np.mean(np.abs(errors))),
-        mse_expected=float(squared.mean()),
-        mae_expected=float(absolute.mean()),
+        mse_expected=None if squared is None else float(squared.mean()),
+        mae_expected=None if absolute is None else float(absolute.mean()),
     )
+
+
+def expected_of(
+    learning: Estimator, mechanism: Mechanism, frequency: Floats, reports: int
+) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Squared and absolute error of each frequency, (objects,) both; None where they have no closed form.
+
+    Without collisions the law is binomial (`expected_errors`). With them, or by regression, it has the estimator's own
+    variance and that of the drawn objects, and the same shape; a channel's is normal.
+    """
+    if is_countable(mechanism):
+        own, other = mechanism.own_mean, mechanism.other_mean
+        if not mechanism.yes_or_no:
+            return normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
+        binomial, absolute = expected_errors(frequency, own, other, reports)
+        if not np.any(variance_of_linear(mechanism, reports * frequency)[1]):
+            return binomial, absolute
+    variance = learning.expected(reports * frequency)
+    if variance is None:
+        return None, None
+    squared = variance / reports**2 + frequency * (1.0 - frequency) / reports
+    if is_countable(mechanism):
+        wider = np.divide(squared, binomial, out=np.ones_like(squared), where=binomial > 0)
+        return squared, absolute * np.sqrt(wider)
+    return squared, np.sqrt(2.0 / np.pi * squared)
 
 
 def expected_errors(frequency: Floats, p: float, q: float, reports: int) -> tuple[Floats, Floats]:
@@ -70,8 +93,7 @@ def expected_errors(frequency: Floats, p: float, q: float, reports: int) -> tupl
     .. math:: \mathrm{MSE} = \frac{P (1-P)}{N (p-q)^2}, \qquad
               \mathrm{MAE} = \frac{2 \nu (1-P)}{N (p-q)} \Pr[X = \nu], \quad \nu = \lfloor N P \rfloor + 1
 
-    for X the binomial number (de Moivre). p and q are means over the mechanism's hash functions: with few functions an
-    object shares its buckets with the same others again and again, and what is measured lies above.
+    for X the binomial number (de Moivre). Collisions that last are not in it.
     """
     supported = q + frequency * (p - q)
     squared = supported * (1 - supported) / (reports * (p - q) ** 2)

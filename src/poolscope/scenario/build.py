@@ -114,7 +114,8 @@ def build_adversary(
             raise InputError("must have reports", remedy=remedy)
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.reports or 0)
-            believed = frequencies_of_objects(mechanism, others, _curator_key(seed, index), run).popularity
+            key = _curator_key(seed, index)
+            believed = frequencies_of_objects(mechanism, others, key, run, entry.method).popularity
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
         elif entry.popularity == "true":
@@ -122,7 +123,7 @@ def build_adversary(
         else:
             assert entry.reports is not None
             key = _curator_key(seed, index)
-            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, run).popularity
+            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, run, entry.method).popularity
         return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
 
 

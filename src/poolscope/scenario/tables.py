@@ -289,12 +289,14 @@ PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
 class AdversaryTable(Table):
     """``[[adversary]]``: who attacks, and what popularity they believe in.
 
-    Without ``reports``, an estimated popularity is that of the attacked reports themselves, which a game does not have.
+    Without ``reports``, an estimated popularity is that of the attacked reports themselves, which a game does not have;
+    without ``method``, it is estimated in the way that suits the mechanism.
     """
 
     name: Name
     popularity: Literal["uniform", "estimated", "true", "given"]
     reports: Count | None = None
+    method: Literal["linear", "regression", "ibu"] | None = None
     file: RelativePath | None = None
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None
@@ -302,7 +304,8 @@ class AdversaryTable(Table):
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:
-        self._only(self.popularity == "estimated", "reports", "popularity 'estimated'")
+        for key in ("reports", "method"):
+            self._only(self.popularity == "estimated", key, "popularity 'estimated'")
         self._only(self.popularity == "given", "file", "popularity 'given'")
         if self.name == NON_PRIVATE:
             raise rejection("is the name of the game without a mechanism", key="name")

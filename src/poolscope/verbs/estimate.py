@@ -12,9 +12,9 @@ import polars as pl
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
 from poolscope.base.tables import check_output, open_table, writing
-from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
-from poolscope.reports.shares import Supports
+from poolscope.reports.frequencies import Frequencies
+from poolscope.reports.shares import Counting
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
@@ -25,6 +25,7 @@ def estimate(
     scenario: Scenario,
     out: str | PathLike[str] | None = None,
     *,
+    method: str | None = None,
     engine: Local | None = None,
     tick: Tick | None = None,
 ) -> dict[str, Any]:
@@ -35,26 +36,27 @@ def estimate(
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
         ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
         ``frequency`` (the counts as shares, which may be negative).
+    method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     tick : told reports as they are read.
 
     Returns
     -------
     ``reports``, ``objects`` (how many are in the universe), ``seen`` (how many are found more often than twice their
-    standard error) and ``table``.
+    standard error), ``method`` (the one that was used) and ``table``.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
         check_output(target, overwrite=True, inputs=(path,))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
-    supports = Supports(mechanism, engine or Local())
+    counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
-        supports.add(reports)
+        counting.add(reports)
         if tick:
             tick(len(users))
-    found = supports.estimate()
+    found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:
         with writing(target) as parts:
@@ -63,6 +65,7 @@ def estimate(
         "reports": found.reports,
         "objects": universe.size,
         "seen": int((found.counts > 2 * found.errors).sum()),
+        "method": found.method,
         "table": table,
     }
 

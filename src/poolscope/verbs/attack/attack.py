@@ -10,26 +10,25 @@ has them counted before.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Tick
+from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
-from poolscope.reports.curator import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, row_bytes, rows_within
-from poolscope.reports.shares import Supports
+from poolscope.reports.shares import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
-from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, cut, support_of, warmed, weigh
+from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, counted_of, cut, warmed, weigh
 from poolscope.verbs.attack.scorer import Scorer, Tally
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
@@ -92,16 +91,16 @@ def attack(
         parts = None if target is None else stack.enter_context(writing(target))
         beside = target.parent if target else Path(tempfile.gettempdir())
         folder = stack.enter_context(scratch_folder(beside)).absolute()
-        reading = Reading(mechanism=mechanism, universe=universe, folder=folder)
+        reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=_methods(scenario))
         before = source.state()
         width = len(scenario.adversaries) * (universe.k + 1)
         size = rows_within(memory * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, memory=int(memory * Shares.reading))
         reports = sum(piece.count for piece in pieces)
-        estimate = _estimate(reading, pieces, engine) if _learns(scenario) else None
+        learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             mechanism=mechanism,
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, estimate, seed, engine)),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, learnt, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
@@ -149,7 +148,7 @@ def _adversaries(
     mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
-    estimate: Frequencies | None,
+    learnt: Mapping[str | None, Floats],
     seed: int,
     engine: Engine,
 ) -> Iterator[Adversary]:
@@ -157,9 +156,8 @@ def _adversaries(
     popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
     for index, entry in enumerate(scenario.adversaries):
         if entry.popularity == "estimated" and entry.reports is None:
-            assert estimate is not None
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), estimate.popularity)
+                adversary = adversary_of(entry, other_pools(entry, universe), learnt[entry.method])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
@@ -168,17 +166,20 @@ def _adversaries(
         yield adversary
 
 
-def _learns(scenario: Scenario) -> bool:
-    """Whether an adversary learns the popularity from the reports that it attacks."""
-    return any(entry.popularity == "estimated" and entry.reports is None for entry in scenario.adversaries)
+def _methods(scenario: Scenario) -> tuple[str | None, ...]:
+    """How adversaries estimate the popularity from the reports that they attack; none if nobody does."""
+    learning = (entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.reports is None)
+    return tuple(dict.fromkeys(entry.method for entry in learning))
 
 
-def _estimate(reading: Reading, pieces: list[Piece], engine: Engine) -> Frequencies:
-    """What the reports say of the popularity."""
-    supports = Supports(reading.mechanism, engine)
-    for counted, reports in warmed(engine, support_of, reading, pieces):
-        supports.join(counted, reports)
-    return supports.estimate()
+def _learnt(reading: Reading, pieces: list[Piece], engine: Engine) -> dict[str | None, Floats]:
+    """The popularity that the reports tell, by each method that an adversary has."""
+    counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
+    if counting:
+        for found in warmed(engine, counted_of, reading, pieces):
+            for one, (counted, reports) in zip(counting.values(), found, strict=True):
+                one.join(counted, reports)
+    return {method: one.estimate().popularity for method, one in counting.items()}
 
 
 def _check_unchanged(source: Source, before: dict[Path, tuple[int, int]]) -> None:

@@ -25,7 +25,7 @@ from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
-from poolscope.reports.shares import Supports, masses
+from poolscope.reports.shares import Counting, masses
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, places, together
 from poolscope.world.universe import Universe
@@ -57,11 +57,12 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """What every task that reads reports needs."""
+    """What every task that reads reports needs; `methods` are those by which adversaries estimate the popularity."""
 
     mechanism: Mechanism
     universe: Universe
     folder: Path
+    methods: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,11 +100,14 @@ def cut(source: Source, reading: Reading, *, size: int, memory: int) -> tuple[li
     return [*pieces, Piece(number=len(pieces), rows=tuple(held))], dtype
 
 
-def support_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> tuple[np.ndarray, int]:
-    """Task: how the reports of a piece score each object, and how many there are."""
-    supports = Supports(reading.mechanism, engine)
-    supports.add(_block(reading, piece)[1])
-    return supports.counts, supports.reports
+def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
+    """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
+    reports, out = _block(reading, piece)[1], list[tuple[Any, int]]()
+    for method in reading.methods:
+        counting = Counting(reading.mechanism, engine, method)
+        counting.add(reports)
+        out.append((counting.counted, counting.reports))
+    return out
 
 
 def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighed:

@@ -17,7 +17,7 @@ from poolscope.base.randomness import Stream, children, seed_key, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import Countable, at, countable
 from poolscope.metrics.intervals import Estimate, share_of
-from poolscope.reports.curator import unbiased
+from poolscope.reports.linear import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, load_scenario
 from poolscope.verbs.audit.run import read_outcomes

@@ -1,0 +1,67 @@
+"""What a curator learns, and the role of an estimator that learns it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from poolscope.base.arrays import Floats, Map
+from poolscope.base.errors import InputError
+from poolscope.mechanisms.role import Reports
+from poolscope.world.popularity import project_to_simplex
+
+#: The ways to estimate, by the names that scenarios and commands use.
+LINEAR, REGRESSION, IBU = METHODS = ("linear", "regression", "ibu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequencies:
+    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
+
+    counts and errors (universe,); reports is their number; method, which estimator made it. Linear estimates and
+    regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
+    simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
+    with: these are uncertain by sqrt(N f (1 - f)) more.
+    """
+
+    reports: int
+    counts: Floats
+    errors: Floats
+    method: str = LINEAR
+
+    @property
+    def popularity(self) -> Floats:
+        return project_to_simplex(self.counts / self.reports)
+
+
+class Estimator(Protocol):
+    """From reports to frequencies. What is counted in parts of the reports can be joined, in any order."""
+
+    def count(self, reports: Reports) -> Any:
+        """What the estimate needs to know of some reports."""
+        ...
+
+    def join(self, counted: Iterable[Any]) -> Any:
+        """The same of all of them together."""
+        ...
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Any:
+        """The same of so many reports on objects drawn from the popularity."""
+        ...
+
+    def estimate(self, counted: Any, reports: int) -> Frequencies:
+        """What is learnt from so many reports."""
+        ...
+
+    def expected(self, counts: Floats) -> Floats | None:
+        """Variance of the estimate if these are the true counts; None where it has no closed form."""
+        ...
+
+
+def check_reports(count: int) -> None:
+    """There is something to estimate from."""
+    if count == 0:
+        raise InputError("an estimate needs at least one report", value=0)

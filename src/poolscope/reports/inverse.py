@@ -1,0 +1,86 @@
+r"""The estimate through a channel: least squares on how often each report was seen.
+
+With M the channel's matrix, h the histogram of the reports and c the true counts,
+
+.. math:: \mathrm E[h] = M^T c, \qquad \hat c = W h, \quad W = (M \Lambda^{-1} M^T)^{-1} M \Lambda^{-1}
+
+is unbiased for every diagonal Lambda, since W M^T = 1, and has the least variance of all linear estimates if Lambda is
+the expected histogram. (The covariance of h is diag(M^T c) - M^T diag(c) M; its second part lies in the span of the
+regressors and changes nothing.) The first estimate takes a uniform popularity for Lambda, the second the first
+estimate. In both the counts add up to the number of reports. Since E[h] = M^T c, the variances are estimated from h:
+
+.. math:: \mathrm{Var}\,\hat c(z) = \sum_y W(z, y)^2 \, \mathrm E[h(y)] - c(z)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+
+from poolscope.base.arrays import Floats, Integers, Map
+from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.role import Reports
+from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
+from poolscope.reports.regression import inverted
+from poolscope.world.popularity import project_to_simplex
+
+#: Share of the uniform popularity in the second weights, so that no report has the weight of an impossible one.
+UNIFORM_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """The estimator of a channel that has an inverse."""
+
+    channel: Channel
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(objects, reports) without the reports that nobody sends."""
+        return self.channel.matrix[:, self._possible]
+
+    @cached_property
+    def _possible(self) -> np.ndarray:
+        return self.channel.matrix.max(axis=0) > 0
+
+    @cached_property
+    def first(self) -> Floats | None:
+        """W for a uniform popularity; None where objects cannot be told apart."""
+        return self.weights(np.full(self.channel.universe, 1.0 / self.channel.universe))
+
+    def weights(self, popularity: Floats) -> Floats | None:
+        """W, the linear estimate that is best at this popularity."""
+        scaled = self.matrix / (popularity @ self.matrix)
+        inverse = inverted(scaled @ self.matrix.T)
+        return None if inverse is None else inverse @ scaled
+
+    def second(self, popularity: Floats) -> Floats:
+        """W at a popularity that is but estimated."""
+        found = self.weights((1.0 - UNIFORM_SHARE) * popularity + UNIFORM_SHARE / len(popularity))
+        assert self.first is not None
+        return self.first if found is None else found
+
+    def count(self, reports: Reports) -> Integers:
+        return self.channel.tally(reports)
+
+    def join(self, counted: Iterable[Integers]) -> Integers:
+        return reduce(np.add, counted)
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
+        return self.channel.simulate_tally(popularity, count, key, run)
+
+    def estimate(self, counted: Integers, reports: int) -> Frequencies:
+        check_reports(reports)
+        assert self.first is not None
+        seen = counted[self._possible]
+        weights = self.second(project_to_simplex(self.first @ seen / reports))
+        counts = weights @ seen
+        errors = np.sqrt(np.maximum(weights**2 @ seen - counts, 0.0))
+        return Frequencies(reports=reports, counts=counts, errors=errors, method=REGRESSION)
+
+    def expected(self, counts: Floats) -> Floats:
+        weights = self.second(counts / np.sum(counts))
+        return weights**2 @ (counts @ self.matrix) - counts

@@ -1,0 +1,180 @@
+r"""The iterative Bayesian update: the popularity under which the reports are most likely.
+
+Reports are a mixture of what objects send. With l(t, z) the likelihood of report t from object z, up to a factor of t,
+
+.. math:: \ell(f) = \sum_t \log \sum_z f(z) \, l(t, z), \qquad
+          f'(z) = f(z) \, g(z), \quad g(z) = \frac1N \sum_t \frac{l(t, z)}{\sum_w f(w) \, l(t, w)}
+
+f' is the mean over reports of the posterior of the object with f as prior: the EM algorithm, which never makes the
+likelihood smaller. It starts at the uniform popularity. Two updates tell where the next ones lead, and a leap in that
+direction is taken where it does not lower the likelihood (squared extrapolation): dozens do what hundreds would.
+
+**Where it stops.** The log-likelihood is concave, and N g its gradient, hence for every popularity
+
+.. math:: \ell(f^*) - \ell(f) \le N (\max_z g(z) - 1)
+
+The updates end when this gap is below `GAP`, or after `MOST_UPDATES`. An object off by a standard error costs 1/2.
+
+Reports that are the same are weighed, not repeated. All likelihoods are held, one for each distinct report and object.
+
+The errors are of the maximum without the bounds f >= 0: counts c, near which the information is A, have the covariance
+A^-1 - diag(c), as in a regression (`inverse`); infinite where objects cannot be told apart.
+
+References
+----------
+R. Agrawal, C. C. Aggarwal. On the design and quantification of privacy preserving data mining algorithms. PODS 2001.
+R. Varadhan, C. Roland. Simple and globally convergent methods for accelerating the convergence of any EM algorithm.
+Scandinavian Journal of Statistics 35, 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from poolscope.base.arrays import Floats, Integers, Map
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.defaults import in_parts
+from poolscope.mechanisms.likelihood import scaled
+from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.reports.frequencies import IBU, Frequencies, check_reports
+from poolscope.reports.regression import inverted
+from poolscope.world.synthetic import draw_objects
+
+#: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
+GAP, MOST_UPDATES = 0.5, 2000
+
+#: Likelihoods that are held: half a GiB.
+MOST_CELLS = 1 << 26
+
+#: Simulated reports that are made at once.
+AT_ONCE = 1 << 16
+
+
+class Repeated(NamedTuple):
+    """Distinct reports, and how often each was sent."""
+
+    reports: Reports
+    times: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The estimator of any mechanism whose likelihoods are known."""
+
+    mechanism: Mechanism
+
+    def count(self, reports: Reports) -> Repeated:
+        return self._checked(distinct(reports, np.ones(report_count(reports), dtype=np.int64)))
+
+    def join(self, counted: Iterable[Repeated]) -> Repeated:
+        parts = list(counted)
+        reports = {name: np.concatenate([part.reports[name] for part in parts]) for name in parts[0].reports}
+        return self._checked(distinct(reports, np.concatenate([part.times for part in parts])))
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Repeated:
+        """By the law of a channel, else one by one."""
+        if isinstance(self.mechanism, Channel):
+            times = self.mechanism.simulate_tally(popularity, count, key, run)
+            return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
+
+        def part(start: int) -> Repeated:
+            keys = children(key, np.arange(start, min(start + AT_ONCE, count)))
+            return self.count(self.mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
+
+        return self.join(run(part, range(0, max(count, 1), AT_ONCE)))
+
+    def estimate(self, counted: Repeated, reports: int) -> Frequencies:
+        check_reports(reports)
+        likelihood = likelihoods(self.mechanism, counted.reports)
+        possible = likelihood.max(axis=1) > 0
+        likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
+        counts = reports * most_likely(likelihood, times)
+        weighed = likelihood * (np.sqrt(times) / (likelihood @ counts))[:, None]
+        inverse = inverted(weighed.T @ weighed)
+        variance = np.full(len(counts), np.inf) if inverse is None else np.maximum(np.diag(inverse) - counts, 0.0)
+        return Frequencies(reports=reports, counts=counts, errors=np.sqrt(variance), method=IBU)
+
+    def expected(self, counts: Floats) -> None:
+        return None
+
+    def _checked(self, counted: Repeated) -> Repeated:
+        cells = len(counted.times) * self.mechanism.universe
+        if cells > MOST_CELLS:
+            rule = f"ibu must hold at most {MOST_CELLS} likelihoods (distinct reports times objects)"
+            raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
+        return counted
+
+
+def distinct(reports: Reports, times: Integers) -> Repeated:
+    """The reports, each once."""
+    columns = [np.ascontiguousarray(column).reshape(len(times), -1) for column in reports.values()]
+    rows = np.hstack([column.view(np.uint8).reshape(len(times), -1) for column in columns]) if len(times) else None
+    if rows is None:
+        return Repeated(reports, times)
+    _, first, which = np.unique(
+        rows.view(np.dtype((np.void, rows.shape[1]))).ravel(), return_index=True, return_inverse=True
+    )
+    summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
+    return Repeated({name: column[first] for name, column in reports.items()}, summed)
+
+
+def likelihoods(mechanism: Mechanism, reports: Reports) -> Floats:
+    """(reports, universe) the likelihood of each report from each object, up to a factor of the report."""
+    law: Callable[[Reports], Floats] | None = getattr(mechanism, "log_likelihood", None)
+    support = getattr(mechanism, "support", None)
+    if law is None and support is None:
+        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
+    out = np.empty((report_count(reports), mechanism.universe))
+    begin = 0
+    for part in in_parts(reports, mechanism.universe):
+        rows = out[begin : begin + report_count(part)]
+        if law is not None:
+            rows[:] = scaled(law(part))
+        else:
+            assert support is not None
+            np.multiply(support(part), mechanism.slope, out=rows)
+            rows += mechanism.floor
+        begin += len(rows)
+    return out
+
+
+def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
+    """The popularity (objects,) that maximises sum_t times(t) log sum_z f(z) likelihood(t, z)."""
+    count = times.sum()
+
+    def mixed(f: Floats) -> tuple[Floats, float]:
+        """g and l at a popularity."""
+        mixture = likelihood @ f
+        return likelihood.T @ (times / mixture) / count, float(times @ np.log(mixture))
+
+    f = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    g, value = mixed(f)
+    done = 1
+    while count * (g.max() - 1.0) > gap and done < updates:
+        once = f * g
+        twice = once * mixed(once)[0]
+        leapt = _leap(f, once, twice)
+        g, new = mixed(leapt)
+        done += 2
+        if new < value:
+            leapt = twice
+            g, new = mixed(leapt)
+            done += 1
+        f, value = leapt, new
+    return f / f.sum()
+
+
+def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
+    """As far along the path of two updates as their lengths suggest; nobody's popularity leaps to zero."""
+    step, bend = once - f, twice - 2.0 * once + f
+    size = float(np.linalg.norm(bend))
+    length = max(1.0, float(np.linalg.norm(step)) / size) if size > 0 else 1.0
+    far = f + 2.0 * length * step + length**2 * bend
+    far = np.where(far > 0.1 * twice, far, 0.1 * twice)
+    return far / far.sum()

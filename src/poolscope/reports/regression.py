@@ -1,0 +1,140 @@
+r"""Least squares on the known hash functions: objects that collide are told apart by where else they do not.
+
+A sketch has a cell for each function and bucket. Objects have cells: one under each function of a sketch, several bits
+in each cohort of RAPPOR. Let t(z) be the sum over all reports and over the cells of z of what the reports add, less the
+base (`Cells`), and G(z, y) the mean over the J functions of the number of cells that z and y share. Then
+
+.. math:: \mathrm E[t] = \text{gain}\; G c, \qquad \hat c = G^{-1} t / \text{gain}
+
+whatever the functions: unbiased given them, as long as G has full rank, which takes as many cells as objects. These are
+the normal equations of least squares on the cells with equal weights. Cells do have nearly equal variances, as noise is
+most of them, so weights would gain little; and t of a sketch is but its support counts, so that nothing else has to be
+counted or simulated.
+
+Its covariance is exact. With X_f the matrix of the cells of objects under function f and D = diag(c), from the second
+moments of `Cells` and E[t] as above,
+
+.. math:: \mathrm{Cov}\,\hat c = \frac{N v\, G^{-1} + G^{-1} \bigl[\frac1J \sum_f X_f K_f X_f^T \bigr] G^{-1}}
+          {\text{gain}^2} - D, \qquad K_f = \text{own} \cdot \mathrm{diag}(X_f^T c) + \text{hit} \cdot X_f^T D X_f
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from poolscope.base.arrays import Floats, Integers
+from poolscope.mechanisms.bloom_filters import bit_matrix
+from poolscope.mechanisms.hashed import Cells
+from poolscope.mechanisms.hashing import Buckets, Tabulated
+from poolscope.mechanisms.role import Countable
+from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
+from poolscope.world.popularity import project_to_simplex
+
+#: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
+MOST_OBJECTS, MOST_PAIRS = 4096, 1 << 30
+
+#: Cells of sketches, each with a number for every object, that are held at once.
+CELLS_AT_ONCE = 1 << 22
+
+#: Condition above which a matrix counts as one that has no inverse.
+LARGEST_CONDITION = 1e8
+
+
+class Sketched(Countable, Protocol):
+    """A mechanism whose hash functions are known."""
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def family(self) -> Tabulated: ...
+
+    @property
+    def cells(self) -> Cells: ...
+
+    def positions(self, functions: NDArray[np.int64]) -> Buckets: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The known functions of a mechanism, as a regression needs them."""
+
+    mechanism: Sketched
+
+    @property
+    def affordable(self) -> bool:
+        """Whether a regression takes seconds."""
+        universe = self.mechanism.universe
+        cells = self.mechanism.positions(np.zeros(1, dtype=np.int64)).shape[1]
+        size = self.mechanism.family.size * cells
+        return universe <= min(MOST_OBJECTS, size * self.mechanism.m) and size * universe**2 <= MOST_PAIRS
+
+    def bits(self) -> Iterator[tuple[sparse.csr_array, Integers]]:
+        """The cells of objects under some functions at a time: a row for each function and object, and its object."""
+        size, m, universe = self.mechanism.family.size, self.mechanism.m, self.mechanism.universe
+        at_once = max(1, CELLS_AT_ONCE // (m * universe))
+        for begin in range(0, size, at_once):
+            chunk = np.arange(begin, min(begin + at_once, size))
+            yield bit_matrix(self.mechanism.positions(chunk), m), np.tile(np.arange(universe), len(chunk))
+
+    @cached_property
+    def inverse(self) -> Floats | None:
+        """G^-1; None where there is none."""
+        universe = self.mechanism.universe
+        overlap = np.zeros((universe, universe))
+        for bits, _ in self.bits():
+            own = _by_object(bits, universe)
+            common = (own @ own.T).tocoo()
+            # no pair is twice in a product
+            overlap[common.row, common.col] += common.data
+        return inverted(overlap / self.mechanism.family.size)
+
+    def estimate(self, tally: Integers, count: int) -> Frequencies:
+        """From support counts (1, universe), or from set bits beside the number of bits, the last two of three rows."""
+        check_reports(count)
+        assert self.inverse is not None
+        cells = self.mechanism.cells
+        over = tally[0] - cells.base * count if len(tally) == 1 else tally[1] - cells.base * tally[2]
+        counts = self.inverse @ over / cells.gain
+        errors = np.sqrt(self.variance(count * project_to_simplex(counts / count)))
+        return Frequencies(reports=count, counts=counts, errors=errors, method=REGRESSION)
+
+    def variance(self, counts: Floats) -> Floats:
+        """(universe,) the variances of the estimate at these true counts."""
+        assert self.inverse is not None
+        cells = self.mechanism.cells
+        total = float(np.sum(counts)) * cells.variance * np.diag(self.inverse)
+        if cells.own or cells.hit:
+            for bits, objects in self.bits():
+                read = _by_object(bits, self.mechanism.universe).T @ self.inverse
+                middle = bits.T @ (bits * (cells.hit * counts[objects])[:, None])
+                if cells.own:
+                    middle = middle + sparse.diags_array(cells.own * (bits.T @ counts[objects]))
+                total = total + np.sum(read * (middle @ read), axis=0) / self.mechanism.family.size
+        return np.maximum(total / cells.gain**2 - counts, 0.0)
+
+
+def _by_object(bits: sparse.csr_array, universe: int) -> sparse.csr_array:
+    """(universe, cells) what each object has under any of the functions, which share no cell."""
+    coordinates = bits.tocoo()
+    return sparse.csr_array(
+        (coordinates.data, (coordinates.row % universe, coordinates.col)), (universe, bits.shape[1])
+    )
+
+
+def inverted(matrix: Floats) -> Floats | None:
+    """The inverse of a symmetric matrix, positive definite if it has one; None where that is not to be trusted."""
+    try:
+        factor = linalg.cho_factor(matrix, lower=True)
+    except linalg.LinAlgError:
+        return None
+    inverse = linalg.cho_solve(factor, np.eye(len(matrix)))
+    condition = np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max()
+    return inverse if condition < LARGEST_CONDITION else None

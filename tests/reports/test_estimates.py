@@ -1,0 +1,411 @@
+"""Estimates where functions are few, where a table is given, through a channel, and by likelihood."""
+
+import numpy as np
+import pytest
+from cases.synthetic import SEED
+from scipy import optimize
+
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
+from poolscope.reports.curator import Counts, estimator, frequencies, simulate_frequencies
+from poolscope.reports.linear import unbiased, variance_of_linear
+from poolscope.reports.mixture import likelihoods, most_likely
+from poolscope.reports.regression import Design
+from poolscope.reports.utility import measure_utility
+
+UNIVERSE = 60
+#: Half of the objects, that nobody sends, come last.
+POPULARITY = np.where(np.arange(UNIVERSE) < 30, 1.0 / np.arange(1, UNIVERSE + 1) ** 1.2, 0.0)
+POPULARITY /= POPULARITY.sum()
+EPSILON = 4.0
+#: Google's defaults for a simulation: 16 bits of which an object has two, 64 cohorts.
+GOOGLE = {"m": 16, "hashes": 2, "cohorts": 64, "f": 0.5, "p": 0.5, "q": 0.75}
+
+FEW = {
+    "cms": lambda seed: CMS(universe=UNIVERSE, epsilon=EPSILON, m=32, hashes=64, seed=seed),
+    "cms, eight functions": lambda seed: CMS(universe=UNIVERSE, epsilon=EPSILON, m=128, hashes=8, seed=seed),
+    "cms, many buckets": lambda seed: CMS(universe=UNIVERSE, epsilon=2.0, m=256, hashes=16, seed=seed),
+    "cms, little noise": lambda seed: CMS(universe=UNIVERSE, epsilon=8.0, m=16, hashes=512, seed=seed),
+    "hcms": lambda seed: HCMS(universe=UNIVERSE, epsilon=EPSILON, m=32, hashes=64, seed=seed),
+    "rappor": lambda seed: Rappor(universe=UNIVERSE, epsilon=EPSILON, seed=seed),
+    "google": lambda seed: Rappor(universe=UNIVERSE, seed=seed, **GOOGLE),
+}
+
+
+def assert_near(sample, expected, what):
+    """Mean over axis 0 within 4.5 standard errors of what is expected, in a few hundred places."""
+    error = 4.5 * sample.std(axis=0, ddof=1) / np.sqrt(len(sample)) + 1e-9
+    gap = np.abs(sample.mean(axis=0) - expected)
+    assert np.all(gap < error), f"{what}: off by {gap}, allowed {error}"
+
+
+def drawn(make, reports, draws, method=None):
+    """Estimates beside the true counts, each with functions of its own."""
+    rng = np.random.default_rng(SEED)
+    for seed in range(draws):
+        mechanism = make(1000 * seed + 1)
+        objects = rng.choice(UNIVERSE, reports, p=POPULARITY)
+        found = frequencies(mechanism, mechanism.obfuscate(objects, rng), method)
+        yield mechanism, found, np.bincount(objects, minlength=UNIVERSE)
+
+
+def assert_covers(shares, what):
+    """95 % within 1.96 errors, by 4 standard errors of the mean over draws; objects of a draw hang together.
+
+    The errors are estimated, and a handful of collisions is not normal: two hundredths are allowed for that.
+    """
+    shares = np.array(shares)
+    bound = 4 * shares.std(ddof=1) / np.sqrt(len(shares)) + 0.02
+    assert abs(shares.mean() - 0.95) < bound, f"{what}: covers {shares.mean():.3f}, allowed 0.95 +- {bound:.3f}"
+
+
+def todays_errors(mechanism, counts, reports):
+    """Noise alone."""
+    p, q, c = mechanism.p_star, mechanism.q_star, np.clip(counts, 0, reports)
+    return np.sqrt((c * p * (1 - p) + (reports - c) * q * (1 - q)) / (p - q) ** 2)
+
+
+# Few functions
+
+
+@pytest.mark.parametrize(
+    ("method", "reports"),
+    [("linear", 5000), ("linear", 50_000), ("regression", 5000), ("regression", 50_000), (None, 5000)],
+)
+@pytest.mark.parametrize("name", FEW)
+def test_errors_cover_the_truth(name, method, reports):
+    if name == "cms, eight functions" and method == "linear":
+        # few pairs of objects ever meet: what they add has two values or three, which is nothing like normal
+        return
+    shares, ratio, method_seen = [], [], set()
+    for _, found, counts in drawn(FEW[name], reports, 16, method):
+        shares.append(np.mean(np.abs(found.counts - counts) < 1.96 * found.errors))
+        ratio.append(np.sum((found.counts - counts) ** 2) / np.sum(found.errors**2))
+        method_seen.add(found.method)
+    assert_covers(shares, f"{name} {method} {reports}")
+    spread = 4 * np.std(ratio, ddof=1) / np.sqrt(len(ratio))
+    assert abs(np.mean(ratio) - 1) < spread + 0.1, (
+        f"squared error over the stated: {np.mean(ratio):.3f} +- {spread:.3f}"
+    )
+    assert method is None or method_seen == {method}
+
+
+@pytest.mark.parametrize("name", ["cms", "hcms", "google"])
+def test_errors_of_noise_alone_do_not_cover(name):
+    """The control: collisions do not shrink with the number of reports."""
+    shares = []
+    for mechanism, found, counts in drawn(FEW[name], 50_000, 16, "linear"):
+        stated = todays_errors(mechanism, found.counts, 50_000)
+        shares.append(np.mean(np.abs(found.counts - counts) < 1.96 * stated))
+    with pytest.raises(AssertionError, match="covers"):
+        assert_covers(shares, name)
+    assert np.mean(shares) < 0.9
+
+
+def test_a_million_reports_and_what_nobody_sent():
+    """Of objects that nobody sent about one in forty is found more often than twice its error, not half of them."""
+    seen = []
+    for seed in range(10):
+        mechanism = FEW["cms"](seed)
+        found = simulate_frequencies(mechanism, POPULARITY, 10**6, np.uint64(SEED + seed))
+        assert found.method == "regression"
+        seen.append((found.counts > 2 * found.errors)[30:].mean())
+    assert np.mean(seen) < 0.0228 + 4 * np.sqrt(0.0228 * 0.9772 / 300), seen
+
+
+@pytest.mark.parametrize("name", ["cms", "hcms", "google"])
+def test_regression_is_better_where_collisions_are_many(name):
+    errors = {}
+    for method in ("linear", "regression", None):
+        found = drawn(FEW[name], 50_000, 8, method)
+        errors[method] = np.sqrt(np.mean([(one.counts - counts) ** 2 for _, one, counts in found]))
+    assert errors["regression"] < 0.85 * errors["linear"], errors
+    assert errors[None] == errors["regression"]
+
+
+def test_the_smaller_error_is_chosen():
+    """Few reports: noise is all that matters, and two bits tell more together; many: collisions."""
+    few = next(drawn(FEW["rappor"], 2000, 1))[1]
+    many = next(drawn(FEW["rappor"], 200_000, 1))[1]
+    assert (few.method, many.method) == ("linear", "regression")
+    for reports in (2000, 200_000):
+        chosen = Counts(FEW["rappor"](1)).expected(reports * POPULARITY)
+        linear = sum(variance_of_linear(FEW["rappor"](1), reports * POPULARITY))
+        assert chosen.mean() <= linear.mean()
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_regression_is_unbiased_given_the_functions(name):
+    """With its exact covariance, of the same objects and functions again and again."""
+    mechanism, reports = FEW[name](7), 2000
+    counts = np.round(reports * POPULARITY).astype(int)
+    objects, rng = np.repeat(np.arange(UNIVERSE), counts), np.random.default_rng(SEED)
+    learning = estimator(mechanism, "regression")
+    found = np.array(
+        [learning.estimate(learning.count(mechanism.obfuscate(objects, rng)), len(objects)).counts for _ in range(300)]
+    )
+    assert_near(found, counts, name)
+    # squares of normal numbers vary by twice the square of their mean
+    ratio = np.mean((found - counts) ** 2, axis=0) / Design(mechanism).variance(counts)
+    assert np.abs(ratio - 1).max() < 4.5 * np.sqrt(2 / len(found)), ratio
+    assert abs(ratio.mean() - 1) < 4.5 * np.sqrt(2 / len(found) / UNIVERSE), ratio.mean()
+
+
+def test_regression_has_its_limits():
+    with pytest.raises(InputError, match="hash functions few enough"):
+        estimator(CMS(universe=2600, epsilon=4.0, m=1024, hashes=65536), "regression")
+    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+        estimator(CMS(universe=65, epsilon=4.0, m=8, hashes=8), "regression")
+    same = np.tile(np.arange(UNIVERSE) // 2, (40, 1))
+    with pytest.raises(InputError, match="buckets enough to tell all objects apart"):
+        estimator(CMS(universe=UNIVERSE, epsilon=4.0, m=64, hash_table=same), "regression")
+    with pytest.raises(InputError, match="hash functions few enough"):
+        estimator(GRR(universe=5, epsilon=1.0), "regression")
+    with pytest.raises(InputError, match="must be one of linear, regression, ibu, got 'best'"):
+        estimator(GRR(universe=5, epsilon=1.0), "best")
+
+
+def test_many_functions_are_as_before():
+    """The estimate of 65,536 functions is the linear one to the bit, and its errors are noise but for a thousandth."""
+    mechanism = CMS(universe=UNIVERSE, epsilon=EPSILON, m=1024, hashes=65536)
+    found = simulate_frequencies(mechanism, POPULARITY, 10**5, np.uint64(3))
+    support = mechanism.simulate_counts(POPULARITY, 10**5, np.uint64(3))
+    p, q = mechanism.p_star, (1 - mechanism.flip) / 1024 + mechanism.flip * (1 - 1 / 1024)
+    np.testing.assert_array_equal(found.counts, (support - 10**5 * q) / (p - q))
+    np.testing.assert_allclose(found.errors, todays_errors(mechanism, found.counts, 10**5), rtol=1e-3)
+
+
+def test_utility_states_what_is_measured():
+    """Few functions: the closed form is that of the estimator that is chosen."""
+    for name in ("cms", "google"):
+        mechanism = FEW[name](3)
+        found = measure_utility(mechanism, POPULARITY, 20_000, np.uint64(SEED))
+        # twenty draws of sixty errors
+        assert found.mse == pytest.approx(found.mse_expected, rel=4 * np.sqrt(2 / 20 / 10))
+        assert found.mae == pytest.approx(found.mae_expected, rel=0.2)
+
+
+# Given tables
+
+IDENTITY = np.tile(np.arange(UNIVERSE), (8, 1))
+TABLES = {
+    "cms": lambda table: CMS(universe=UNIVERSE, epsilon=2.0, m=64, hash_table=table),
+    "hcms": lambda table: HCMS(universe=UNIVERSE, epsilon=2.0, m=64, hash_table=table),
+    "basic rappor": lambda table: Rappor(
+        universe=UNIVERSE, m=64, hashes=1, cohorts=8, f=0.5, p=0.25, q=0.75, hash_table=table
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["linear", "regression", None])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_without_collisions_are_unbiased(name, method):
+    mechanism = TABLES[name](IDENTITY)
+    counts = np.round(5000 * POPULARITY).astype(int)
+    objects, rng = np.repeat(np.arange(UNIVERSE), counts), np.random.default_rng(SEED)
+    learning = estimator(mechanism, method)
+    found = [learning.estimate(learning.count(mechanism.obfuscate(objects, rng)), len(objects)) for _ in range(200)]
+    assert_near(np.array([one.counts for one in found]), counts, name)
+    # the bias that there was, -N / (m - 1), would be seen
+    with pytest.raises(AssertionError, match="off by"):
+        assert_near(np.array([one.counts for one in found]) - counts.sum() / 63, counts, name)
+    assert {one.method for one in found} == {method or "linear"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_p_star_and_q_star_are_those_of_the_table(name):
+    """All pairs of objects, one by one."""
+    rng = np.random.default_rng(SEED)
+    table = rng.integers(0, 64, (8, UNIVERSE)) % rng.integers(2, 64, (8, 1))
+    mechanism = TABLES[name](table)
+    share = (table[:, :, None] == table[:, None, :]).mean(axis=0)[~np.eye(UNIVERSE, dtype=bool)]
+    own, other = {
+        "cms": (mechanism.p_star, getattr(mechanism, "flip", 0)),
+        "hcms": (mechanism.p_star, 0.5),
+        "basic rappor": (1 - getattr(mechanism, "dropped", 0), getattr(mechanism, "raised", 0)),
+    }[name]
+    assert mechanism.p_star == pytest.approx(own)
+    assert mechanism.q_star == pytest.approx(np.mean(own * share + other * (1 - share)))
+    # the variance of Bloom filters takes cohorts for independent
+    if name != "basic rappor":
+        assert mechanism.rates.variance == pytest.approx((own - other) ** 2 * share.var())
+
+
+def test_bloom_filters_of_a_table():
+    rng = np.random.default_rng(SEED)
+    mechanism = Rappor(
+        universe=20, f=0.5, p=0.25, q=0.75, m=8, hashes=2, cohorts=5, hash_table=rng.integers(0, 8, (10, 20))
+    )
+    bits = np.zeros((5, 20, 9), dtype=bool)
+    positions = mechanism.positions(np.arange(5))
+    for h in range(2):
+        bits[np.arange(5)[:, None], np.arange(20), positions[:, h]] = True
+    bits = bits[..., :8].astype(float)
+    common, held = bits @ bits.transpose(0, 2, 1), bits.sum(axis=2)
+    q, p = 1 - mechanism.dropped, mechanism.raised
+    supported = q**common * p ** (held[:, :, None] - common)
+    np.testing.assert_allclose(mechanism.rates.own, np.mean(q**held, axis=0))
+    off = ~np.eye(20, dtype=bool)
+    expected = [supported.mean(axis=0)[z][off[z]].mean() for z in range(20)]
+    np.testing.assert_allclose(mechanism.rates.other, expected)
+    assert mechanism.q_star == pytest.approx(np.mean(expected))
+
+
+# Channels
+
+
+def some_channel(objects=8, reports=11):
+    rng = np.random.default_rng(5)
+    matrix = rng.dirichlet(np.full(reports, 0.7), objects)
+    matrix[:, 3] = 0.0
+    matrix[0, 4:8] = 0.0
+    return Channel(universe=objects, matrix=matrix / matrix.sum(axis=1, keepdims=True))
+
+
+CHANNEL_COUNTS = np.array([1000, 500, 300, 100, 50, 50, 0, 0])
+
+
+def test_a_channel_is_unbiased_with_its_errors():
+    mechanism, rng = some_channel(), np.random.default_rng(SEED)
+    objects = np.repeat(np.arange(8), CHANNEL_COUNTS)
+    found = [frequencies(mechanism, mechanism.obfuscate(objects, rng)) for _ in range(1500)]
+    counts = np.array([one.counts for one in found])
+    assert {one.method for one in found} == {"regression"}
+    assert_near(counts, CHANNEL_COUNTS, "channel")
+    assert_near((counts - CHANNEL_COUNTS) ** 2 - np.array([one.errors**2 for one in found]), 0, "errors")
+    np.testing.assert_allclose(counts.sum(axis=1), 2000)
+    expected = estimator(mechanism).expected(CHANNEL_COUNTS.astype(float))
+    np.testing.assert_allclose(counts.var(axis=0), expected, rtol=0.2)
+    with pytest.raises(AssertionError, match="off by"):
+        assert_near((counts - CHANNEL_COUNTS) ** 2 - 1.5 * np.array([one.errors**2 for one in found]), 0, "control")
+
+
+def test_a_channel_of_randomized_response_is_its_linear_estimate():
+    grr = GRR(universe=6, epsilon=1.0)
+    matrix = np.where(np.eye(6), grr.p_star, grr.q_star)
+    values = grr.obfuscate(np.arange(600) % 3, np.random.default_rng(1))["value"]
+    through = frequencies(Channel(universe=6, matrix=matrix), {"report": values})
+    np.testing.assert_allclose(through.counts, frequencies(grr, {"value": values}).counts, rtol=1e-9)
+
+
+def test_simulated_channels_have_their_law():
+    mechanism, popularity = some_channel(), CHANNEL_COUNTS / 2000
+    tallies = np.array(
+        [mechanism.simulate_tally(popularity, 50, key) for key in children(np.uint64(2), np.arange(2000))]
+    )
+    expected = 50 * popularity @ mechanism.matrix
+    assert_near(tallies, expected, "simulated")
+    assert measure_utility(mechanism, popularity, 10_000, np.uint64(1)).mse == pytest.approx(
+        measure_utility(mechanism, popularity, 10_000, np.uint64(1)).mse_expected, rel=0.6
+    )
+
+
+def test_a_channel_without_an_inverse_takes_ibu():
+    matrix = np.array([[0.7, 0.3], [0.4, 0.6], [0.1, 0.9]])
+    mechanism = Channel(universe=3, matrix=matrix)
+    reports = mechanism.obfuscate(np.zeros(4000, dtype=int), np.random.default_rng(1))
+    found = frequencies(mechanism, reports)
+    assert found.method == "ibu"
+    assert np.all(np.isinf(found.errors))
+    assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
+    with pytest.raises(InputError, match=r"tells all objects apart.*take ibu"):
+        frequencies(mechanism, reports, "regression")
+    with pytest.raises(InputError, match="by regression or ibu, got 'linear'"):
+        frequencies(mechanism, reports, "linear")
+    utility = measure_utility(mechanism, np.ones(3), 1000, np.uint64(1))
+    assert (utility.mse_expected, utility.mae_expected) == (None, None)
+
+
+def test_a_learnt_channel_has_an_estimate():
+    matrix, rng = some_channel().matrix, np.random.default_rng(3)
+    pairs = np.array([(z, rng.choice(11, p=matrix[z])) for z in np.repeat(np.arange(8), 2000)])
+    learnt = Empirical(universe=8, samples=pairs, reports=11)
+    reports = some_channel().obfuscate(np.repeat(np.arange(8), CHANNEL_COUNTS), rng)
+    found = frequencies(learnt, reports)
+    assert found.method == "regression"
+    np.testing.assert_allclose(found.counts, CHANNEL_COUNTS, atol=6 * found.errors.max())
+
+
+# Likelihood
+
+TINY = {
+    "channel": some_channel(5, 7),
+    "grr": GRR(universe=5, epsilon=1.0),
+    "cms": CMS(universe=5, epsilon=2.0, m=4, hashes=3),
+    "hcms": HCMS(universe=5, epsilon=2.0, m=4, hashes=3),
+    "rappor": Rappor(universe=5, epsilon=3.0, m=4, hashes=2, cohorts=2),
+    "oue": OUE(universe=5, epsilon=1.5),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_ibu_is_the_maximum_of_the_likelihood(name):
+    """Against a general optimiser, and within what the stopping rule promises."""
+    mechanism, rng = TINY[name], np.random.default_rng(SEED)
+    reports = mechanism.obfuscate(rng.choice(5, 300, p=[0.6, 0.3, 0.1, 0, 0]), rng)
+    likelihood, ones = likelihoods(mechanism, reports), np.ones(300)
+
+    def value(f):
+        return -np.sum(np.log(np.maximum(likelihood @ f, 1e-300)))
+
+    direct = optimize.minimize(
+        value,
+        np.full(5, 0.2),
+        jac=lambda f: -likelihood.T @ (1 / (likelihood @ f)),
+        bounds=[(0, 1)] * 5,
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1, "jac": lambda f: np.ones(5)},
+        options={"ftol": 1e-13, "maxiter": 1000},
+    )
+    best = min(direct.fun, value(most_likely(likelihood, ones, gap=1e-7, updates=100_000)))
+    for gap in (1.0, 1e-2, 1e-6):
+        found = most_likely(likelihood, ones, gap=gap, updates=100_000)
+        assert found.sum() == pytest.approx(1)
+        assert found.min() >= 0
+        assert value(found) <= best + gap
+    assert value(found) <= direct.fun + 1e-6
+    if name != "rappor":
+        np.testing.assert_allclose(found, direct.x, atol=2e-3)
+    grouped = frequencies(mechanism, reports, "ibu")
+    assert grouped.method == "ibu"
+    assert value(grouped.popularity) <= best + 0.5 + 1e-9
+    np.testing.assert_allclose(grouped.popularity, grouped.counts / 300, atol=1e-12)
+
+
+def test_ibu_ends_in_any_case():
+    mechanism, rng = TINY["cms"], np.random.default_rng(1)
+    likelihood = likelihoods(mechanism, mechanism.obfuscate(rng.integers(0, 5, 50), rng))
+    assert most_likely(likelihood, np.ones(50), gap=0.0, updates=10).sum() == pytest.approx(1)
+    np.testing.assert_array_equal(most_likely(likelihood, np.ones(50), updates=1), np.full(5, 0.2))
+
+
+def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):
+    class Own:
+        def obfuscate(self, objects, rng):
+            return np.where(rng.random(len(objects)) < 0.7, objects, rng.integers(0, 3, len(objects)))
+
+        def log_likelihood(self, reports):
+            return np.log(np.where(reports[:, None] == np.arange(3), 0.8, 0.1))
+
+    mechanism, popularity = adapt(Own(), 3), np.array([0.7, 0.2, 0.1])
+    found = simulate_frequencies(mechanism, popularity, 5000, np.uint64(1), method="ibu")
+    assert np.all(np.abs(found.counts / 5000 - popularity) < 5 * found.errors / 5000 + 5 * np.sqrt(popularity / 5000))
+    oue = OUE(universe=40, epsilon=1.0)
+    monkeypatch.setattr("poolscope.reports.mixture.MOST_CELLS", 1000)
+    with pytest.raises(InputError, match=r"ibu must hold at most 1000 likelihoods .*, got 4000; take fewer reports"):
+        simulate_frequencies(oue, np.ones(40), 100, np.uint64(1), method="ibu")
+
+
+def test_ibu_covers_the_truth_where_it_is_inside():
+    """The errors are of a maximum without bounds: they hold for counts far from zero."""
+    mechanism, rng = some_channel(), np.random.default_rng(SEED)
+    counts = np.array([900, 800, 700, 600, 500, 400, 300, 300])
+    objects = np.repeat(np.arange(8), counts)
+    found = [frequencies(mechanism, mechanism.obfuscate(objects, rng), "ibu") for _ in range(60)]
+    shares = [np.mean(np.abs(one.counts - counts) < 1.96 * one.errors) for one in found]
+    assert_covers(shares, "ibu")
+
+
+def test_the_linear_estimate_needs_reports():
+    with pytest.raises(InputError, match="at least one report"):
+        unbiased(GRR(universe=3, epsilon=1.0), np.zeros(3), 0)
