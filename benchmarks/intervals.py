@@ -1,6 +1,6 @@
 """How often each 95 % interval holds the truth, on crowds drawn from the users of small games that were played.
 
-    python benchmarks/coverage.py
+    python benchmarks/intervals.py
 
 What a metric is of all users of a game is the truth about crowds drawn from them, with replacement. The laws and the
 metrics are those of the tests (`tests/cases/coverage.py`), which hold the same numbers for fewer crowds. Beside them
