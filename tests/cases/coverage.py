@@ -18,11 +18,13 @@ from poolscope.attack.adversary import Adversary
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.leakage import leakage_of, security_of
+from poolscope.metrics.leakage import answers, leakage_of, security_of
 from poolscope.metrics.records import Counted, prior_guess
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
+
+Metric = Callable[[pl.DataFrame], Estimate]
 
 POOLS = ("a", "b", "c")
 K = len(POOLS)
@@ -68,15 +70,7 @@ def crowds(law: str, users: int, count: int) -> list[pl.DataFrame]:
     ]
 
 
-def coverage(metric: Callable[[pl.DataFrame], Estimate], law: str, drawn: list[pl.DataFrame]) -> Coverage:
-    """Of a metric's interval over some crowds."""
-    truth = metric(population(law)).value
-    value, low, high = np.array([metric(rows) for rows in drawn]).T
-    held = (low <= truth) & (truth <= high)
-    return Coverage(truth, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))
-
-
-def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Callable[[pl.DataFrame], Estimate]:
+def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Metric:
     """A leakage at the users' own prior, which the crowd has to tell where it is skewed, as a record has it."""
 
     def metric(rows: pl.DataFrame) -> Estimate:
@@ -87,7 +81,7 @@ def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Callable[[
     return metric
 
 
-METRICS: Mapping[str, Callable[[pl.DataFrame], Estimate]] = {
+METRICS: Mapping[str, Metric] = {
     "auc": lambda rows: metrics.auc(rows, SEED),
     "precision": lambda rows: metrics.precision(rows, SEED),
     "precision_top1": lambda rows: metrics.precision(rows, SEED, 0.01),
@@ -106,3 +100,22 @@ METRICS: Mapping[str, Callable[[pl.DataFrame], Estimate]] = {
     "calibration_error": lambda rows: metrics.calibration_error(rows, SEED),
 }
 """Every metric with an interval. Those of tables (curve, exposure, map, calibration) are the same cell by cell."""
+
+
+def truth(name: str, law: str) -> float:
+    """What a metric is of all users; the least Bayes security by its definition, as it is not the estimate of many."""
+    everyone = population(law)
+    if name != "bayes_security_least":
+        return METRICS[name](everyone).value
+    counts = answers(everyone)
+    rows = np.array([[counts[pool, guess] for guess in POOLS] for pool in POOLS], dtype=np.float64)
+    rows /= rows.sum(axis=1, keepdims=True)
+    return 1 - float(np.abs(rows[:, None] - rows).sum(axis=2).max()) / 2
+
+
+def coverage(name: str, law: str, drawn: list[pl.DataFrame], metric: Metric | None = None) -> Coverage:
+    """Of a metric's interval over some crowds; of another interval of the same metric where one is given."""
+    value, low, high = np.array([(metric or METRICS[name])(rows) for rows in drawn]).T
+    true = truth(name, law)
+    held = (low <= true) & (true <= high)
+    return Coverage(true, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.coverage import LAWS, METRICS, coverage, crowds
+from cases.coverage import LAWS, METRICS, coverage, crowds, truth
 from cases.synthetic import SEED
 from scipy import stats
 
@@ -34,33 +34,32 @@ def drawn(request):
 def test_every_interval_holds_the_truth(drawn, name):
     law, some = drawn
     some = some[: SLOW.get(name, CROWDS)]
-    found = coverage(METRICS[name], law, some)
+    found = coverage(name, law, some)
     assert found.held >= bound(len(some)), found
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_interval_is_much_wider_than_its_values_vary(name):
-    found = coverage(METRICS[name], "skewed", crowds("skewed", 400, 150))
+    found = coverage(name, "skewed", crowds("skewed", 400, 150))
     # a standard deviation from 150 crowds has relative error 1 / sqrt(300)
     assert found.width < (1.25 + 4 / np.sqrt(300)) * found.spread, found
 
 
 def test_the_laws_have_what_a_report_quotes():
     """Groups who are nearly always guessed rightly, and shares of users that are small."""
-    truth = {(law, name): coverage(METRICS[name], law, crowds(law, 50, 2)).truth for law in LAWS for name in METRICS}
-    assert 0.95 < truth["skewed", "precision_top10"] < 0.99
-    assert truth["noisy", "exposed_95"] < 0.02
-    assert truth["noisy", "bayes_security_least"] < truth["noisy", "bayes_security"]
+    assert 0.95 < truth("precision_top10", "skewed") < 0.99
+    assert truth("exposed_95", "noisy") < 0.02
+    assert all(truth("bayes_security_least", law) < truth("bayes_security", law) for law in LAWS)
 
 
 # Shares
 
 
-def held(ends, users, truth):
+def held(ends, users, share):
     """Exact coverage of a binomial share: over all numbers of successes."""
     hits = np.arange(users + 1)
     low, high = ends(hits, users)
-    return stats.binom.pmf(hits, users, truth) @ ((low <= truth) & (truth <= high))
+    return stats.binom.pmf(hits, users, share) @ ((low <= share) & (share <= high))
 
 
 def wilson(hits, users):
@@ -73,13 +72,13 @@ def wilson(hits, users):
 @pytest.mark.parametrize("users", [1, 7, 50, 300])
 def test_a_share_is_held_wherever_it_is(users):
     shares = np.concatenate([np.geomspace(1e-5, 0.5, 60), 1 - np.geomspace(1e-5, 0.5, 60)])
-    assert min(held(clopper_pearson, users, truth) for truth in shares) >= 1 - 2 * TAIL
+    assert min(held(clopper_pearson, users, share) for share in shares) >= 1 - 2 * TAIL
 
 
-@pytest.mark.parametrize(("users", "truth"), [(100, 0.995), (250, 0.0005)])
-def test_wilson_is_not_held_at_the_ends(users, truth):
-    assert held(wilson, users, truth) < 0.92
-    assert held(clopper_pearson, users, truth) > 0.95
+@pytest.mark.parametrize(("users", "share"), [(100, 0.995), (250, 0.0005)])
+def test_wilson_is_not_held_at_the_ends(users, share):
+    assert held(wilson, users, share) < 0.92
+    assert held(clopper_pearson, users, share) > 0.95
 
 
 # Shares above a threshold

@@ -80,12 +80,14 @@ def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) 
 
     with A any set of guesses. It is that of the guess; the reports themselves may have less, never more.
 
-    Noise alone sets rows apart, so the largest of all differences is too large. Value: one half of the users chooses
-    pair and set, the other half measures them; the mean over many halves, held to the interval. Low: the true pair and
-    set show no more than the best that are seen, so the largest bound over all pairs, each with the set that is best
-    for it, holds for them too. High: any pair and set proves something if it was not chosen for what it shows; that the
-    guess is a tells a from b, for all pairs at once, which share the error (Bonferroni). A pool that nobody prefers may
-    leak anything: the low end is then 0.
+    Noise alone sets rows apart, so the largest of all differences is too large.
+
+    - Value: one half of the users chooses pair and set, the other half measures them, as a mean over many halves; or
+      the security at an even prior of all pools, than which the least is never more, where that is smaller.
+    - Low: the true pair and set show no more than the best that are seen, so the largest bound over all pairs, each
+      with the set that is best for it, holds for them too. A pool that nobody prefers may leak anything: then 0.
+    - High: any prior proves something if it was not chosen for what it shows. The even one has half of the error; the
+      pairs, in which that the guess is a tells a from b, share the other half (Bonferroni).
 
     References
     ----------
@@ -98,17 +100,25 @@ def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) 
     table = np.array([[counts.get((pool, guess), 0) for guess in names] for pool in pools])
     users = table.sum(axis=1)
     channel = table / users[:, None]
+    even, even_high = _evenly(np.diagonal(table), users)
     least, most = 0.0, 0.0
     for a in range(len(pools)):
         others = np.flatnonzero(np.arange(len(pools)) != a)
         best = channel[a] > channel[others]
         apart = _difference((best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others])
         most = max(most, apart[2].max())
-        error = TAIL / (len(pools) * (len(pools) - 1))
+        error = TAIL / 2 / (len(pools) * (len(pools) - 1))
         named = _difference(table[a, a], users[a], table[others, a], users[others], error)
         least = max(least, named[1].max())
-    low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, 1 - least
-    return Estimate(float(np.clip(1 - _told_apart(table, seed), low, high)), low, high)
+    low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, min(1 - least, even_high)
+    return Estimate(float(np.clip(min(1 - _told_apart(table, seed), even), low, high)), low, high)
+
+
+def _evenly(right: NDArray[np.int64], users: NDArray[np.int64]) -> tuple[float, float]:
+    """Bayes security if all pools were preferred as often, from who is guessed rightly in each, and its high end."""
+    share, (low, _) = right / users, clopper_pearson(right, users, TAIL / 2)
+    value, error = 1 - share.mean(), np.linalg.norm(share - low) / users.size
+    return float(value / (1 - 1 / users.size)), float((value + error) / (1 - 1 / users.size))
 
 
 def _told_apart(table: NDArray[np.int64], seed: int) -> float:

@@ -36,8 +36,7 @@ MEANINGS = {
     "Bayes security": "The adversary’s error rate with reports over that of the best guess without any: 1 is no "
     "leakage, 0 an adversary who never errs. “At the prior” is for users whose pools are preferred as often as here; "
     "“least” is for the worst prior, two pools that it tells apart best, each preferred by half of the users: what the "
-    "literature calls the Bayes security of a channel, here of the one from preferred pool to guess. With few users "
-    "noise makes the least too small; its interval allows for that.",
+    "literature calls the Bayes security of a channel, here of the one from preferred pool to guess.",
     "Min-entropy leakage": "The bits by which reports improve the guess: the binary logarithm of precision over the "
     "success of the best guess without reports.",
     "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "

@@ -1,6 +1,6 @@
 """How often each 95 % interval holds the truth, on crowds drawn from the users of small games that were played.
 
-    python benchmarks/coverage.py
+    python benchmarks/intervals.py
 
 What a metric is of all users of a game is the truth about crowds drawn from them, with replacement. The laws and the
 metrics are those of the tests (`tests/cases/coverage.py`), which hold the same numbers for fewer crowds. Beside them
@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from cases.coverage import METRICS, POOLS, K, N, coverage, crowds
+from cases.coverage import LAWS, METRICS, POOLS, K, N, coverage, crowds
 from cases.synthetic import SEED
 
 from poolscope import metrics
@@ -24,7 +24,6 @@ from poolscope.game.columns import EXPOSED
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import ranked
 
-LAWS = ("noisy", "clear", "skewed")
 SIZES = (50, 200, 1000)
 
 #: What draws crowds of its own gets one in so many.
@@ -35,7 +34,8 @@ def wilson(hits: int, users: int) -> Estimate:
     """Wilson's score interval."""
     share, z = hits / users, 1.96
     centre, half = share + z**2 / (2 * users), z * np.sqrt(share * (1 - share) / users + z**2 / (4 * users**2))
-    return Estimate(share, (centre - half) / (1 + z**2 / users), (centre + half) / (1 + z**2 / users))
+    low, high = ((centre + side * half) / (1 + z**2 / users) for side in (-1, 1))
+    return Estimate(share, min(low, share), max(high, share))
 
 
 def _top(share: float):
@@ -60,8 +60,10 @@ BEFORE = {
 }
 
 
-def cell(metric, name: str, law: str, drawn) -> str:
-    return f"{coverage(metric, law, drawn[:: SLOW.get(name, 1)]).held:.3f}"
+def line(head: str, name: str, drawn, metric=None) -> str:
+    """A row of the table."""
+    some = ((law, crowds[:: SLOW.get(name, 1)]) for (law, _), crowds in drawn.items())
+    return f"| {head} | " + " | ".join(f"{coverage(name, *each, metric).held:.3f}" for each in some) + " |"
 
 
 def main() -> None:
@@ -72,12 +74,10 @@ def main() -> None:
     drawn = {column: crowds(*column, count) for column in columns}
     print("| metric | " + " | ".join(f"{law} {users}" for law, users in columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
-    for name, metric in METRICS.items():
-        cells = (cell(metric, name, law, drawn[law, users]) for law, users in columns)
-        print(f"| `{name}` | " + " | ".join(cells) + " |", flush=True)
+    for name in METRICS:
+        print(line(f"`{name}`", name, drawn), flush=True)
         if name in BEFORE:
-            cells = (cell(BEFORE[name], name, law, drawn[law, users]) for law, users in columns)
-            print("| *before* | " + " | ".join(cells) + " |", flush=True)
+            print(line("*before*", name, drawn, BEFORE[name]), flush=True)
 
 
 if __name__ == "__main__":
