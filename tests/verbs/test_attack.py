@@ -175,7 +175,7 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path, method):
     found = posteriors(scenario, path)
     scenario, path = small_attack(tmp_path, adversaries=given)
     expected = posteriors(scenario, path)
-    np.testing.assert_allclose(found.select("^posterior.*$"), expected.select("^posterior.*$"), atol=1e-9)
+    np.testing.assert_allclose(found.select("^posterior.*$"), expected.select("^posterior.*$"), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def print_estimate(summary: Mapping[str, Any], out: Path | None) -> None:
         )
     console.print(table)
     found = f"{seen:,} of {objects:,} objects are found more often than twice their standard error."
-    console.print(f"{found} {METHODS[summary['method']]}", style="dim", highlight=False)
+    console.print(f"{found}\n{METHODS[summary['method']]}", style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 

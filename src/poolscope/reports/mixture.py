@@ -7,7 +7,7 @@ Reports are a mixture of what objects send. With l(t, z) the likelihood of repor
 
 f' is the mean over reports of the posterior of the object with f as prior: the EM algorithm, which never makes the
 likelihood smaller. It starts at the uniform popularity. Two updates tell where the next ones lead, and a leap in that
-direction is taken where it does not lower the likelihood (squared extrapolation): dozens do what hundreds would.
+direction is taken where it does not lower the likelihood (squared extrapolation).
 
 **Where it stops.** The log-likelihood is concave, and N g its gradient, hence for every popularity
 

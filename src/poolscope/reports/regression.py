@@ -8,8 +8,8 @@ base (`Cells`), and G(z, y) the mean over the J functions of the number of cells
 
 whatever the functions: unbiased given them, as long as G has full rank, which takes as many cells as objects. These are
 the normal equations of least squares on the cells with equal weights. Cells do have nearly equal variances, as noise is
-most of them, so weights would gain little; and t of a sketch is but its support counts, so that nothing else has to be
-counted or simulated.
+most of them unless epsilon is large, so equal weights are near the best; and t of a sketch is but its support counts,
+so that nothing else has to be counted or simulated.
 
 Its covariance is exact. With X_f the matrix of the cells of objects under function f and D = diag(c), from the second
 moments of `Cells` and E[t] as above,
