@@ -26,10 +26,12 @@ ADVERSARIES = {
 }
 
 #: Plays in blocks of 16 users, as a machine with hardly any memory would.
-# A process that is started in the background has Ctrl-C ignored, and so would its children: here it is heard.
+# A process that is started in the background has Ctrl-C ignored, below nohup HUP, and so would its children: here they
+# are heard.
 IN_SMALL_BLOCKS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from poolscope.game import game
 game.Game.block_users = 16
 from poolscope.cli.commands import main

@@ -35,8 +35,8 @@ def test_reports_are_made_attacked_and_estimated(folder, ending):
     assert command("attack", f"reports.{ending}", *at, "--out", "posteriors.csv") == 0
     assert command("estimate", f"reports.{ending}", *at, "--out", "popularity.csv") == 0
     posteriors = pl.read_csv("posteriors.csv")
-    assert posteriors.filter(adversary="weak")["guess"].to_list() == ["a", "b", "c"]
-    assert posteriors.filter(adversary="curious")["guess"].to_list() == ["a", "b", "c"]
+    assert posteriors.filter(adversary="weak").sort("user")["guess"].to_list() == ["a", "b", "c"]
+    assert posteriors.filter(adversary="curious").sort("user")["guess"].to_list() == ["a", "b", "c"]
     found = pl.read_csv("popularity.csv")
     truth = np.zeros(30)
     truth[[1, 7, 15]] = 200
