@@ -1,6 +1,6 @@
 """The curator's sketch by its closed law: one row per hash function, independent given the row's total."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,7 +25,7 @@ class Scratch(NamedTuple):
     flipped: NDArray[np.int64]  # (m,)
 
 
-def listed(tables):
+def listed(tables: list[Any]) -> Any:
     """Several tables, as a kernel takes them."""
     return List(tables)
 

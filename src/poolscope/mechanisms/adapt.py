@@ -83,7 +83,7 @@ class Adapted(Likelihood):
         mine = reports[REPORT] if self.bare else reports
         return checked_likelihood(self.mechanism.log_likelihood(mine), report_count(reports), self.universe)
 
-    def mass(self, reports: Reports | NDArray, views: Views) -> Floats:
+    def mass(self, reports: Reports | NDArray[Any], views: Views) -> Floats:
         return super().mass(as_columns(reports)[0], views)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -192,7 +193,7 @@ def check_cells(objects: int, reports: int) -> None:
         raise InputError(rule, value=objects * reports)
 
 
-def _checked(matrix: NDArray) -> Floats:
+def _checked(matrix: NDArray[Any]) -> Floats:
     """A copy in double precision."""
     if np.ndim(matrix) != 2 or 0 in np.shape(matrix) or np.asarray(matrix).dtype.kind not in "fiu":
         raise InputError("must be numbers (objects, reports)", value=np.shape(matrix), place="matrix")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,19 +48,21 @@ class Scoring(ABC):
         return False
 
     @abstractmethod
-    def scores(self, reports: Reports) -> NDArray:
+    def scores(self, reports: Reports) -> NDArray[Any]:
         """(reports, universe) the score of each object by each report."""
 
-    def score_sums(self: Countable, reports: Reports) -> NDArray:
+    def score_sums(self: Countable, reports: Reports) -> NDArray[Any]:
         none = np.zeros(self.universe, dtype=np.int64)
         return sum((self.scores(part).sum(axis=0) for part in in_parts(reports, self.universe)), none)
 
-    def simulate_counts(self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
+    def simulate_counts(
+        self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
+    ) -> NDArray[Any]:
         return one_by_one(self, self.score_sums, popularity, count, key, run)
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray:
+    ) -> NDArray[Any]:
         return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
 
 
@@ -116,16 +118,16 @@ class Counting(Scoring):
 
 def one_by_one(
     mechanism: Mechanism,
-    counted: Callable[[Reports], NDArray],
+    counted: Callable[[Reports], NDArray[Any]],
     popularity: Floats,
     count: int,
     key: np.uint64,
     run: Map = map,
-) -> NDArray:
+) -> NDArray[Any]:
     """What is counted in so many reports on objects drawn from the popularity: made one by one, in parts."""
     at_once = max(1, min(1 << 16, count))
 
-    def part(start: int) -> NDArray:
+    def part(start: int) -> NDArray[Any]:
         keys = children(key, np.arange(start, min(start + at_once, count)))
         return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +136,7 @@ class HadamardResponse(Sized):
         within, agrees = self._compared(reports)
         return within & agrees
 
-    def scores(self, reports: Reports) -> NDArray:
+    def scores(self, reports: Reports) -> NDArray[Any]:
         within, agrees = self._compared(reports)
         return within & agrees if self.yes_or_no else np.where(within, agrees, 0.5)
 
@@ -152,10 +153,10 @@ class HadamardResponse(Sized):
         within, agreement = self._agreement(self._histogram(reports))
         return (within + agreement) // 2
 
-    def score_sums(self, reports: Reports) -> NDArray:
+    def score_sums(self, reports: Reports) -> NDArray[Any]:
         return self._score_sums(self._histogram(reports))
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
         r"""By the closed law: with t = (e^epsilon - 1) / (e^epsilon + 1), columns y of a block have the probabilities
 
         .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)
@@ -194,7 +195,7 @@ class HadamardResponse(Sized):
         block, row = self._places()
         return sums[0, block], sums[row, block]
 
-    def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray:
+    def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray[Any]:
         """(universe,) (reports + agreement) / 2: with one block, how many support the object."""
         sums = histogram.sum() + self._agreement(histogram)[1]
         return sums // 2 if self.yes_or_no else sums / 2

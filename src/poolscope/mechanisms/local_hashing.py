@@ -16,13 +16,13 @@ from poolscope.mechanisms.role import (
     LARGEST_EPSILON,
     ReportColumn,
     Reports,
-    Views,
     check_epsilon,
     check_objects,
     derived,
     settle,
 )
 from poolscope.mechanisms.seeded_hashes import SeededHash, seeded_hash
+from poolscope.mechanisms.views import Views
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
 MOST_VALUES = 1 << 24

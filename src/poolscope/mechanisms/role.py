@@ -13,7 +13,7 @@ from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.views import Views
 
-Reports = Mapping[str, NDArray]
+Reports = Mapping[str, NDArray[Any]]
 
 #: Above it e^-epsilon is no normal number any more.
 LARGEST_EPSILON = 700.0
@@ -109,21 +109,21 @@ class Countable(Mechanism, Protocol):
         """(universe,) variance of the sums of so many reports' scores, given how many are of each object."""
         ...
 
-    def scores(self, reports: Reports) -> NDArray:
+    def scores(self, reports: Reports) -> NDArray[Any]:
         """(reports, universe) the score of each object by each report."""
         ...
 
-    def score_sums(self, reports: Reports) -> NDArray:
+    def score_sums(self, reports: Reports) -> NDArray[Any]:
         """(universe,) the sum of the reports' scores of each object; exact, so that the order does not matter."""
         ...
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
         """The score sums of so many reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
-    ) -> NDArray:
+    ) -> NDArray[Any]:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
         ...
 

@@ -7,6 +7,7 @@ Binomial(rest, xi), independently. The law is exact, not an approximation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,7 @@ def sketch_counts(
     return sum(run(part, range(0, len(used), at_once)), np.zeros((len(flips), family.universe), dtype=np.int64))
 
 
-def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray, NDArray, NDArray]:
+def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Tables of Binomial(n, flip) for n from first to last; none where nothing flips."""
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
     rows = last - first + 1 if flip > 0 else 0

@@ -320,7 +320,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     Path(path).write_text(style.to_svg(figure), encoding="utf-8")
 
 
-def _in_order(column: pl.Series) -> list:
+def _in_order(column: pl.Series) -> list[Any]:
     """Distinct values by first appearance."""
     return column.unique(maintain_order=True).to_list()
 

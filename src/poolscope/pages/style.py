@@ -203,5 +203,5 @@ def to_svg(figure: Figure) -> str:
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         # The reader's fonts will show a letter which ours only had to measure.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     return buffer.getvalue()

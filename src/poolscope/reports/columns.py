@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -30,15 +30,15 @@ class Kind(Protocol):
         """The column's name in a file."""
         ...
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         """Room for so many reports."""
         ...
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         """The checked values of a batch."""
         ...
 
-    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+    def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         """The values as a file has them."""
         ...
 
@@ -50,15 +50,15 @@ class Integers:
     def called(self, name: str, text: bool) -> str:
         return name
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int32 if column.size <= 1 << 31 else np.int64)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         values = batch.integers(called)
         batch.check(called, values.is_between(0, column.size - 1), f"must be an integer from 0 to {column.size - 1}")
         return values.to_numpy()
 
-    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+    def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return pl.Series(values)
 
 
@@ -66,10 +66,10 @@ class Integers:
 class Signs(Integers):
     """1 or -1."""
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int8)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         values = batch.integers(called)
         batch.check(called, values.is_in([1, -1]), "must be 1 or -1")
         return values.to_numpy()
@@ -82,16 +82,16 @@ class Bits:
     def called(self, name: str, text: bool) -> str:
         return "ones" if text else name
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty((rows, _bytes(column)), dtype=np.uint8)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         return self._from_text(batch, called, column) if batch.text else self._from_bytes(batch, called, column)
 
-    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+    def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return _positions_text(values, column.size) if text else _binary(values)
 
-    def _from_bytes(self, batch: Batch, called: str, column: ReportColumn) -> NDArray:
+    def _from_bytes(self, batch: Batch, called: str, column: ReportColumn) -> NDArray[Any]:
         series, m, size = batch.frame[called], column.size, _bytes(column)
         if series.dtype != pl.Binary:
             raise batch.mistyped(called, "bytes")
@@ -107,7 +107,7 @@ class Bits:
             raise batch.wrong(f"{called} must have no bit set beyond m = {m}", row, last)
         return bits
 
-    def _from_text(self, batch: Batch, called: str, column: ReportColumn) -> NDArray:
+    def _from_text(self, batch: Batch, called: str, column: ReportColumn) -> NDArray[Any]:
         # Nothing between two commas is a vector without a set bit.
         words = batch.frame[called].fill_null("").str.split(" ")
         out = self.empty(column, len(words))
@@ -122,13 +122,13 @@ class Bits:
 class Objects(Integers):
     """Objects of the universe: their names, or their numbers where they have none."""
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty(rows, dtype=np.int64)
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         return objects_of(batch, called, universe).to_numpy()
 
-    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+    def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         return pl.Series(values) if universe.objects is None else pl.Series(universe.objects).gather(values)
 
 
@@ -139,10 +139,10 @@ class Reals:
     def called(self, name: str, text: bool) -> str:
         return name
 
-    def empty(self, column: ReportColumn, rows: int) -> NDArray:
+    def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty((rows, column.size))
 
-    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray:
+    def read(self, batch: Batch, called: str, column: ReportColumn, universe: Universe) -> NDArray[Any]:
         series, size = batch.frame[called], column.size
         if batch.text:
             series = series.fill_null("").str.split(" ")
@@ -161,7 +161,7 @@ class Reals:
             raise batch.wrong(rule, bad // size, flat[bad])
         return numbers.to_numpy().reshape(len(series), size)
 
-    def written(self, values: NDArray, column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
+    def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
         if text:
             return pl.Series([" ".join(map(repr, row.tolist())) for row in values], dtype=pl.String)
         return pl.Series(values, dtype=pl.Array(pl.Float64, column.size))

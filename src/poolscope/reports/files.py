@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -111,7 +111,7 @@ def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColum
     return {KINDS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
 
 
-def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray]:
+def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
     """The columns of a batch, each checked."""
     wanted = in_file(columns, text=batch.text)
     return {name: KINDS[column.kind].read(batch, called, column, universe) for called, (name, column) in wanted.items()}
@@ -135,5 +135,5 @@ def report_frame(
     return pl.DataFrame(frame)
 
 
-def _room(columns: Columns, rows: int) -> dict[str, NDArray]:
+def _room(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
     return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from poolscope.world.objects_file import objects_of
 from poolscope.world.universe import Universe
 
 
-def read_array(path: Path, universe: Universe) -> NDArray:
+def read_array(path: Path, universe: Universe) -> NDArray[Any]:
     """An array from a .npy file."""
     with reading(path):
         try:
@@ -29,7 +30,7 @@ def read_array(path: Path, universe: Universe) -> NDArray:
             raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
 
 
-def read_matrix(path: Path, universe: Universe) -> NDArray:
+def read_matrix(path: Path, universe: Universe) -> NDArray[Any]:
     """Pr[report | object], (objects, reports): a .npy file, or a table ``object``, ``report``, ``probability``.
 
     Reports are numbered from 0; a pair that the table lacks has probability zero. Parquet or CSV.
@@ -58,7 +59,7 @@ def read_samples(path: Path, universe: Universe) -> NDArray[np.int64]:
 
 
 #: Parameter of a mechanism that names a file -> how the file is read.
-FILES: dict[str, Callable[[Path, Universe], NDArray]] = {
+FILES: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
     "hash_table": read_array,
     "matrix": read_matrix,
     "samples": read_samples,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Equals:
     """A reading is one of the values."""
 
     reading: Reading
-    values: NDArray
+    values: NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -113,7 +113,7 @@ class Beyond:
     """A reading is at or above a cut, or below it."""
 
     reading: Reading
-    cuts: NDArray
+    cuts: NDArray[Any]
     above: Truths
 
     def __len__(self) -> int:
@@ -205,7 +205,7 @@ def fingerprints(reports: Reports) -> NDArray[np.uint64]:
     return out
 
 
-def _words(column: NDArray) -> NDArray[np.uint64]:
+def _words(column: NDArray[Any]) -> NDArray[np.uint64]:
     """(reports, words) the column's content in 64-bit words."""
     if column.dtype == np.uint8:
         return np.pad(column, ((0, 0), (0, -column.shape[1] % 8))).view(np.uint64)

@@ -132,7 +132,7 @@ def _values(column: ReportColumn) -> int | None:
     return 1 << column.size if column.kind == "bits" and column.size <= 24 else None
 
 
-def _column(column: ReportColumn, index: NDArray[np.intp]) -> NDArray:
+def _column(column: ReportColumn, index: NDArray[np.intp]) -> NDArray[Any]:
     if column.kind == "sign":
         return (1 - 2 * index).astype(np.int8)
     if column.kind == "bits":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,7 @@ def _likelier(looks: Sequence[Seen], objects: tuple[int, ...], pairs: NDArray[np
 def _of_column(
     name: str,
     declared: ReportColumn | None,
-    looks: Sequence[NDArray],
+    looks: Sequence[NDArray[Any]],
     objects: Sequence[int],
     pairs: NDArray[np.int64],
 ) -> Iterator[Family]:
@@ -133,7 +134,7 @@ def _of_column(
             yield from given([{name: look} for look in looks], objects, name)
 
 
-def _values(reading: Reading, looks: Sequence[NDArray]) -> Iterator[Family]:
+def _values(reading: Reading, looks: Sequence[NDArray[Any]]) -> Iterator[Family]:
     """Events of a number: each value where they are few, else those that come again, and cuts."""
     pooled = np.concatenate(looks)
     _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
@@ -151,7 +152,7 @@ def _values(reading: Reading, looks: Sequence[NDArray]) -> Iterator[Family]:
         yield from _of_floats(reading, looks)
 
 
-def _of_floats(reading: Reading, looks: Sequence[NDArray]) -> Iterator[Beyond]:
+def _of_floats(reading: Reading, looks: Sequence[NDArray[Any]]) -> Iterator[Beyond]:
     """Events of how floating-point numbers are built: on which grid they are, how many of their last bits are 0."""
     for of in (replace(reading, kind="grid"), replace(reading, kind="zeros")):
         read = [of.read(look) for look in looks]
@@ -161,11 +162,11 @@ def _of_floats(reading: Reading, looks: Sequence[NDArray]) -> Iterator[Beyond]:
             yield _beyond(of, cuts[np.argsort(np.ptp(rates, axis=0), kind="stable")[::-1][:MOST_BITS]])
 
 
-def _beyond(reading: Reading, cuts: NDArray) -> Beyond:
+def _beyond(reading: Reading, cuts: NDArray[Any]) -> Beyond:
     return Beyond(reading=reading, cuts=np.tile(cuts, 2), above=np.repeat([True, False], len(cuts)))
 
 
-def _bits(name: str, size: int, looks: Sequence[NDArray], pairs: NDArray[np.int64]) -> Iterator[Family]:
+def _bits(name: str, size: int, looks: Sequence[NDArray[Any]], pairs: NDArray[np.int64]) -> Iterator[Family]:
     rates = np.array([bit_rates(look, size) for look in looks])
     most = np.argsort(np.ptp(rates, axis=0))[::-1][:MOST_BITS]
     gaps = rates[pairs[:, 0]] - rates[pairs[:, 1]] if len(pairs) else np.empty((0, size))
@@ -213,5 +214,5 @@ def bit_rates(packed: NDArray[np.uint8], size: int) -> Floats:
     return ones / max(1, len(packed))
 
 
-def _written(value: NDArray | np.generic) -> str:
+def _written(value: NDArray[Any] | np.generic) -> str:
     return " ".join(map(str, np.atleast_1d(value)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,15 +136,15 @@ class Target:
 
     column: str
     size: int
-    values: NDArray | None
+    values: NDArray[Any] | None
 
-    def matrix(self, column: NDArray) -> NDArray[np.uint8]:
+    def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
         """(reports, size) which of the bits are set, or which of the values it is."""
         if self.values is None:
             return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
         return (column[:, None] == self.values).astype(np.uint8)
 
-    def at(self, column: NDArray, places: NDArray[np.int64]) -> Truths:
+    def at(self, column: NDArray[Any], places: NDArray[np.int64]) -> Truths:
         """(reports, objects) whether the bits at these places are set, or the value is that one."""
         if self.values is None:
             octets = np.take_along_axis(column, places >> 3, axis=1)

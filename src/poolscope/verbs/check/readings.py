@@ -11,7 +11,7 @@ I. Mironov. On significance of the least significant bits for differential priva
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,12 @@ class Reading:
     def __str__(self) -> str:
         return self.column if self.part is None else f"{self.column}[{self.part}]"
 
-    def of(self, reports: Reports) -> NDArray:
+    def of(self, reports: Reports) -> NDArray[Any]:
         """(reports,) what is read."""
         column = reports[self.column]
         return self.read(column if self.part is None else column[:, self.part])
 
-    def read(self, values: NDArray) -> NDArray:
+    def read(self, values: NDArray[Any]) -> NDArray[Any]:
         """(reports,) what is read, from the values of the column or part."""
         if self.kind == "value":
             return values
@@ -58,7 +58,7 @@ class Reading:
         return f"{self} is {'at least' if above else 'below'} {cut:g}"
 
 
-def last_bit(values: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Exponent of each number's last bit that is 1, and how many bits of its mantissa come after it."""
     numbers = np.asarray(values, dtype=np.float64)
     has = np.isfinite(numbers) & (numbers != 0)
@@ -68,6 +68,6 @@ def last_bit(values: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.where(has, exponent - 53 + zeros, NO_BIT), np.where(has, zeros, NO_BIT)
 
 
-def exactly(values: NDArray) -> NDArray:
+def exactly(values: NDArray[Any]) -> NDArray[Any]:
     """Something that is equal for equal values alone: of floating-point numbers their bits, as -0.0 is not 0.0."""
     return np.asarray(values, dtype=np.float64).view(np.int64) if values.dtype.kind == "f" else values

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 from emoji import EMOJI_DATA, STATUS
 
@@ -78,7 +79,7 @@ def qualified(emoji: str) -> str:
     return _full_forms().get(_bare(emoji), emoji)
 
 
-def _is_full(entry: dict) -> bool:
+def _is_full(entry: dict[str, Any]) -> bool:
     return bool(entry["status"] == STATUS["fully_qualified"])
 
 
@@ -100,7 +101,7 @@ def _pattern() -> re.Pattern[str]:
     The package's own tokenizer does not step back: where a text begins a longer emoji and does not finish it, the
     shorter one at its beginning is lost (``test_an_unfinished_sequence_keeps_its_beginning``).
     """
-    tree: dict = {}
+    tree: dict[str, Any] = {}
     for emoji in _full_forms():
         node = tree
         for character in emoji:
@@ -112,7 +113,7 @@ def _pattern() -> re.Pattern[str]:
     return re.compile(f"{may_begin}(?:{_alternatives(tree)})(?!{_LETTER})")
 
 
-def _alternatives(tree: dict) -> str:
+def _alternatives(tree: dict[str, Any]) -> str:
     """A regular expression for every branch of a tree; they begin differently, so their order does not matter."""
     leaves = [character for character, node in tree.items() if list(node) == [""]]
     branches = [f"[{''.join(map(re.escape, leaves))}]{_PICTURE}?"] if leaves else []
