@@ -119,7 +119,7 @@ def test_a_threshold_marks_no_guess(tmp_path):
         assert row["no_guess"] == own["guess"].null_count()
         assert row["guesses"] == {pool: (own["guess"] == pool).sum() for pool in "abc"}
         assert row["confidence"] == pytest.approx(own["confidence"].mean())
-        assert row["confident"]["0.5"] == (own["confidence"] >= 0.5).sum()
+        assert row["sure"]["0.5"] == (own["confidence"] >= 0.5).sum()
         assert row["reports"] == own["n"].sum()
     assert summary["head"] == found.head(12).rows(named=True)
     # the scenario's own threshold where nobody says another

@@ -124,7 +124,7 @@ def _confidence(summary: Mapping[str, Any]) -> Table:
             "all" if row["n"] is None else str(row["n"]),
             f"{row['confidence']:.3f}",
             f"{row['baseline']:.3f}",
-            *(_share(count, users) for count in row["confident"].values()),
+            *(_share(count, users) for count in row["sure"].values()),
         )
         last = row["adversary"]
     return table

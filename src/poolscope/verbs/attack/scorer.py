@@ -19,6 +19,7 @@ from poolscope.attack.fresh import CHUNK
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
+from poolscope.game.columns import EXPOSED
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
 
@@ -27,9 +28,6 @@ CELLS = 1 << 21
 
 #: What confidences are summed up in: whole numbers, whose sum depends on no order.
 GRAIN = 2.0**-40
-
-#: Confidences of which the summary counts the users.
-CONFIDENT = (0.5, 0.9, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,13 +62,13 @@ class Scored:
 
 class Counts(NamedTuple):
     """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations) in
-    units of `GRAIN`, how many are confident (levels, adversaries, observations) and guesses (adversaries, observations,
+    units of `GRAIN`, how many it is sure of (levels, adversaries, observations) and guesses (adversaries, observations,
     pools + 1)."""
 
     users: int
     used: Integers
     confidence: Integers
-    confident: Integers
+    sure: Integers
     guesses: Integers
 
 
@@ -184,7 +182,7 @@ class Scorer:
             users=len(scored.used),
             used=scored.used.sum(axis=0),
             confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-            confident=np.stack([(scored.confidence >= level).sum(axis=0) for level in CONFIDENT]),
+            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in EXPOSED]),
             guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
         )
 
@@ -227,7 +225,7 @@ class Tally:
     def results(self) -> list[dict[str, Any]]:
         """One entry for each adversary and observation count."""
         scorer = self._scorer
-        _, used, confidence, confident, guesses = self._sums
+        _, used, confidence, sure, guesses = self._sums
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
             {
@@ -235,7 +233,7 @@ class Tally:
                 "n": n,
                 "reports": int(used[o]),
                 "confidence": confidence[a, o] / self.users * GRAIN,
-                "confident": {str(t): int(confident[i, a, o]) for i, t in enumerate(CONFIDENT)},
+                "sure": {str(t): int(sure[i, a, o]) for i, t in enumerate(EXPOSED)},
                 "guesses": {
                     name: int(guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
