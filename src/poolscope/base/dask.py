@@ -80,7 +80,8 @@ class Dask:
         """Threads of all workers together."""
         client = self.client
         with _connected():
-            return max(1, sum(client.nthreads().values()))
+            cores: int = max(1, sum(client.nthreads().values()))
+            return cores
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """In this process: what is mapped need not be able to travel."""
@@ -240,7 +241,8 @@ def _result(future: Future) -> tuple[Any, float]:
     from distributed.scheduler import KilledWorker
 
     try:
-        return future.result()
+        result: tuple[Any, float] = future.result()
+        return result
     except KilledWorker as error:
         rule = f"a block ended {error.allowed_failures + 1} workers one after another: have they memory enough?"
         raise PoolscopeError(rule) from error

@@ -56,7 +56,7 @@ class Adapted(Likelihood):
 
     @property
     def report_columns(self) -> Mapping[str, ReportColumn]:
-        columns = getattr(self.mechanism, "report_columns", None)
+        columns: Mapping[str, ReportColumn] | None = getattr(self.mechanism, "report_columns", None)
         if columns is None:
             remedy = "give it an attribute report_columns"
             raise InputError("this mechanism does not say what its reports are in a file", remedy=remedy)

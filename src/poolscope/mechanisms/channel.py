@@ -137,7 +137,8 @@ class Empirical(Channel):
     def errors(self) -> Floats:
         """Standard error of each entry of `matrix`, (objects, reports)."""
         weight = self.counts.sum(axis=1, keepdims=True) + self.smoothing * self.counts.shape[1]
-        return np.sqrt(self.matrix * (1.0 - self.matrix) / (weight + 1.0))
+        errors: Floats = np.sqrt(self.matrix * (1.0 - self.matrix) / (weight + 1.0))
+        return errors
 
     def replicas(self, count: int, rng: np.random.Generator) -> Iterator[Channel]:
         """Channels that the samples leave possible, drawn from the posterior: the Bayesian bootstrap, smoothed.

@@ -109,7 +109,8 @@ class CMS(Sketch):
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
-        return self.simulate_at([self.epsilon], popularity, count, key, run)[0]
+        counts: NDArray[np.int64] = self.simulate_at([self.epsilon], popularity, count, key, run)[0]
+        return counts
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map

@@ -104,7 +104,8 @@ class RapporMemory:
 
     def positions(self, cohort: int) -> NDArray[np.uint32]:
         """(hashes, universe) the bits of every object in a cohort, each once: m where a function repeats another."""
-        return self.mechanism.family.buckets(np.array([cohort]))[0]
+        buckets: NDArray[np.uint32] = self.mechanism.family.buckets(np.array([cohort]))[0]
+        return buckets
 
     def pattern(self, cohort: int) -> NDArray[np.bool_]:
         """(universe, m) the Bloom filter of every object in a cohort."""
@@ -178,7 +179,7 @@ def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> 
 def _exchanged(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:
     """The sum of all of `unset`, and at each position the difference."""
     more = np.pad(set_ - unset, ((0, 0), (0, 1)))
-    out = unset.sum(axis=1, keepdims=True) + more[:, positions[0]]
+    out: Floats = unset.sum(axis=1, keepdims=True) + more[:, positions[0]]
     for row in positions[1:]:
         out += more[:, row]
     return out

@@ -53,7 +53,8 @@ class GRR(Sized):
         return {"value": value}
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
-        return np.asarray(reports["value"])[:, None] == np.arange(self.universe)
+        supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
+        return supported
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         value = np.asarray(reports["value"])

@@ -198,7 +198,8 @@ class HadamardResponse(Sized):
     def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray[Any]:
         """(universe,) (reports + agreement) / 2: with one block, how many support the object."""
         sums = histogram.sum() + self._agreement(histogram)[1]
-        return sums // 2 if self.yes_or_no else sums / 2
+        counts: NDArray[Any] = sums // 2 if self.yes_or_no else sums / 2
+        return counts
 
 
 def published_blocks(epsilon: float, universe: int) -> int:

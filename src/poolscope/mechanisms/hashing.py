@@ -121,7 +121,8 @@ class PolynomialFamily:
         x, p = objects.astype(np.uint64), np.uint64(PRIME)
         # below 2^63: no product overflows
         value = (a * (x * x % p) + b * x + c) % p
-        return (value * np.uint64(self.m) >> np.uint64(31)).astype(np.uint32)
+        buckets: Buckets = (value * np.uint64(self.m) >> np.uint64(31)).astype(np.uint32)
+        return buckets
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,11 +149,13 @@ class TableFamily:
 
     @property
     def size(self) -> int:
-        return self.table.shape[0]
+        functions: int = self.table.shape[0]
+        return functions
 
     @property
     def universe(self) -> int:
-        return self.table.shape[1]
+        objects: int = self.table.shape[1]
+        return objects
 
     @cached_property
     def collisions(self) -> Collisions:

@@ -76,7 +76,8 @@ class HCMS(Sketch):
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
         shared = np.asarray(reports["coordinate"], dtype=np.int64)[:, None] & buckets
         entry = 1 - 2 * (np.bitwise_count(shared).astype(np.int64) & 1)
-        return entry == np.asarray(reports["bit"])[:, None]
+        supported: NDArray[np.bool_] = entry == np.asarray(reports["bit"])[:, None]
+        return supported
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

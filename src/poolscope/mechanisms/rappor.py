@@ -179,7 +179,8 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         held, found = self._held(reports)
-        return held == found
+        supported: NDArray[np.bool_] = held == found
+        return supported
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words, out = as_words(reports["bits"], self.m), np.zeros(self.universe, dtype=np.int64)
@@ -191,7 +192,8 @@ class Rappor(Hashed, Counting, Likelihood):
         """(reports, universe) exactly, with no constant left out."""
         held, found = self._held(reports)
         total = np.bitwise_count(reports["bits"]).sum(axis=1, dtype=np.int64)
-        return self._logs()[total[:, None], (self.hashes + 1) * held + found]
+        logs: Floats = self._logs()[total[:, None], (self.hashes + 1) * held + found]
+        return logs
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))

@@ -44,7 +44,8 @@ class Bins(NamedTuple):
     @property
     def weight(self) -> NDArray[np.float64]:
         """Share of the users in each bin."""
-        return self.users / self.users.sum()
+        shares: NDArray[np.float64] = self.users / self.users.sum()
+        return shares
 
     def error(self, success: NDArray[np.float64]) -> NDArray[np.float64]:
         """Calibration error of success rates, shape (..., bins) -> (...)."""

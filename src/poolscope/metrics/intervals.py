@@ -215,4 +215,5 @@ def quantile(values: ArrayLike, level: float) -> Estimate:
 def _binomial_quantile(part: float, trials: int, chance: float) -> int:
     """The least number of successes that is not exceeded with at least this probability."""
     near = math.ceil(special.bdtrik(part, trials, chance))
-    return near - 1 if near > 0 and special.bdtr(near - 1, trials, chance) >= part else near
+    least: int = near - 1 if near > 0 and special.bdtr(near - 1, trials, chance) >= part else near
+    return least

@@ -161,7 +161,8 @@ def is_skewed(baseline: float, majority: float, users: int) -> bool:
 
     Among evenly preferred pools one is always the most common; four standard errors are more.
     """
-    return majority - baseline > 4 * (baseline * (1 - baseline) / users) ** 0.5
+    skewed: bool = majority - baseline > 4 * (baseline * (1 - baseline) / users) ** 0.5
+    return skewed
 
 
 def prior_guess(baseline: float, most: int, users: int) -> Estimate:

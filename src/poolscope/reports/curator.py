@@ -120,7 +120,8 @@ class Counts:
         tally = getattr(self.mechanism, "simulate_tally", None)
         if tally is None:
             return self.mechanism.simulate_counts(popularity, count, key, run)[None]
-        return tally(popularity, count, key, run)
+        counts: Integers = tally(popularity, count, key, run)
+        return counts
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         if self.method == REGRESSION:

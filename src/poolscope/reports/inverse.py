@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.mechanisms.channel import Channel
@@ -43,8 +44,9 @@ class Inverse:
         return self.channel.matrix[:, self._possible]
 
     @cached_property
-    def _possible(self) -> np.ndarray:
-        return self.channel.matrix.max(axis=0) > 0
+    def _possible(self) -> NDArray[np.bool_]:
+        possible: NDArray[np.bool_] = self.channel.matrix.max(axis=0) > 0
+        return possible
 
     @cached_property
     def first(self) -> Floats | None:

@@ -51,7 +51,8 @@ def _noise(mechanism: Countable, rates: Rates, c: Floats, count: float) -> Float
     own, other = np.asarray(rates.own), np.asarray(rates.other)
     if not mechanism.yes_or_no:
         return np.asarray(mechanism.noise(c, count) / (own - other) ** 2)  # type: ignore[arg-type]
-    return (c * own * (1.0 - own) + (count - c) * other * (1.0 - other)) / (own - other) ** 2
+    variance: Floats = (c * own * (1.0 - own) + (count - c) * other * (1.0 - other)) / (own - other) ** 2
+    return variance
 
 
 def _collisions(rates: Rates, c: Floats, count: float, squares: float) -> Floats:

@@ -167,7 +167,8 @@ def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: in
             g, new = mixed(leapt)
             done += 1
         f, value = leapt, new
-    return f / f.sum()
+    normalised: Floats = f / f.sum()
+    return normalised
 
 
 def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
@@ -177,4 +178,5 @@ def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
     length = max(1.0, float(np.linalg.norm(step)) / size) if size > 0 else 1.0
     far = f + 2.0 * length * step + length**2 * bend
     far = np.where(far > 0.1 * twice, far, 0.1 * twice)
-    return far / far.sum()
+    mixture: Floats = far / far.sum()
+    return mixture

@@ -74,7 +74,8 @@ class Design:
         universe = self.mechanism.universe
         cells = self.mechanism.positions(np.zeros(1, dtype=np.int64)).shape[1]
         size = self.mechanism.family.size * cells
-        return universe <= min(MOST_OBJECTS, size * self.mechanism.m) and size * universe**2 <= MOST_PAIRS
+        small: bool = universe <= min(MOST_OBJECTS, size * self.mechanism.m) and size * universe**2 <= MOST_PAIRS
+        return small
 
     def bits(self) -> Iterator[tuple[sparse.csr_array, Integers]]:
         """The cells of objects under some functions at a time: a row for each function and object, and its object."""

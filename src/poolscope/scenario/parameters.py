@@ -22,7 +22,8 @@ def read_array(path: Path, universe: Universe) -> NDArray[Any]:
     """An array from a .npy file."""
     with reading(path):
         try:
-            return np.load(path, allow_pickle=False, mmap_mode="r")
+            array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
+            return array
         except OSError:
             raise
         except Exception:

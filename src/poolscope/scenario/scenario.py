@@ -162,7 +162,8 @@ class Scenario(Table):
 
     def dump(self) -> dict[str, Any]:
         """The tables as the file has them, for JSON: infinity is the text "inf"."""
-        return _plain(self.model_dump(by_alias=True, exclude_unset=True))
+        plain: dict[str, Any] = _plain(self.model_dump(by_alias=True, exclude_unset=True))
+        return plain
 
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":

@@ -49,7 +49,8 @@ class Behaviour:
         if len(self.pools) != k:
             raise InputError(f"pool weights must be one for each of {k} pools", value=len(self.pools))
         weights = np.asarray(self.pools, dtype=np.float64)
-        return weights / weights.sum()
+        prior: Floats = weights / weights.sum()
+        return prior
 
 
 class Preferences(NamedTuple):

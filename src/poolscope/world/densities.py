@@ -113,7 +113,8 @@ class FunctionDensity:
         x, mass = self._measure
         cumulative = np.concatenate([[0.0], np.cumsum(mass)])
         edges = np.concatenate([[0.0], (x[1:] + x[:-1]) / 2.0, [1.0]])
-        return np.interp(probability, cumulative, edges)
+        quantiles: Floats = np.interp(probability, cumulative, edges)
+        return quantiles
 
 
 @lru_cache(maxsize=4)

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import entr, rel_entr
 
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError, located, shown
 from poolscope.base.tables import read_table
 from poolscope.world.objects_file import check_once, objects_of
@@ -28,12 +29,12 @@ __all__ = [
 ]
 
 
-def uniform(universe: Universe) -> np.ndarray:
+def uniform(universe: Universe) -> Floats:
     """Every object alike: what an adversary without knowledge believes. (size,)"""
     return np.full(universe.size, 1 / universe.size)
 
 
-def zipf(universe: Universe, exponent: float) -> np.ndarray:
+def zipf(universe: Universe, exponent: float) -> Floats:
     r"""Zipf's law within each part, parts of equal mass (eq. zipfs_law, zipfs_laws_mixture).
 
     .. math:: p(x^i_j) = \frac{1}{\#\text{parts}} \; \frac{j^{-s}}{\sum_{c=1}^{|P_i|} c^{-s}}
@@ -60,7 +61,7 @@ def zipf(universe: Universe, exponent: float) -> np.ndarray:
     return _equal_mass(universe, rank**-exponent)
 
 
-def random(universe: Universe, rng: np.random.Generator) -> np.ndarray:
+def random(universe: Universe, rng: np.random.Generator) -> Floats:
     """Uniform random weights within each part, parts of equal mass. (size,)
 
     The paper's text draws one uniform weight for every object and rescales them all. Its published
@@ -71,7 +72,7 @@ def random(universe: Universe, rng: np.random.Generator) -> np.ndarray:
     return _equal_mass(universe, 1 - rng.random(universe.size))
 
 
-def given(universe: Universe, weights: np.ndarray) -> np.ndarray:
+def given(universe: Universe, weights: Floats) -> Floats:
     """Weights from outside, checked and rescaled to sum one.
 
     Parameters
@@ -89,10 +90,11 @@ def given(universe: Universe, weights: np.ndarray) -> np.ndarray:
     # Divided by the largest first, so that no sum overflows.
     scaled = checked / (checked.max() or 1)
     _check_masses(universe, scaled)
-    return scaled / scaled.sum()
+    popularity: Floats = scaled / scaled.sum()
+    return popularity
 
 
-def read_popularity(path: str | PathLike[str], universe: Universe) -> np.ndarray:
+def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     """Read a popularity from a table ``object,popularity``, CSV or Parquet, in any order of rows.
 
     Returns
@@ -112,9 +114,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> np.ndarray
         return given(universe, weights)
 
 
-def within_pools(
-    universe: Universe, popularity: np.ndarray, *, empty: Literal["error", "uniform"] = "error"
-) -> np.ndarray:
+def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["error", "uniform"] = "error") -> Floats:
     """The popularity of each object given its part.
 
     Parameters
@@ -141,16 +141,17 @@ def within_pools(
     return _normalised(universe, weights)
 
 
-def entropy(universe: Universe, popularity: np.ndarray) -> np.ndarray:
+def entropy(universe: Universe, popularity: Floats) -> Floats:
     r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
 
     .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
     """
     nats = entr(within_pools(universe, popularity, empty="uniform"))
-    return _part_sums(universe, nats)[1:] / np.log(2)
+    bits: Floats = _part_sums(universe, nats)[1:] / np.log(2)
+    return bits
 
 
-def project_to_simplex(v: np.ndarray) -> np.ndarray:
+def project_to_simplex(v: Floats) -> Floats:
     r"""The probability vector nearest to ``v`` in Euclidean distance, exactly.
 
     .. math:: x_i = \max(v_i - \theta, 0), \quad \sum_i x_i = 1
@@ -184,10 +185,11 @@ def project_to_simplex(v: np.ndarray) -> np.ndarray:
     support = int(np.flatnonzero(descending * counts > np.cumsum(descending) - 1)[-1]) + 1
     # Summed again: np.sum is pairwise, the running sum is not.
     theta = (descending[:support].sum() - 1) / support
-    return np.maximum(v - theta, 0)
+    projected: Floats = np.maximum(v - theta, 0)
+    return projected
 
 
-def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
+def jensen_shannon(p: Floats, q: Floats) -> float:
     r"""Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
 
     .. math:: \tfrac12 D(p \,\|\, m) + \tfrac12 D(q \,\|\, m), \quad m = \tfrac12 (p + q)
@@ -197,7 +199,7 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.clip(nats / np.log(2), 0, 1))
 
 
-def perturb(popularity: np.ndarray, sigma: float, rng: np.random.Generator) -> np.ndarray:
+def perturb(popularity: Floats, sigma: float, rng: np.random.Generator) -> Floats:
     r"""One user's own popularity: the population's with noise (appendix robustness).
 
     .. math:: \tilde p(x) \sim p(x) + N(0, \sigma^2), \quad
@@ -224,40 +226,43 @@ def perturb(popularity: np.ndarray, sigma: float, rng: np.random.Generator) -> n
         return popularity
     noisy = popularity + sigma * rng.standard_normal(len(popularity))
     shifted = noisy + abs(noisy.min())
-    return shifted / shifted.sum()
+    estimate: Floats = shifted / shifted.sum()
+    return estimate
 
 
-def _part_of(universe: Universe) -> np.ndarray:
+def _part_of(universe: Universe) -> Integers:
     """The part of each object, (size,): 0 is neutral, i + 1 is pool i."""
     return universe.pool_of + 1
 
 
-def _part_sums(universe: Universe, values: np.ndarray) -> np.ndarray:
+def _part_sums(universe: Universe, values: Floats) -> Floats:
     """Sums over parts, (k + 1,)."""
-    return np.bincount(_part_of(universe), weights=values, minlength=universe.k + 1)
+    sums = np.bincount(_part_of(universe), weights=values, minlength=universe.k + 1)
+    return sums.astype(np.float64, copy=False)
 
 
-def _largest(universe: Universe, weights: np.ndarray) -> np.ndarray:
+def _largest(universe: Universe, weights: Floats) -> Floats:
     """The largest weight in each part, (k + 1,); 0 where the neutral pool is empty."""
     largest = np.zeros(universe.k + 1)
     np.maximum.at(largest, _part_of(universe), weights)
     return largest
 
 
-def _normalised(universe: Universe, weights: np.ndarray) -> np.ndarray:
+def _normalised(universe: Universe, weights: Floats) -> Floats:
     """Weights that sum to one over each part; every part has mass."""
     part = _part_of(universe)
     # Divided by the largest first: the sum of a part neither overflows nor is subnormal.
     scaled = weights / _largest(universe, weights)[part]
-    return scaled / _part_sums(universe, scaled)[part]
+    within: Floats = scaled / _part_sums(universe, scaled)[part]
+    return within
 
 
-def _equal_mass(universe: Universe, weights: np.ndarray) -> np.ndarray:
+def _equal_mass(universe: Universe, weights: Floats) -> Floats:
     parts = universe.k + (universe.neutral_size > 0)
     return _normalised(universe, weights) / parts
 
 
-def _checked(universe: Universe, weights: np.ndarray) -> np.ndarray:
+def _checked(universe: Universe, weights: Floats) -> Floats:
     checked = np.asarray(weights, dtype=np.float64)
     if checked.shape != (universe.size,):
         raise InputError(
@@ -276,7 +281,7 @@ def _checked(universe: Universe, weights: np.ndarray) -> np.ndarray:
     return checked
 
 
-def _check_masses(universe: Universe, weights: np.ndarray) -> None:
+def _check_masses(universe: Universe, weights: Floats) -> None:
     """Name the first part that has objects but no mass."""
     largest = _largest(universe, weights)
     for i, name in enumerate(universe.pool_names, start=1):

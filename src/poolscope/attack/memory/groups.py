@@ -79,7 +79,8 @@ def log_likelihood(mechanism: object, reports: Reports) -> Floats:
     if not isinstance(mechanism, Pure):
         raise InputError("must be a mechanism with a support or a likelihood", value=type(mechanism).__name__)
     with np.errstate(divide="ignore"):
-        return np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
+        fits: Floats = np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
+        return fits
 
 
 def group_by_agreement(device: RapporMemory, bits: NDArray[np.uint8], cohort: int, adversary: Adversary) -> Integers:
@@ -94,7 +95,8 @@ def group_by_agreement(device: RapporMemory, bits: NDArray[np.uint8], cohort: in
 
     def evidence(ones: Integers, counts: Integers) -> Floats:
         fits = device.group_log_likelihood(ones, counts, cohort)
-        return logsumexp(fits + counts[:, None] * log_mean - n * mean, axis=1)
+        scores: Floats = logsumexp(fits + counts[:, None] * log_mean - n * mean, axis=1)
+        return scores
 
     label = np.full(n, -1, dtype=np.int64)
     held = _Groups(np.empty((0, bits.shape[1]), dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
@@ -148,7 +150,8 @@ def gathered(bits: NDArray[np.uint8], label: Integers) -> tuple[Integers, Intege
 
 def same_group(label: Integers) -> NDArray[np.bool_]:
     """(n, n) whether two reports are in one group."""
-    return (label[:, None] == label) & (label[:, None] >= 0)
+    same: NDArray[np.bool_] = (label[:, None] == label) & (label[:, None] >= 0)
+    return same
 
 
 def mean_behaviour(adversary: Adversary) -> Floats:
@@ -161,4 +164,5 @@ def mean_behaviour(adversary: Adversary) -> Floats:
     prior = belief.pool_prior(k)
     pools = gamma * (prior * delta + (1.0 - prior) * (1.0 - delta) / (k - 1))
     share = np.concatenate([[neutral], pools])[adversary.universe.pool_of + 1]
-    return share * within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    chances: Floats = share * within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    return chances

@@ -67,7 +67,8 @@ def normalised(log_scores: Floats, adversary: Adversary) -> Floats:
     """Posterior from log scores; reports that the model excludes leave the prior."""
     if np.all(np.isneginf(log_scores)):
         return adversary.belief.pool_prior(adversary.k)
-    return np.exp(log_scores - logsumexp(log_scores))
+    posterior: Floats = np.exp(log_scores - logsumexp(log_scores))
+    return posterior
 
 
 def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Floats:
@@ -115,7 +116,8 @@ def product_scores(log_likelihood: Floats, counts: Integers, adversary: Adversar
 def _enough(adversary: Adversary, n: int) -> int:
     """Nodes of an axis that integrate a polynomial of degree n (`quadrature`)."""
     belief = adversary.belief
-    return max(fixed_rule(density, n).shape[1] for density in (belief.interest, belief.polarization))
+    nodes: int = max(fixed_rule(density, n).shape[1] for density in (belief.interest, belief.polarization))
+    return nodes
 
 
 def _checked(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Integers:
@@ -186,7 +188,8 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
     """Log of the mean of x^a y^b; many exponents are the same."""
     pairs, which = np.unique(np.stack([a, b], axis=1), axis=0, return_inverse=True)
     logs = pairs @ np.log(np.stack([x, y]))
-    return logsumexp(logs + np.log(weight), axis=1)[which.ravel()]
+    mixed: Floats = logsumexp(logs + np.log(weight), axis=1)[which.ravel()]
+    return mixed
 
 
 # On a grid
@@ -221,7 +224,8 @@ def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary,
     logs -= seen_0 + seen[1].sum(axis=0) + seen[0] - seen[1]
     with np.errstate(divide="ignore"):
         log_base = np.log(np.outer(weight_g, weight_u).ravel()) + counts.sum() * np.log(top)
-        return logsumexp(logs + log_base, axis=1) + scale + np.log(belief.pool_prior(k))
+        scores: Floats = logsumexp(logs + log_base, axis=1) + scale + np.log(belief.pool_prior(k))
+        return scores
 
 
 @lru_cache(maxsize=64)

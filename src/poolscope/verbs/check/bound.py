@@ -101,4 +101,5 @@ def _apart(
 
 def _together(hits: Counts, other_hits: Counts, share: Counts, error: float) -> Floats:
     low = clopper_pearson(hits, hits + other_hits, error)[0]
-    return special.logit(low) - special.logit(share)
+    loss: Floats = special.logit(low) - special.logit(share)
+    return loss

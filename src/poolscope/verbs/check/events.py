@@ -99,7 +99,8 @@ class Equals:
         return len(self.values)
 
     def holds(self, seen: Seen) -> Truths:
-        return exactly(self.reading.of(seen.reports))[:, None] == exactly(self.values)
+        happened: Truths = exactly(self.reading.of(seen.reports))[:, None] == exactly(self.values)
+        return happened
 
     def only(self, event: int) -> Self:
         return replace(self, values=self.values[event : event + 1])
@@ -120,7 +121,8 @@ class Beyond:
         return len(self.cuts)
 
     def holds(self, seen: Seen) -> Truths:
-        return (self.reading.of(seen.reports)[:, None] >= self.cuts) == self.above
+        happened: Truths = (self.reading.of(seen.reports)[:, None] >= self.cuts) == self.above
+        return happened
 
     def only(self, event: int) -> Self:
         return replace(self, cuts=self.cuts[event : event + 1], above=self.above[event : event + 1])
@@ -144,7 +146,8 @@ class Bits:
     def holds(self, seen: Seen) -> Truths:
         column = seen.reports[self.column]
         first = bits_at(column, self.bit) == self.value
-        return first & ((self.unset < 0) | ~bits_at(column, np.maximum(self.unset, 0)))
+        happened: Truths = first & ((self.unset < 0) | ~bits_at(column, np.maximum(self.unset, 0)))
+        return happened
 
     def only(self, event: int) -> Self:
         part = slice(event, event + 1)
@@ -173,7 +176,8 @@ class Among:
     def holds(self, seen: Seen) -> Truths:
         found = fingerprints(seen.reports)
         place = np.minimum(np.searchsorted(self.prints, found), len(self.prints) - 1)
-        return self.chosen[:, place].T & (self.prints[place] == found)[:, None]
+        happened: Truths = self.chosen[:, place].T & (self.prints[place] == found)[:, None]
+        return happened
 
     def only(self, event: int) -> Self:
         return replace(self, chosen=self.chosen[event : event + 1])

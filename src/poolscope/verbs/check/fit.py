@@ -94,4 +94,5 @@ def posterior(log_likelihood: Floats) -> Floats:
     """(reports, objects) probability of each object if all are equally likely; zeros where none can send the report."""
     largest = log_likelihood.max(axis=1, keepdims=True)
     likelihood = np.exp(log_likelihood - np.where(np.isfinite(largest), largest, 0.0))
-    return likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
+    law: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
+    return law

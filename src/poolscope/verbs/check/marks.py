@@ -64,7 +64,8 @@ class Marked:
 
     def holds(self, seen: Seen) -> Truths:
         marks = self.mark.of(seen.reports)
-        return (marks[:, self.one] == self.sign) & ((self.other < 0) | (marks[:, self.other] == HIDDEN))
+        happened: Truths = (marks[:, self.one] == self.sign) & ((self.other < 0) | (marks[:, self.other] == HIDDEN))
+        return happened
 
     def only(self, event: int) -> Self:
         one, other = int(self.one[event]), int(self.other[event])
@@ -142,14 +143,16 @@ class Target:
         """(reports, size) which of the bits are set, or which of the values it is."""
         if self.values is None:
             return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
-        return (column[:, None] == self.values).astype(np.uint8)
+        marks: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
+        return marks
 
     def at(self, column: NDArray[Any], places: NDArray[np.int64]) -> Truths:
         """(reports, objects) whether the bits at these places are set, or the value is that one."""
         if self.values is None:
             octets = np.take_along_axis(column, places >> 3, axis=1)
             return (octets >> (places & 7).astype(np.uint8) & 1).astype(bool)
-        return column[:, None] == self.values[places]
+        held: Truths = column[:, None] == self.values[places]
+        return held
 
     def words(self, object_number: int, sign: int, keys: str) -> str:
         under = f"under this {keys}"
@@ -198,7 +201,8 @@ def keyed(looks: Sequence[Reports], objects: Sequence[int], keys: tuple[str, ...
 def _most(values: Floats, share: float) -> Truths:
     """(objects, keys) whether a value is among so large a share of its row's largest, and positive."""
     rank = np.argsort(np.argsort(-values, axis=1, kind="stable"), axis=1, kind="stable")
-    return (rank < share * values.shape[1]) & (values > 0)
+    top: Truths = (rank < share * values.shape[1]) & (values > 0)
+    return top
 
 
 def _marks(

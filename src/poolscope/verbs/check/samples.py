@@ -107,9 +107,13 @@ class Supports:
     def _counted(self, reports: Reports) -> NDArray[np.int64]:
         """(universe,) how many of the reports support each object; a mechanism of one's own may have supports only."""
         if hasattr(self.mechanism, "support_counts"):
-            return self.mechanism.support_counts(reports)
+            counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
+            return counts
         parts = in_parts(reports, self.mechanism.universe)
-        return sum((self.mechanism.support(part).sum(axis=0) for part in parts), np.zeros_like(self.counts[0]))
+        total: NDArray[np.int64] = sum(
+            (self.mechanism.support(part).sum(axis=0) for part in parts), np.zeros_like(self.counts[0])
+        )
+        return total
 
     def shares(self) -> tuple[Share, ...]:
         return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()
