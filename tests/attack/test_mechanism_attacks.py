@@ -9,7 +9,8 @@ import pytest
 from cases.synthetic import SEED
 from mpmath import mp, mpf
 from oracle import reference
-from oracle.laws import KINDS, LARGE, TINY, large, rows, tiny
+from oracle.kinds import KINDS, large, rows, tiny
+from oracle.laws import LARGE, TINY
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.synthetic import SEED
-from oracle.laws import EPSILONS, KINDS, LARGE, TINY, large, law, rows, tiny
+from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
+from oracle.laws import LARGE, TINY
 from scipy import stats
 
 from poolscope.attack.adversary import Adversary, views

@@ -5,7 +5,8 @@ from math import ceil, exp, log, log2
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle.laws import KINDS, large, law, multiply_shift, tiny
+from oracle.kinds import KINDS, large, law, tiny
+from oracle.laws import multiply_shift
 from scipy import stats
 
 from poolscope.attack.adversary import Adversary, views

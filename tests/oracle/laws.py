@@ -1,61 +1,22 @@
-"""The laws of all mechanisms, written from their definitions alone: what the conformance suite has to know of each.
+"""The laws of all mechanisms, written from their definitions alone.
 
 As `reference`, in mpmath and with no regard to speed. A report is a dictionary of its columns.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, product
 from math import comb
-from typing import Any
 
 import numpy as np
 import xxhash
-from cases.plain import Plain
 from mpmath import inf, mp, mpf
 from oracle import reference
-
-from poolscope.mechanisms import adapt, make
 
 TINY, LARGE = 4, 130
 HASH_TABLE = np.array([[0, 1, 2, 1], [2, 2, 0, 1]])
 SEED_BITS, VALUES, SUBSET, YES, THRESHOLD = 3, 3, 2, 0.2, 0.7
 #: Two functions to a cohort; two objects have one bit only.
 BLOOM_TABLE = np.array([[0, 1, 2, 3], [1, 1, 3, 0], [2, 0, 1, 1], [3, 2, 1, 0]])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """What the suite has to know of a mechanism.
-
-    tiny, large : parameters but for epsilon, for universes of TINY and LARGE objects.
-    of : its name in MECHANISMS, where that is not the case's own.
-    maker : what makes it from the size of the universe and the parameters, where it has no name in MECHANISMS.
-    every : all reports of the tiny mechanism, as columns.
-    listed : whether these are all; where there is no end of them they are some.
-    probability : Pr[report | z] by the oracle, from a report's columns, z and epsilon.
-    noisy : whether it takes an epsilon.
-    limit : whether it has a limit without noise.
-    tight : whether some ratio of likelihoods is e^epsilon.
-    counted : whether there is a frequency estimate.
-    bad : parameters that are refused, and words of the message.
-    """
-
-    every: Callable[[], Mapping[str, np.ndarray]]
-    probability: Callable[..., Any]
-    tiny: Mapping[str, Any] = field(default_factory=dict)
-    large: Mapping[str, Any] = field(default_factory=dict)
-    listed: bool = True
-    of: str | None = None
-    maker: Callable[..., Any] | None = None
-    noisy: bool = True
-    limit: bool = True
-    tight: bool = True
-    counted: bool = True
-    bad: tuple[tuple[Mapping[str, Any], str], ...] = ()
-
-
 #: In twentieths; one of the reports is impossible for some objects.
 TWENTIETHS = np.array([[10, 5, 5, 0], [4, 12, 4, 0], [5, 5, 5, 5], [1, 2, 10, 7]])
 #: Twice the own pair, or not seen at all.
@@ -263,199 +224,3 @@ def rappor_probability(report, z, epsilon):
     flip = 1 / (1 + mp.exp(mpf(epsilon) / 4))
     ones = {int(BLOOM_TABLE[2 * int(report["cohort"]) + i, z]) for i in range(2)}
     return vector_probability(unpacked(report, TINY), ones, 1 - flip, flip) / 2
-
-
-BAD_FAMILIES = (
-    ({"m": 1}, "m must be at least 2"),
-    ({"m": 1 << 32}, "m must be at most 16777216, got 4294967296"),
-    ({"hashes": 0}, "hashes must be at least 1"),
-    ({"hash_table": HASH_TABLE, "hashes": 2, "cohorts": 1}, "a column for each of 130 objects"),
-)
-BAD_SKETCHES = (
-    *BAD_FAMILIES[:3],
-    ({"hashes": None}, "hashes.*is missing"),
-    ({"hash_table": HASH_TABLE}, "must be the 2 rows"),
-    ({"hash_table": HASH_TABLE, "hashes": None}, "a column for each of 130 objects"),
-)
-BAD_SEEDS = (({"seed_bits": 0}, "seed_bits.*must be 1 to 63"), ({"seed_bits": 64}, "seed_bits.*must be 1 to 63"))
-KINDS = {
-    "cms": Kind(
-        every=lambda: every_cms(3, 2),
-        probability=cms_probability(HASH_TABLE),
-        tiny={"m": 3, "hash_table": HASH_TABLE},
-        large={"m": 100, "hashes": 1 << 20},
-        bad=BAD_SKETCHES,
-    ),
-    "cms-no-hash": Kind(every=lambda: every_cms(TINY, 1), probability=cms_probability(np.arange(TINY)[None])),
-    "hcms": Kind(
-        every=lambda: every_hcms(4, 2),
-        probability=hcms_probability,
-        tiny={"m": 4, "hash_table": HASH_TABLE},
-        large={"m": 32, "hashes": 1 << 20},
-        bad=(*BAD_SKETCHES, ({"m": 12}, "power of two")),
-    ),
-    "identity": Kind(
-        every=lambda: {"value": np.arange(TINY)},
-        probability=lambda report, z, _: reference.identity_probability(int(report["value"]), z),
-        noisy=False,
-        bad=(({"epsilon": 1.0}, "unknown key"),),
-    ),
-    "grr": Kind(
-        every=lambda: {"value": np.arange(TINY)},
-        probability=lambda report, z, epsilon: response(int(report["value"]) == z, TINY, epsilon),
-    ),
-    "sue": Kind(every=every_vector, probability=unary(sue_noise)),
-    "oue": Kind(
-        every=every_vector,
-        probability=unary(oue_noise),
-        limit=False,
-        bad=(({"epsilon": np.inf}, "epsilon must be at most 700.*inf"),),
-    ),
-    "the": Kind(
-        every=every_vector,
-        probability=unary(the_noise),
-        tiny={"threshold": THRESHOLD},
-        limit=False,
-        tight=False,
-        bad=(
-            ({"epsilon": 701.0}, "epsilon must be at most 700.*701"),
-            ({"threshold": 0.4}, r"threshold.*must be 0\.5 to 1.*0\.4"),
-            ({"threshold": np.nan}, r"threshold.*must be 0\.5 to 1"),
-        ),
-    ),
-    "she": Kind(
-        every=some_histograms,
-        listed=False,
-        probability=she_probability,
-        limit=False,
-        bad=(
-            ({"epsilon": np.inf}, "epsilon must be at most 700.*inf"),
-            ({"epsilon": 1e-7}, "epsilon must be at least 1e-06.*1e-07"),
-        ),
-    ),
-    "spotme": Kind(
-        every=every_vector,
-        probability=unary(spotme_noise),
-        tiny={"yes": YES},
-        bad=(
-            ({"yes": 0.0}, "yes.*between 0 and 1"),
-            ({"yes": 1.0}, "yes.*between 0 and 1"),
-            ({"epsilon": None}, "epsilon.*is missing.*coin"),
-            ({"coin": 0.5}, "coin.*cannot be given with epsilon"),
-            ({"epsilon": None, "coin": 1.0}, "coin: must be from 0 to below 1"),
-            ({"epsilon": None, "coin": 0.5, "yes": 0.0}, "yes: must be above 0, and at most 1"),
-        ),
-    ),
-    "blh": Kind(every=lambda: every_hashed(2), probability=hashed(2), tiny={"seed_bits": SEED_BITS}, bad=BAD_SEEDS),
-    "olh": Kind(
-        every=lambda: every_hashed(VALUES),
-        probability=hashed(VALUES),
-        tiny={"seed_bits": SEED_BITS, "g": VALUES},
-        bad=(*BAD_SEEDS, ({"g": 1}, "g: must be 2 to 16777216"), ({"g": (1 << 24) + 1}, "g: must be 2 to 16777216")),
-    ),
-    "olh-xxhash32": Kind(
-        of="olh",
-        every=lambda: every_hashed(VALUES),
-        probability=hashed(VALUES, xxhash32),
-        tiny={"seed_bits": SEED_BITS, "g": VALUES, "hash": "xxhash32"},
-        large={"hash": "xxhash32"},
-        bad=(({"hash": "xxhash64"}, "hash: must be a known hash.*xxhash64.*xxhash32"), ({"hash": 32}, "hash.*a text")),
-    ),
-    "ss": Kind(
-        every=every_subset,
-        probability=ss_probability,
-        tiny={"k": SUBSET},
-        bad=(({"k": 0}, "k: must be 1 to 129"), ({"k": LARGE}, "k: must be 1 to 129 for 130 objects")),
-    ),
-    "hr": Kind(
-        every=lambda: {"value": np.arange(8)},
-        probability=hadamard_response(1),
-        tiny={"blocks": 1},
-        large={"blocks": 1},
-    ),
-    "hr-blocks": Kind(
-        of="hr",
-        every=lambda: {"value": np.arange(8)},
-        probability=hadamard_response(2),
-        tiny={"blocks": 2},
-        bad=(({"blocks": 0}, "blocks: must be 1 to 260"), ({"blocks": 261}, "blocks: must be 1 to 260.*261")),
-    ),
-    "rappor": Kind(
-        every=every_rappor,
-        probability=rappor_probability,
-        tiny={"m": TINY, "hashes": 2, "cohorts": 2, "hash_table": BLOOM_TABLE},
-        large={"m": 100, "hashes": 2, "cohorts": 1 << 18},
-        bad=(
-            *BAD_FAMILIES,
-            ({"hash_table": np.zeros((3, LARGE), dtype=int), "m": 4}, "hashes"),
-            ({"epsilon": None}, "epsilon.*is missing.*f, p and q"),
-            ({"p": 0.1}, "p, q.*cannot be given with epsilon"),
-            ({"f": 0.9}, r"f: must be 0 to 0\.8.*0\.9"),
-            ({"epsilon": None, "f": 0.5, "p": 0.7, "q": 0.6}, "p < q"),
-        ),
-    ),
-    "channel": Kind(
-        every=lambda: {"report": np.arange(4)},
-        probability=channel_probability,
-        tiny={"matrix": TWENTIETHS / 20},
-        large={"matrix": LARGE_MATRIX},
-        noisy=False,
-        limit=False,
-        counted=False,
-        bad=(({"epsilon": 1.0}, "unknown key"), ({"matrix": TWENTIETHS / 20}, "a row for each of 130 objects")),
-    ),
-    "empirical": Kind(
-        every=lambda: {"report": np.arange(3)},
-        probability=empirical_probability,
-        tiny={"samples": SAMPLES},
-        large={"samples": LARGE_SAMPLES},
-        noisy=False,
-        limit=False,
-        counted=False,
-        bad=(
-            ({"smoothing": -1.0}, "smoothing: must be a finite number, at least 0"),
-            ({"reports": 9}, "at least the 10"),
-        ),
-    ),
-    "adapted": Kind(
-        every=lambda: {"report": np.arange(4)},
-        probability=channel_probability,
-        tiny={"matrix": TWENTIETHS / 20},
-        large={"matrix": LARGE_MATRIX},
-        maker=lambda universe, *, matrix: adapt(Plain(matrix), universe),
-        noisy=False,
-        limit=False,
-        counted=False,
-    ),
-}
-EPSILONS = (0.1, 1.0, 4.0)
-
-
-def tiny(name, epsilon=1.0):
-    return made(name, TINY, KINDS[name].tiny, epsilon)
-
-
-def large(name, epsilon=2.0, **changed):
-    return made(name, LARGE, {**KINDS[name].large, **changed}, epsilon)
-
-
-def made(name, universe, parameters, epsilon):
-    kind = KINDS[name]
-    noise = {"epsilon": epsilon} if kind.noisy else {}
-    return (
-        kind.maker(universe, **parameters) if kind.maker else make(kind.of or name, universe, {**parameters, **noise})
-    )
-
-
-def rows(reports):
-    """The reports one by one, as dictionaries."""
-    count = len(next(iter(reports.values())))
-    return [{name: column[i] for name, column in reports.items()} for i in range(count)]
-
-
-def law(name, epsilon):
-    """Pr[report | z] of every report and object by the oracle, (reports, TINY)."""
-    probability = KINDS[name].probability
-    return np.array(
-        [[float(probability(report, z, epsilon)) for z in range(TINY)] for report in rows(KINDS[name].every())]
-    )

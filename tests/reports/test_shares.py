@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from cases.plain import Plain
-from oracle.laws import KINDS, LARGE, large
+from oracle.kinds import KINDS, large
+from oracle.laws import LARGE
 
 from poolscope.attack.adversary import Adversary, views
 from poolscope.base.engines import Local

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle.laws import KINDS, large, law, tiny
+from oracle.kinds import KINDS, large, law, tiny
 from scipy import stats
 from typer.testing import CliRunner
 

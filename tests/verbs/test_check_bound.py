@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases.devices import Response
 from cases.synthetic import SEED
-from oracle.laws import KINDS, large, tiny
+from oracle.kinds import KINDS, large, tiny
 from scipy import stats
 
 from poolscope.cli.check import rows, sentence
