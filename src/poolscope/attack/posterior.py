@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import PchipInterpolator
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
@@ -187,6 +186,8 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
+    from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs
+
     return np.asarray(PchipInterpolator(cumulative[rising], edges[rising])((0.025, 0.975)))
 
 

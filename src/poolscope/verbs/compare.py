@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -19,6 +19,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import Stream, children, seed_key
 from poolscope.base.scratch import scratch_folder
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
@@ -137,8 +138,7 @@ def compare(
     reports: int = DEFAULT_REPORTS,
     engine: Engine | None = None,
     scratch: Path | None = None,
-    begin: Callable[[int], None] | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Play a scenario's users against every mechanism at every epsilon.
 
@@ -150,7 +150,7 @@ def compare(
     seed : the users, what they pick and what they draw are the same for every choice.
     reports : how many reports the frequency estimate is made of.
     scratch : a folder for outcomes while they are needed, which workers on other machines must see.
-    begin : told the number of users of all choices together, tick : told users as they are played.
+    progress : told what is done, the number of users of all choices together, and users as they are played.
     """
     engine = engine or Local()
     started = time.perf_counter()
@@ -169,9 +169,9 @@ def compare(
         # the game without a mechanism is the same for all of them
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
-        if begin and position == 0:
-            begin(count * len(choices))
-        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, tick)
+        if position == 0:
+            progress.begin(count * len(choices))
+        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, progress.tick)
     return Comparison(
         scenario=scenario,
         seed=seed,
@@ -193,7 +193,7 @@ def _play(
     reports: int,
     engine: Engine,
     scratch: Path | None,
-    tick: Tick | None,
+    tick: Tick,
 ) -> Iterator[Leak]:
     """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
@@ -208,7 +208,7 @@ def _play(
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, scratch: Path | None, tick: Tick | None
+    game: Game, users: int, seed: int, engine: Engine, scratch: Path | None, tick: Tick
 ) -> Iterator[tuple[str, int, pl.DataFrame]]:
     """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
     with scratch_folder(scratch or Path(gettempdir())) as folder:

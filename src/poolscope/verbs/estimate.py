@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
@@ -27,7 +27,7 @@ def estimate(
     *,
     method: str | None = None,
     engine: Local | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """How often each object was reported, from the reports of a file of any size.
 
@@ -37,7 +37,7 @@ def estimate(
         ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
-    tick : told reports as they are read.
+    progress : told reports as they are read.
 
     Returns
     -------
@@ -54,8 +54,7 @@ def estimate(
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        if tick:
-            tick(len(users))
+        progress.tick(len(users))
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
@@ -44,7 +44,7 @@ def obfuscate(
     seed: int = 0,
     *,
     engine: Local | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """One report for each row of a file of traces, in its order.
 
@@ -55,7 +55,7 @@ def obfuscate(
     ----------
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
-    tick : told reports as they are made.
+    progress : told reports as they are made.
 
     Returns
     -------
@@ -83,8 +83,7 @@ def obfuscate(
         reports = 0
         for count in engine.map(part, _parts(path, universe, arrivals, min(rows, ROWS))):
             reports += count
-            if tick:
-                tick(count)
+            progress.tick(count)
     return {"users": len(arrivals), "reports": reports}
 
 
