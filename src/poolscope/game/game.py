@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import Adversary
+from poolscope.attack.adversary import Adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
 from poolscope.base.arrays import Floats, Objects, Tick
@@ -92,7 +92,7 @@ class Game:
     @property
     def block_users(self) -> int:
         """Users to a block."""
-        width = sum(a.k + 1 for a in self.adversaries) + 4
+        width = (view_width(self.adversaries) if self.adversaries else 0) + 4
         most = attack_on(self.device).most_users
         return int(np.clip(BLOCK_BYTES // (8 * self.horizon * width), 16, most))
 

@@ -1,28 +1,39 @@
 """Sums of rows of a table in vector registers, which loops over short rows do not reach by themselves."""
 
+import math
+
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 LANES = 8
 
 
-@intrinsic
-def sum_rows(typingctx, table, positions, count, width, out):
-    """out[c] = sum over i < count of table[positions[i] * width + c], for c < width, a multiple of LANES.
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """An array to be filled that begins with a cache line, so that rows of LANES lie in one line each."""
+    size = math.prod(shape)
+    room = np.empty(size + LANES)
+    begin = -room.ctypes.data // room.itemsize % LANES
+    return room[begin : begin + size].reshape(shape)
 
-    table (rows * width) and out (width) contiguous float64, positions contiguous uint64, count and width int64. Even
-    and odd positions are summed apart and added at the end, so that additions overlap.
+
+@intrinsic
+def add_rows(typingctx, table, positions, count, even, odd):
+    """even[c] += table[positions[i], c] for the even i < count, odd[c] for the odd ones.
+
+    table (rows, wide), even and odd (wide,) contiguous float64, wide a multiple of LANES; positions contiguous uint64,
+    count int64.
     """
 
     def codegen(context, builder, signature, args):
-        def data(k):
-            return context.make_array(signature.args[k])(context, builder, args[k]).data
+        def array(k):
+            return context.make_array(signature.args[k])(context, builder, args[k])
 
-        rows, where, sums = data(0), data(1), data(4)
-        stop, pitch = args[2], args[3]
+        rows, where, first_sums, second_sums = (array(k).data for k in (0, 1, 3, 4))
+        stop, pitch = args[2], builder.extract_value(array(3).shape, 0)
         word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
-        nothing = ir.Constant(strip_type, [0.0] * LANES)
 
         def constant(value):
             return ir.Constant(word, value)
@@ -61,14 +72,15 @@ def sum_rows(typingctx, table, positions, count, width, out):
                 constant(0),
                 even,
                 2,
-                [nothing, nothing],
+                [builder.load(strip_at(sums, column), align=8) for sums in (first_sums, second_sums)],
                 lambda i, acc: [add(acc[0], i), add(acc[1], builder.add(i, constant(1)))],
             )
             (first,) = loop(even, stop, 1, [first], lambda i, acc: [add(acc[0], i)])
-            builder.store(builder.fadd(first, second), strip_at(sums, column), align=8)
+            builder.store(first, strip_at(first_sums, column), align=8)
+            builder.store(second, strip_at(second_sums, column), align=8)
             return []
 
         loop(constant(0), pitch, LANES, [], strip)
         return context.get_dummy_value()
 
-    return types.void(table, positions, count, width, out), codegen
+    return types.void(table, positions, count, even, odd), codegen

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
-from poolscope.kernels.unary import rows_of
+from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import (
     LARGEST_EPSILON,
