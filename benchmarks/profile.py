@@ -70,7 +70,7 @@ def random_words(keys, threshold, room):
     """Words drawn by the noise of these reports."""
     total = 0
     for key in keys:
-        total += bernoulli_words(key, 1, threshold, room.undecided, room.words[0]) - 1
+        total += bernoulli_words(key, 1, threshold, room.undecided, room.words) - 1
     return total
 
 
@@ -124,7 +124,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
         met += len(buckets)
         mine = order[starts[0] : starts[-1]]
         own = starts - starts[0], np.arange(len(mine))
-        words = np.zeros((len(mine), len(room.undecided)), dtype=np.uint64)
+        words = np.zeros((len(mine), len(room.words)), dtype=np.uint64)
         out = np.zeros((len(mine), view.width))
         noise = mechanism.m, flip_threshold(mechanism), room.undecided, words
         watch("masses", all_masses, buckets, *seen)

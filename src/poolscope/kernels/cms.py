@@ -8,27 +8,31 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.grouping import bucket_masses
 from poolscope.kernels.random import bernoulli_words
-from poolscope.kernels.rows import TOGETHER, Rows, empty_rows, sum_set_bits, write_sum
+from poolscope.kernels.rows import Rows, empty_rows, sum_set_bits
 from poolscope.kernels.words import set_positions
+
+#: Reports whose sums are put in their places one after another: memory far away is waited for together.
+TOGETHER = 32
 
 
 class Scratch(NamedTuple):
-    """Room for some reports and for the masses of one function's buckets."""
+    """Room for one report, for the masses of one function's buckets, and for the sums of some reports."""
 
     neutral: NDArray[np.float64]  # (views, m)
     rows: Rows  # m of them
     undecided: NDArray[np.uint64]  # (ceil(m / 64),)
-    words: NDArray[np.uint64]  # (TOGETHER, ceil(m / 64))
+    words: NDArray[np.uint64]  # (ceil(m / 64),)
+    sums: NDArray[np.float64]  # (TOGETHER, width)
 
 
 def scratch(m: int, views: int, width: int) -> Scratch:
     """Fresh room."""
-    words = -(-m // 64)
     return Scratch(
         neutral=np.empty((views, m)),
         rows=empty_rows(m, width),
-        undecided=np.empty(words, dtype=np.uint64),
-        words=np.empty((TOGETHER, words), dtype=np.uint64),
+        undecided=np.empty(-(-m // 64), dtype=np.uint64),
+        words=np.empty(-(-m // 64), dtype=np.uint64),
+        sums=np.empty((TOGETHER, width)),
     )
 
 
@@ -57,10 +61,10 @@ def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, roo
             some = order[first : min(first + TOGETHER, starts[f + 1])]
             for i in range(some.shape[0]):
                 own = buckets[f, objects[some[i]]]
-                _obfuscate(keys[some[i]], own, m, threshold, room.undecided, room.words[i])
-            sum_set_bits(room.words[: some.shape[0]], room.rows)
+                _obfuscate(keys[some[i]], own, m, threshold, room.undecided, room.words)
+                sum_set_bits(room.words, room.rows, room.sums[i])
             for i in range(some.shape[0]):
-                write_sum(room.rows, i, out[places[some[i]]])
+                out[places[some[i]]] = room.sums[i]
 
 
 @njit(nogil=True, cache=True)
@@ -75,13 +79,8 @@ def support_mass(starts, order, buckets, words, runs, weights, room, out):
     """As `play`, for reports that are given, each in its own place."""
     for f in range(buckets.shape[0]):
         bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
-        for first in range(starts[f], starts[f + 1], TOGETHER):
-            some = order[first : min(first + TOGETHER, starts[f + 1])]
-            for i in range(some.shape[0]):
-                room.words[i] = words[some[i]]
-            sum_set_bits(room.words[: some.shape[0]], room.rows)
-            for i in range(some.shape[0]):
-                write_sum(room.rows, i, out[some[i]])
+        for i in range(starts[f], starts[f + 1]):
+            sum_set_bits(words[order[i]], room.rows, out[order[i]])
 
 
 @njit(nogil=True, cache=True)

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.random import bernoulli_words, uniform, word
-from poolscope.kernels.rows import TOGETHER, sum_set_bits, write_sum
+from poolscope.kernels.rows import sum_set_bits
 from poolscope.kernels.words import clear_bit, is_set, population, set_bit
 
 _BYTE, _ALL = np.uint64(0xFF), np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -61,11 +61,8 @@ def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
 @njit(nogil=True, cache=True)
 def support_mass(words, rows, places, out):
     """out[places[r], c] = sum of the table's rows at the set bits of report r."""
-    for first in range(0, words.shape[0], TOGETHER):
-        some = words[first : first + TOGETHER]
-        sum_set_bits(some, rows)
-        for i in range(some.shape[0]):
-            write_sum(rows, i, out[places[first + i]])
+    for r in range(words.shape[0]):
+        sum_set_bits(words[r], rows, out[places[r]])
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,7 @@ LANES = 8
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
-    """An array to be filled that begins with a cache line, so that rows of LANES lie in one line each."""
+    """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
     size = math.prod(shape)
     room = np.empty(size + LANES)
     begin = -room.ctypes.data // room.itemsize % LANES
@@ -20,20 +20,21 @@ def aligned(*shape: int) -> NDArray[np.float64]:
 
 
 @intrinsic
-def add_rows(typingctx, table, positions, count, even, odd):
-    """even[c] += table[positions[i], c] for the even i < count, odd[c] for the odd ones.
+def sum_rows(typingctx, table, positions, count, out):
+    """out[c] = sum over i < count of table[positions[i], c].
 
-    table (rows, wide), even and odd (wide,) contiguous float64, wide a multiple of LANES; positions contiguous uint64,
-    count int64.
+    table (rows, wide) and out (wide,) contiguous float64, wide a multiple of LANES; positions contiguous uint64, count
+    int64. Even and odd positions are summed apart and added at the end, so that additions overlap.
     """
 
     def codegen(context, builder, signature, args):
         def array(k):
             return context.make_array(signature.args[k])(context, builder, args[k])
 
-        rows, where, first_sums, second_sums = (array(k).data for k in (0, 1, 3, 4))
+        rows, where, sums = (array(k).data for k in (0, 1, 3))
         stop, pitch = args[2], builder.extract_value(array(3).shape, 0)
         word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
+        nothing = ir.Constant(strip_type, [0.0] * LANES)
 
         def constant(value):
             return ir.Constant(word, value)
@@ -72,15 +73,14 @@ def add_rows(typingctx, table, positions, count, even, odd):
                 constant(0),
                 even,
                 2,
-                [builder.load(strip_at(sums, column), align=8) for sums in (first_sums, second_sums)],
+                [nothing, nothing],
                 lambda i, acc: [add(acc[0], i), add(acc[1], builder.add(i, constant(1)))],
             )
             (first,) = loop(even, stop, 1, [first], lambda i, acc: [add(acc[0], i)])
-            builder.store(first, strip_at(first_sums, column), align=8)
-            builder.store(second, strip_at(second_sums, column), align=8)
+            builder.store(builder.fadd(first, second), strip_at(sums, column), align=8)
             return []
 
         loop(constant(0), pitch, LANES, [], strip)
         return context.get_dummy_value()
 
-    return types.void(table, positions, count, even, odd), codegen
+    return types.void(table, positions, count, out), codegen
