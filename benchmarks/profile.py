@@ -114,7 +114,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
-    seen = view.runs, view.weights, room
+    seen = view.runs, view.by_object, room
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from poolscope.kernels.grouping import bucket_masses
 from poolscope.kernels.random import bernoulli_words
 from poolscope.kernels.rows import Rows, empty_rows, sum_set_bits
+from poolscope.kernels.vector import aligned
 from poolscope.kernels.words import set_positions
 
 #: Reports whose sums are put in their places one after another: memory far away is waited for together.
@@ -18,7 +19,7 @@ TOGETHER = 32
 class Scratch(NamedTuple):
     """Room for one report, for the masses of one function's buckets, and for the sums of some reports."""
 
-    neutral: NDArray[np.float64]  # (views, m)
+    neutral: NDArray[np.float64]  # (m, views)
     rows: Rows  # m of them
     undecided: NDArray[np.uint64]  # (ceil(m / 64),)
     words: NDArray[np.uint64]  # (ceil(m / 64),)
@@ -28,7 +29,7 @@ class Scratch(NamedTuple):
 def scratch(m: int, views: int, width: int) -> Scratch:
     """Fresh room."""
     return Scratch(
-        neutral=np.empty((views, m)),
+        neutral=aligned(m, views),
         rows=empty_rows(m, width),
         undecided=np.empty(-(-m // 64), dtype=np.uint64),
         words=np.empty(-(-m // 64), dtype=np.uint64),

@@ -1,4 +1,4 @@
-"""Sums of rows of a table in vector registers, which loops over short rows do not reach by themselves."""
+"""Sums in vector registers, which loops over short rows do not reach by themselves."""
 
 import math
 
@@ -17,6 +17,25 @@ def aligned(*shape: int) -> NDArray[np.float64]:
     room = np.empty(size + LANES)
     begin = -room.ctypes.data // room.itemsize % LANES
     return room[begin : begin + size].reshape(shape)
+
+
+@intrinsic
+def add_two(typingctx, table, row, column, other, other_row, other_column):
+    """table[row, column : column + 2] += other[other_row, other_column : other_column + 2], contiguous float64."""
+
+    def codegen(context, builder, signature, args):
+        def two(k):
+            array = context.make_array(signature.args[k])(context, builder, args[k])
+            index = builder.zext(args[k + 1], word) if signature.args[k + 1].bitwidth < 64 else args[k + 1]
+            offset = builder.add(builder.mul(index, builder.extract_value(array.shape, 1)), args[k + 2])
+            return builder.bitcast(builder.gep(array.data, [offset]), ir.VectorType(ir.DoubleType(), 2).as_pointer())
+
+        word = ir.IntType(64)
+        here, there = two(0), two(3)
+        builder.store(builder.fadd(builder.load(here, align=8), builder.load(there, align=8)), here, align=8)
+        return context.get_dummy_value()
+
+    return types.void(table, row, column, other, other_row, other_column), codegen
 
 
 @intrinsic

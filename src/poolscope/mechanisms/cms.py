@@ -72,14 +72,14 @@ class CMS(Sketch):
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.empty((len(words), views.width))
-        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
     def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
             kernels.play(starts, order, buckets, *made, *seen, places, out)
