@@ -3,8 +3,9 @@
     python benchmarks/profile.py
 
 Pieces are timed apart on the game's own data, by processor time. The game has masses, noise and sums in one kernel;
-what that takes beyond its pieces is the gathering of keys and the scattering of sums. Cycles come from a chain of
-dependent multiplications; polynomial updates are counted by running the control flow of the posterior in Python.
+what that takes beyond its pieces is the sorting and gathering of keys and the scattering of sums. Cycles come from a
+chain of dependent multiplications; polynomial updates are counted by running the control flow of the posterior in
+Python.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from timing import machine
 
 from poolscope import load_scenario
 from poolscope.attack.adversary import posterior_block, views
-from poolscope.attack.fresh import CHUNK
+from poolscope.attack.fresh import CHUNK, PARTS
 from poolscope.attack.shown import non_private_posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
@@ -29,6 +30,7 @@ from poolscope.kernels.nodes import LANE, multiply
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.reports.shares import played
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 1
@@ -60,7 +62,7 @@ def square_chain(x, steps):
 def all_masses(buckets, runs, weights, room):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
 
 
 @njit
@@ -112,7 +114,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
-    seen = view.runs, view.weights, room
+    seen = view.runs, view.by_object, room
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
@@ -141,7 +143,7 @@ def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarr
     reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
     view, columns = views(game.adversaries)
     met = sketch_pieces(game, view, traces.ravel(), reports, watch)
-    mass = watch("one kernel", game.mechanism.play, traces.ravel(), reports, view)
+    mass = watch("one kernel", played, game.mechanism, traces.ravel(), reports, view, map, PARTS)
     mass = mass.reshape(users, game.horizon, view.width)
     for start in range(0, users, CHUNK):
         rows = slice(start, min(start + CHUNK, users))
@@ -173,7 +175,7 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     found = {
         "words": random_words(keys, flip_threshold(mechanism), room) / len(keys),
         "ones": np.bitwise_count(sent["bits"]).sum() / len(keys),
-        "width": len(room.sums),
+        "width": room.rows.table.shape[1],
     }
     rows = slice(0, COUNTED)
     for adversary, part in zip(game.adversaries, columns, strict=True):

@@ -51,6 +51,13 @@ def some(mechanism, count=3000, seed=0):
     return np.random.default_rng(seed).integers(mechanism.universe, size=count), keys
 
 
+def played(mechanism, objects, keys, view):
+    """What `play` writes, the first reports into the last rows."""
+    out = np.full((len(objects), view.width), np.nan)
+    mechanism.play(objects, keys, view, np.arange(len(objects))[::-1].copy(), out)
+    return out[::-1]
+
+
 def general(mechanism):
     """The class whose general methods the fast ones must agree with."""
     return Pure if isinstance(mechanism, Pure) else Likelihood
@@ -243,7 +250,7 @@ def test_fast_paths_are_the_general_ones(name, changed):
     objects, keys = some(mechanism)
     reports = mechanism.report(objects, keys)
     mass = mechanism.mass(reports, view)
-    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mass)
+    np.testing.assert_array_equal(played(mechanism, objects, keys, view), mass)
     np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
     assert mass.min() >= 0
     if KINDS[name].counted:
@@ -275,7 +282,7 @@ def test_methods_work_in_parts(name, monkeypatch):
     monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
-    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
+    np.testing.assert_array_equal(played(mechanism, objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
         dense = mechanism.scores(reports).sum(axis=0)
         np.testing.assert_array_equal(Scoring.score_sums(mechanism, reports), dense)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.randomness import children, fresh_keys
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, at, report_count
 from poolscope.mechanisms.views import Views
@@ -36,8 +36,8 @@ class Reporting:
         objects = np.asarray(objects, dtype=np.int64)
         return self.report(objects, fresh_keys(rng, len(objects)))
 
-    def play(self: Mechanism, objects: Objects, keys: Keys, views: Views) -> Floats:
-        return self.mass(self.report(objects, keys), views)
+    def play(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+        out[places] = self.mass(self.report(objects, keys), views)
 
 
 class Scoring(ABC):

@@ -92,7 +92,7 @@ class HCMS(Sketch):
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         table = np.empty((self.m, views.width))
-        neutral = np.empty((len(views.columns), self.m))
+        neutral = np.empty((self.m, len(views.columns)))
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(
                 starts,
@@ -101,7 +101,7 @@ class HCMS(Sketch):
                 reports["coordinate"],
                 reports["bit"],
                 views.runs,
-                views.weights,
+                views.by_object,
                 neutral,
                 table,
                 out,

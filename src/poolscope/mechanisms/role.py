@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.views import Views
 
@@ -73,8 +73,8 @@ class Mechanism(Protocol):
         """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
         ...
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        """mass(report(objects, keys), views), without keeping the reports."""
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+        """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
         ...
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:

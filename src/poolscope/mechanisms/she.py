@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import histogram as kernels
 from poolscope.mechanisms.defaults import Scoring
@@ -104,12 +104,11 @@ class SHE(Scoring, Likelihood):
         """epsilon times each entry, kept within 0 and 1."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        out, at_once = np.empty((len(objects), views.width)), max(1, NUMBERS_AT_ONCE // self.universe)
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+        at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             part = slice(start, start + at_once)
-            out[part] = self.mass(self.report(objects[part], keys[part]), views)
-        return out
+            super().play(objects[part], keys[part], views, places[part], out)
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""

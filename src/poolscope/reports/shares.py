@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.engines import Engine
+from poolscope.mechanisms.grouping import sort_by_function
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.reports.curator import estimator
@@ -22,9 +23,9 @@ def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run
     out = np.empty((len(keys), view.width))
 
     def part(rows: Integers) -> None:
-        out[rows] = mechanism.play(objects[rows], keys[rows], view)
+        mechanism.play(objects[rows], keys[rows], view, rows, out)
 
-    for _ in run(part, shares(mechanism.shared_by(keys), len(keys), parts)):
+    for _ in run(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
         pass
     return out
 
@@ -36,7 +37,7 @@ def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) 
     def part(rows: Integers) -> None:
         out[rows] = mechanism.mass(_some(reports, rows), view)
 
-    for _ in engine.map(part, shares(_shared(mechanism, reports), len(out), engine.threads)):
+    for _ in engine.map(part, shares(mechanism, _shared(mechanism, reports), len(out), engine.threads)):
         pass
     return out
 
@@ -52,8 +53,9 @@ class Counting:
 
     def add(self, reports: Reports) -> None:
         """Count a block."""
-        rows = shares(_shared(self._mechanism, reports), report_count(reports), self._engine.threads)
-        for counted in self._engine.map(lambda own: self._estimator.count(_some(reports, own)), rows):
+        mechanism, estimator = self._mechanism, self._estimator
+        rows = shares(mechanism, _shared(mechanism, reports), report_count(reports), self._engine.threads)
+        for counted in self._engine.map(lambda own: estimator.count(_some(reports, own)), rows):
             self.join(counted, 0)
         self.reports += report_count(reports)
 
@@ -69,19 +71,19 @@ class Counting:
         return self._estimator.estimate(self.counted, self.reports)
 
 
-def shares(shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
-    """The rows of each part.
+def shares(mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
+    """The rows of each part, about as many.
 
     What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together.
     """
-    if shared_by is None:
-        yield from (rows for rows in np.array_split(np.arange(count), parts) if len(rows))
-        return
-    edges = np.linspace(0, int(shared_by.max(initial=0)) + 1, parts + 1)
-    for low, high in pairwise(edges):
-        rows = np.flatnonzero((shared_by >= low) & (shared_by < high))
-        if len(rows):
-            yield rows
+    order, cuts = np.arange(count), np.linspace(0, count, parts + 1).astype(np.int64)
+    column = mechanism.shared_column
+    if column is not None and shared_by is not None:
+        starts, order = sort_by_function(shared_by, mechanism.report_columns[column].size, column)
+        cuts = starts[np.searchsorted(starts, cuts)]
+    for begin, end in pairwise(cuts):
+        if end > begin:
+            yield order[begin:end]
 
 
 def _shared(mechanism: Mechanism, reports: Reports) -> NDArray[np.integer] | None:
