@@ -1,163 +1,270 @@
-"""The double integral of eq. (score_estimate) after every report, on grids that grow with the integrand's sharpness."""
+"""The double integral of eq. (score_estimate) after every report, on grids that grow with what they must resolve.
+
+For pool i a report's factor at the node (g, u) is  L0 (1-g) + g (Lbar (1-u) + Li u): every term is non-negative, so
+nothing cancels. A row of a grid holds all pools and all u side by side, and LANE reports go through it in one pass.
+"""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.polynomial import Chebyshev, Polynomial
+from numpy.typing import NDArray
 
-from poolscope.kernels.nodes import (
-    FRACTION,
-    MANTISSA,
-    SPAN,
-    UNIT,
-    lay_grid,
-    make_room,
-    multiply,
-    renormalise,
-    scale_reports,
-    start,
-)
+# Reports to one pass over the nodes.
+LANE = 4
 
-# How far below the peak, in nats, the shape of the integrand counts.
-DEPTH = 12.0
+# Rows have a multiple of this many columns: no vector of processor registers is left half full.
+COLUMNS = 16
 
-# Lines along each axis, besides the one through the peak, on which the shape is looked at.
-LINES = 3
+# Reports for which a grid should hold before it is looked at again, and how many times more than it must a new grid
+# resolves: all earlier reports are multiplied again.
+LAST, MARGIN, FIRST_STAGE = 8, 2.0, 12
 
-# A larger grid is laid for so many times the curvature that asks for it: all earlier reports are multiplied again.
-AHEAD = 1.75
+# Products lie between these: each pool's largest begins at the upper one.
+_MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960
 
-_LOG2 = np.log(2.0)
-
-# The logarithm between 1 and 2 as a polynomial.
-_C0, _C1, _C2, _C3, _C4, _C5 = Chebyshev.interpolate(np.log, 5, domain=[1.0, 2.0]).convert(kind=Polynomial).coef
+_FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _peak(product, weight, rows, size):
-    """The node with the largest mass, of a grid of rows."""
-    best, begin = -1.0, 0
-    for row in range(rows):
-        top = 0.0
-        for j in range(size):
-            top = max(top, product[row * size + j] * weight[row * size + j])
-        if top > best:
-            best, begin = top, row * size
-    at = begin
-    while at + 1 < begin + size and product[at] * weight[at] != best:
-        at += 1
-    return at
+class Scratch(NamedTuple):
+    """Room for one user of n reports and k pools, on grids of so many nodes and columns."""
+
+    scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
+    spread: NDArray[np.float64]  # (n + LANE, 3): how much a report varies at most along g and u; its smallest value
+    product: NDArray[np.float64]  # (nodes,)
+    mantissa: NDArray[np.float64]  # (nodes,)
+    exponent: NDArray[np.int64]  # (nodes,)
+    lane: NDArray[np.float64]  # (LANE * columns,)
+    sums: NDArray[np.float64]  # (LANE * columns,)
+    lines: NDArray[np.float64]  # (4 * rows,)
+    tops: NDArray[np.int64]  # (k,) power of two that is taken out of each pool's products
+    scale: NDArray[np.float64]  # (k,) pool prior times 2^(top - largest top)
 
 
-@njit(inline="always")
-def _copy_line(bits, exponent, reference, begin, stride, size, at, mantissa, shift):
-    """The products on the line begin, begin + stride, ..., as mantissas and as exponents from `reference`."""
-    for j in range(size):
-        q = begin + j * stride
-        mantissa[at + j] = (bits[q] & MANTISSA) | UNIT
-        shift[at + j] = np.float64(np.int64((bits[q] >> FRACTION) + exponent[q] - reference))
+class Grid(NamedTuple):
+    """A tensor rule, and what is known at its nodes: rows are the nodes of g, columns the pools' nodes of u."""
+
+    rule_g: NDArray[np.float64]
+    rule_u: NDArray[np.float64]
+    product: NDArray[np.float64]  # (rows, columns) running products times node weights
+    mantissa: NDArray[np.float64]  # (rows, columns) the same where doubles cannot hold them all ...
+    exponent: NDArray[np.int64]  # (rows, columns) ... with their powers of two
+    lane: NDArray[np.float64]  # (LANE, columns) a lane's likelihoods at g = 1
+    sums: NDArray[np.float64]  # (LANE, columns)
+    lines: NDArray[np.float64]  # (4, rows)
+    least: float  # no factor is less than that share of its report's largest value
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _logarithms(size, line, shift):
-    """line = log(line) + shift log 2, for 1 <= line < 2, to 1e-5: a shape needs no more."""
-    for j in range(size):
-        x = line[j]
-        line[j] = _C0 + x * (_C1 + x * (_C2 + x * (_C3 + x * (_C4 + x * _C5)))) + _LOG2 * shift[j]
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _line_curvature(line, bend_left, bend_right):
-    """Largest curvature of the log products on a line where there is mass: within e^-DEPTH of the peak.
-
-    Minus the second difference in the angle arccos(1 - 2x), in which Gauss nodes are evenly spaced; the axis has its
-    coefficients (`quadrature.bends`).
-    """
-    size = line.shape[0]
-    last = size - 1
-    first_end = bend_right[0] * (line[0] - line[1])
-    last_end = bend_left[last] * (line[last] - line[last - 1])
-    worst = max(first_end if line[0] >= -DEPTH else 0.0, last_end if line[last] >= -DEPTH else 0.0)
-    for j in range(size - 2):
-        here = line[j + 1]
-        curvature = bend_left[j + 1] * (here - line[j]) + bend_right[j + 1] * (here - line[j + 2])
-        worst = max(worst, curvature if here >= -DEPTH else 0.0)
-    return max(worst, 0.0)
+def scratch(n: int, k: int, size_g: int, size_u: int) -> Scratch:
+    """Fresh room for grids up to these sizes."""
+    width = _width(k, size_u)
+    return Scratch(
+        scaled=np.empty((n + LANE, k + 2)),
+        spread=np.empty((n + LANE, 3)),
+        product=np.empty(size_g * width),
+        mantissa=np.empty(size_g * width),
+        exponent=np.empty(size_g * width, dtype=np.int64),
+        lane=np.empty(LANE * width),
+        sums=np.empty(LANE * width),
+        lines=np.empty(4 * size_g),
+        tops=np.empty(k, dtype=np.int64),
+        scale=np.empty(k),
+    )
 
 
 @njit(nogil=True, cache=True)
-def _curvatures(rule_g, rule_u, room):
-    """Largest curvature of any pool's integrand along g and along u, on the lines through its peak and some others.
-
-    The others matter where the mass lies along an edge or a hyperbola: there the lines through the peak are flat.
-    """
-    size_g, size_u = rule_g.shape[1], rule_u.shape[1]
-    lines = LINES + 1 if size_g > 1 else 1
-    along_g, along_u = 0.0, 0.0
-    mantissa = room.line.view(np.uint64)
-    for i in range(room.tops.shape[0]):
-        bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
-        peak = _peak(room.product[i], room.weight[i], size_g, size_u)
-        reference = (bits[peak] >> FRACTION) + exponent[peak]
-        at = 0
-        for line in range(lines):
-            row = line * (size_g - 1) // (LINES - 1) if line < LINES and lines > 1 else peak // size_u
-            _copy_line(bits, exponent, reference, row * size_u, 1, size_u, at, mantissa, room.shift)
-            at += size_u
-        for line in range(lines if size_g > 1 else 0):
-            column = line * (size_u - 1) // (LINES - 1) if line < LINES else peak % size_u
-            _copy_line(bits, exponent, reference, column, size_u, size_g, at, mantissa, room.shift)
-            at += size_g
-        _logarithms(at, room.line, room.shift)
-        for begin in range(0, lines * size_u, size_u):
-            along_u = max(along_u, _line_curvature(room.line[begin : begin + size_u], rule_u[3], rule_u[4]))
-        for begin in range(lines * size_u, at, size_g):
-            along_g = max(along_g, _line_curvature(room.line[begin : begin + size_g], rule_g[3], rule_g[4]))
-    return along_g, along_u
-
-
-@njit(inline="always")
-def _spread(x, y):
-    """1 - min / max: the share of a factor that varies along an axis."""
-    return 1.0 - min(x, y) / max(x, y) if x != y else 0.0
+def _width(k, size_u):
+    return (k * size_u + COLUMNS - 1) // COLUMNS * COLUMNS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, spread, rungs):
-    """The rungs for the posterior after each report of a span, from the curvatures at its begin.
+def scale_reports(likelihood, floor, slope, room):
+    """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
 
-    A report adds to the curvature at most about its spread, and no curvature that matters exceeds the sum of spreads
-    (`quadrature`). The choice depends on the reports up to t alone, so that a prefix of the reports has the same bits
-    in any run. spread (k + 1, 2) are the sums so far: of pool i along g and u, and of the mean along g.
+    The LANE reports behind the last say nothing.
     """
-    k = scaled.shape[1] - 2
-    need_g, need_u = curvatures
-    g, u = rungs[0, 0], rungs[0, 1]
-    for t in range(begin, end):
-        neutral, mean = scaled[t, 0], scaled[t, 1]
-        grow_g, grow_u = _spread(neutral, mean), 0.0
-        spread[k, 0] += grow_g
-        most_g, most_u = spread[k, 0], 0.0
+    scaled, spread = room.scaled, room.spread
+    n, k = likelihood.shape[0], likelihood.shape[1] - 1
+    possible = n
+    for t in range(n):
+        neutral = floor + slope * likelihood[t, 0]
+        total, low, high = 0.0, np.inf, 0.0
         for i in range(k):
-            pool = scaled[t, i + 2]
-            along_g, along_u = _spread(neutral, pool), _spread(mean, pool)
-            spread[i, 0] += along_g
-            spread[i, 1] += along_u
-            grow_g = max(grow_g, along_g)
-            grow_u = max(grow_u, along_u)
-            most_g = max(most_g, spread[i, 0])
-            most_u = max(most_u, spread[i, 1])
-        need_g = min(need_g + grow_g, most_g)
-        need_u = min(need_u + grow_u, most_u)
-        if not (_holds(g, need_g, t + 1, axis_g) and _holds(u, need_u, t + 1, axis_u)):
-            g = _climb(g, AHEAD * need_g, AHEAD * (t + 1), axis_g)
-            u = _climb(u, AHEAD * need_u, AHEAD * (t + 1), axis_u)
-        rungs[t - begin, 0] = g
-        rungs[t - begin, 1] = u
+            value = floor + slope * likelihood[t, i + 1]
+            scaled[t, i + 2] = value
+            total += value
+            low = min(low, value)
+            high = max(high, value)
+        top, mean = max(high, neutral), total / k
+        if top == 0.0:
+            possible = t
+            break
+        # 1 - min / max of a factor's two ends, for whichever pool it is largest
+        spread[t, 0] = max(1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0)
+        spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
+        spread[t, 2] = min(low, neutral) / top
+        scaled[t, 0] = neutral
+        scaled[t, 1] = mean
+        inverse = 1.0 / top
+        for c in range(k + 2):
+            scaled[t, c] *= inverse
+    scaled[possible : possible + LANE] = 1.0
+    spread[possible : possible + LANE] = 0.0
+    spread[possible : possible + LANE, 2] = 1.0
+    return possible
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _lay_lane(t, scaled, rule_u, lane):
+    """What a lane's reports say at g = 1: the mean and the pool, mixed by u."""
+    size_u = rule_u.shape[1]
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    m0, m1, m2, m3 = scaled[t, 1], scaled[t + 1, 1], scaled[t + 2, 1], scaled[t + 3, 1]
+    for i in range(scaled.shape[1] - 2):
+        p0, p1, p2, p3 = scaled[t, i + 2], scaled[t + 1, i + 2], scaled[t + 2, i + 2], scaled[t + 3, i + 2]
+        for b in range(size_u):
+            u, rest = rule_u[0, b], rule_u[1, b]
+            q = i * size_u + b
+            l0[q] = m0 * rest + p0 * u
+            l1[q] = m1 * rest + p1 * u
+            l2[q] = m2 * rest + p2 * u
+            l3[q] = m3 * rest + p3 * u
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _multiply(t, scaled, rule_g, lane, product):
+    """Multiply a lane's reports into the products (nodes of g, columns)."""
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
+    for e in range(product.shape[0]):
+        g, rest, row = rule_g[0, e], rule_g[1, e], product[e]
+        a0, a1, a2, a3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
+        for q in range(product.shape[1]):
+            x = (a0 + g * l0[q]) * (a1 + g * l1[q])
+            row[q] *= x * ((a2 + g * l2[q]) * (a3 + g * l3[q]))
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
+    """As `_multiply`, two rows at a time; sums (LANE, columns) are those over g after each report."""
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
+    sums[:] = 0.0
+    for e in range(0, product.shape[0], 2):
+        g, rest, row = rule_g[0, e], rule_g[1, e], product[e]
+        a0, a1, a2, a3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
+        h, rest, other = rule_g[0, e + 1], rule_g[1, e + 1], product[e + 1]
+        b0, b1, b2, b3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
+        for q in range(product.shape[1]):
+            x, y = row[q] * (a0 + g * l0[q]), other[q] * (b0 + h * l0[q])
+            s0[q] += x + y
+            x *= a1 + g * l1[q]
+            y *= b1 + h * l1[q]
+            s1[q] += x + y
+            x *= a2 + g * l2[q]
+            y *= b2 + h * l2[q]
+            s2[q] += x + y
+            x *= a3 + g * l3[q]
+            y *= b3 + h * l3[q]
+            s3[q] += x + y
+            row[q] = x
+            other[q] = y
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _write(t, size_u, sums, scale, out):
+    """Posteriors of a lane from the sums over g: out (n + 1, k)."""
+    k = scale.shape[0]
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    for i in range(k):
+        x0, x1, x2, x3 = 0.0, 0.0, 0.0, 0.0
+        for q in range(i * size_u, (i + 1) * size_u):
+            x0 += s0[q]
+            x1 += s1[q]
+            x2 += s2[q]
+            x3 += s3[q]
+        s0[i], s1[i], s2[i], s3[i] = scale[i] * x0, scale[i] * x1, scale[i] * x2, scale[i] * x3
+    for r in range(min(LANE, out.shape[0] - 1 - t)):
+        total = 0.0
+        for i in range(k):
+            total += sums[r, i]
+        inverse = 1.0 / total
+        for i in range(k):
+            out[t + r + 1, i] = inverse * sums[r, i]
+
+
+# What a grid resolves
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _along_g(rule_g, product, sums):
+    """sums (4, columns): mass of every column, and its coefficients along g."""
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    sums[:] = 0.0
+    for e in range(product.shape[0]):
+        v1, v2, v3, row = rule_g[3, e], rule_g[4, e], rule_g[5, e], product[e]
+        for q in range(product.shape[1]):
+            x = row[q]
+            s0[q] += x
+            s1[q] += v1 * x
+            s2[q] += v2 * x
+            s3[q] += v3 * x
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST)
+def _along_u(rule_u, product, begin, lines):
+    """lines (4, rows): mass of every row of the pool that begins there, and its coefficients along u."""
+    for e in range(product.shape[0]):
+        s0, s1, s2, s3, row = 0.0, 0.0, 0.0, 0.0, product[e]
+        for b in range(rule_u.shape[1]):
+            x = row[begin + b]
+            s0 += x
+            s1 += rule_u[3, b] * x
+            s2 += rule_u[4, b] * x
+            s3 += rule_u[5, b] * x
+        lines[0, e], lines[1, e], lines[2, e], lines[3, e] = s0, s1, s2, s3
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy")
+def _error(lines, begin, end):
+    """Relative error of a rule on lines of known masses and last coefficients (`quadrature`)."""
+    m, c1, c2, c3 = lines[0], lines[1], lines[2], lines[3]
+    mass, error = 0.0, 0.0
+    for q in range(begin, end):
+        inverse = 1.0 / m[q] if m[q] > 0.0 else 0.0
+        x, y, z = c1[q] * inverse, c2[q] * inverse, c3[q] * inverse
+        last, middle = x * x + y * y, (z * z) * (z * z)
+        mass += m[q]
+        error += m[q] * (last * last + middle * middle)
+    return error / mass
+
+
+@njit(nogil=True, cache=True)
+def _needs(grid, k):
+    """How sharp the integrand of any pool is along g and along u, in units of `capacity`."""
+    size_g, size_u = grid.rule_g.shape[1], grid.rule_u.shape[1]
+    _along_g(grid.rule_g, grid.product, grid.sums)
+    worst_g, worst_u = 0.0, 0.0
+    for i in range(k):
+        begin = i * size_u
+        worst_g = max(worst_g, _error(grid.sums, begin, begin + size_u))
+        _along_u(grid.rule_u, grid.product, begin, grid.lines)
+        worst_u = max(worst_u, _error(grid.lines, 0, size_g))
+    return _sharpness(worst_g, size_g), _sharpness(worst_u, size_u)
+
+
+@njit(inline="always")
+def _sharpness(error, size):
+    if error == 0.0:
+        return 0.0
+    return 2.0 * size * size / -np.log(error) if error < 1.0 else np.inf
 
 
 @njit(inline="always")
 def _holds(rung, need, reports, axis):
-    """Whether a rung holds the curvature, is exact for so many reports, or is the last."""
+    """Whether a rung resolves that much, is exact for so many reports, or is the last."""
     return rung + 1 == axis.capacities.shape[0] or axis.capacities[rung] >= need or axis.degrees[rung] >= reports
 
 
@@ -169,69 +276,216 @@ def _climb(rung, need, reports, axis):
     return rung
 
 
+@njit(inline="always")
+def _rule(axis, rung):
+    return axis.rules[:, axis.offsets[rung] : axis.offsets[rung + 1]]
+
+
+# Products that doubles cannot hold
+
+
 @njit(nogil=True, cache=True)
-def _scores(n, axis_g, axis_u, room):
-    """Scores of one user after every report, as mantissa and exponent of two."""
-    rungs = room.rungs
-    g, u, nodes = np.int64(-1), np.int64(-1), 0
-    rule_g, rule_u = axis_g.rules, axis_u.rules
-    curvatures = (0.0, 0.0)
-    rungs[0, 0] = 0
-    rungs[0, 1] = 0
-    room.spread[:] = 0.0
-    smallest, corners = 1.0, (0, 0, 0, 0)
-    for begin in range(0, n, SPAN):
-        end = min(begin + SPAN, n)
-        _choose_rungs(room.scaled, begin, end, curvatures, axis_g, axis_u, room.spread, rungs)
-        first, ready = begin, False
-        while first < end:
-            next_g, next_u = rungs[first - begin, 0], rungs[first - begin, 1]
-            last = first + 1
-            while last < end and rungs[last - begin, 0] == next_g and rungs[last - begin, 1] == next_u:
-                last += 1
-            if next_g != g or next_u != u:
-                # a larger grid: what went before is multiplied again, silently
-                g, u = next_g, next_u
-                rule_g = axis_g.rules[:, axis_g.offsets[g] : axis_g.offsets[g + 1]]
-                rule_u = axis_u.rules[:, axis_u.offsets[u] : axis_u.offsets[u + 1]]
-                nodes = rule_g.shape[1] * rule_u.shape[1]
-                lay_grid(rule_g, rule_u, room.grid)
-                start(nodes, room)
-                smallest, corners = 1.0, (0, rule_u.shape[1] - 1, nodes - rule_u.shape[1], nodes - 1)
-                for replay in range(0, begin, SPAN):
-                    smallest = make_room(replay, replay + SPAN, smallest, corners, nodes, room)
-                    multiply(replay, replay + SPAN, n, n, nodes, room)
-                ready = False
-            if not ready:
-                smallest = make_room(begin, end, smallest, corners, nodes, room)
-                ready = True
-            multiply(begin, last, first, last, nodes, room)
-            first = last
-        rungs[0, 0] = g
-        rungs[0, 1] = u
-        if end < n:
-            curvatures = _curvatures(rule_g, rule_u, room)
+def _rescale(grid, pool_prior, room):
+    """Bring each pool's largest product to 2^MOST; returns the smallest of all."""
+    product, size_u = grid.product, grid.rule_u.shape[1]
+    smallest = np.inf
+    for i in range(pool_prior.shape[0]):
+        own = product[:, i * size_u : (i + 1) * size_u]
+        up = _MOST - math.frexp(own.max())[1]
+        factor = 2.0**up
+        for e in range(own.shape[0]):
+            for b in range(size_u):
+                own[e, b] *= factor
+                smallest = min(smallest, own[e, b] if own[e, b] > 0.0 else smallest)
+        room.tops[i] -= up
+    _rescore(pool_prior, room)
+    return smallest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _normalise(score, score_exponent, pool_prior, n, out):
-    """Posterior after every report: out (n + 1, k); row 0 is the prior."""
-    k = pool_prior.shape[0]
-    for i in range(k):
-        out[0, i] = pool_prior[i]
-    for t in range(n):
-        top = score_exponent[t, 0]
-        for i in range(1, k):
-            top = max(top, score_exponent[t, i])
-        total = 0.0
-        for i in range(k):
-            value = pool_prior[i] * score[t, i]
-            if score_exponent[t, i] != top:
-                value *= 2.0 ** -min(np.int64(top - score_exponent[t, i]), 2000)
-            out[t + 1, i] = value
-            total += value
-        for i in range(k):
-            out[t + 1, i] /= total
+@njit(nogil=True, cache=True)
+def _rescore(pool_prior, room):
+    top = room.tops.max()
+    for i in range(pool_prior.shape[0]):
+        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000)
+
+
+@njit(nogil=True, cache=True)
+def _widen(grid, room):
+    """Keep the products as mantissas and exponents besides."""
+    size_u = grid.rule_u.shape[1]
+    grid.mantissa[:] = grid.product
+    for i in range(room.tops.shape[0]):
+        grid.exponent[:, i * size_u : (i + 1) * size_u] = room.tops[i]
+
+
+@njit(nogil=True, cache=True)
+def _rescale_wide(grid, pool_prior, room):
+    """As `_rescale`, from mantissas and exponents: products that are much too small are zero, but only for now."""
+    mantissa, exponent, size_u = grid.mantissa, grid.exponent, grid.rule_u.shape[1]
+    for i in range(pool_prior.shape[0]):
+        top = np.int64(-(2**62))
+        for e in range(mantissa.shape[0]):
+            for q in range(i * size_u, (i + 1) * size_u):
+                if mantissa[e, q] > 0.0:
+                    mantissa[e, q], power = math.frexp(mantissa[e, q])
+                    exponent[e, q] += power
+                    top = max(top, exponent[e, q])
+        room.tops[i] = top - _MOST
+        for e in range(mantissa.shape[0]):
+            for q in range(i * size_u, (i + 1) * size_u):
+                power = exponent[e, q] - room.tops[i]
+                grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > 0 else 0.0
+    _rescore(pool_prior, room)
+
+
+# The attack
+
+
+@njit(nogil=True, cache=True)
+def _lay_grid(rule_g, rule_u, pool_prior, room):
+    """The node weights, before any report; returns the smallest besides."""
+    size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
+    width = _width(k, size_u)
+    shape, nodes = (size_g, width), size_g * width
+    grid = Grid(
+        rule_g,
+        rule_u,
+        room.product[:nodes].reshape(shape),
+        room.mantissa[:nodes].reshape(shape),
+        room.exponent[:nodes].reshape(shape),
+        room.lane[: LANE * width].reshape((LANE, width)),
+        room.sums[: LANE * width].reshape((LANE, width)),
+        room.lines[: 4 * size_g].reshape((4, size_g)),
+        _end(rule_g) * _end(rule_u) / k,
+    )
+    room.tops[:] = -_MOST
+    room.scale[:] = pool_prior
+    grid.lane[:] = 0.0
+    return grid, _weigh(rule_g, rule_u, k, grid.product)
+
+
+@njit(nogil=True, cache=True)
+def _end(rule):
+    """Distance between the nodes and the ends of their axis."""
+    return min(rule[0].min(), rule[1].min() if rule[1, 0] > 0.0 else 1.0)
+
+
+@njit(nogil=True, cache=True)
+def _weigh(rule_g, rule_u, k, product):
+    size_u, smallest = rule_u.shape[1], np.inf
+    product[:] = 0.0
+    for e in range(rule_g.shape[1]):
+        for b in range(size_u):
+            weight = rule_g[2, e] * rule_u[2, b] * 2.0**_MOST
+            smallest = min(smallest, weight) if weight > 0.0 else smallest
+            for i in range(k):
+                product[e, i * size_u + b] = weight
+    return smallest
+
+
+@njit(nogil=True, cache=True)
+def _carry(begin, end, silent, smallest, wide, grid, pool_prior, room, out):
+    """Multiply the reports of some lanes into the products; unless silent, out (n + 1, k) gets the posteriors.
+
+    Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
+    report's values, of which one is one: that bounds it from below.
+    """
+    t = begin
+    while t < end:
+        stop = t
+        while stop < end:
+            least = 1.0
+            for r in range(LANE):
+                least *= max(room.spread[stop + r, 2], grid.least)
+            if smallest * least < _LEAST:
+                break
+            smallest *= least
+            stop += LANE
+        if stop == t:
+            if not wide:
+                smallest = _rescale(grid, pool_prior, room)
+                if smallest < _FEW:
+                    wide = True
+                    _widen(grid, room)
+            if wide:
+                _rescale_wide(grid, pool_prior, room)
+                smallest = 0.5
+            continue
+        if wide:
+            _multiply_lanes(t, stop, room.scaled, grid.rule_g, grid.rule_u, grid.lane, grid.mantissa)
+        if silent:
+            _multiply_lanes(t, stop, room.scaled, grid.rule_g, grid.rule_u, grid.lane, grid.product)
+        else:
+            _sum_lanes(
+                t, stop, room.scaled, grid.rule_g, grid.rule_u, grid.lane, grid.product, grid.sums, room.scale, out
+            )
+        t = stop
+    return smallest, wide
+
+
+@njit(nogil=True, cache=True)
+def _multiply_lanes(begin, end, scaled, rule_g, rule_u, lane, product):
+    for t in range(begin, end, LANE):
+        _lay_lane(t, scaled, rule_u, lane)
+        _multiply(t, scaled, rule_g, lane, product)
+
+
+@njit(nogil=True, cache=True)
+def _sum_lanes(begin, end, scaled, rule_g, rule_u, lane, product, sums, scale, out):
+    for t in range(begin, end, LANE):
+        _lay_lane(t, scaled, rule_u, lane)
+        _multiply_and_sum(t, scaled, rule_g, lane, product, sums)
+        _write(t, rule_u.shape[1], sums, scale, out)
+
+
+@njit(nogil=True, cache=True)
+def next_stage(stage):
+    """A grid is laid for the reports of a stage: 12, 48, 192, 384, 768, ..."""
+    return stage * 4 if stage < 192 else stage * 2
+
+
+@njit(nogil=True, cache=True)
+def _attack(n, pool_prior, axis_g, axis_u, room, out):
+    """Posterior of one user after every report: out (n + 1, k).
+
+    What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
+    """
+    g, u, wide = np.int64(0), np.int64(0), False
+    grid, smallest = _lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+    need_g, need_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0
+    t, stage = 0, FIRST_STAGE
+    out[0] = pool_prior
+    while t < n:
+        begin = t
+        while t < n and t < stage:
+            if not (_holds(g, need_g + MARGIN, t + LANE, axis_g) and _holds(u, need_u + MARGIN, t + LANE, axis_u)):
+                break
+            for r in range(LANE):
+                along_g, along_u = room.spread[t + r, 0], room.spread[t + r, 1]
+                sum_g += along_g
+                sum_u += along_u
+                need_g += along_g
+                need_u += along_u
+            t += LANE
+        smallest, wide = _carry(begin, t, False, smallest, wide, grid, pool_prior, room, out)
+        if t >= n:
+            break
+        begins = t == stage
+        stage = next_stage(stage) if begins else stage
+        end = stage if stage > 1.25 * t else next_stage(stage)
+        ahead = (end / t) ** 0.8
+        now_g, now_u = _needs(grid, pool_prior.shape[0])
+        need_g, need_u = min(need_g, now_g), min(need_u, now_u)
+        more_g, more_u = MARGIN + LAST * sum_g / t, MARGIN + LAST * sum_u / t
+        if begins:
+            holds = _holds(g, ahead * need_g + more_g, end, axis_g) and _holds(u, ahead * need_u + more_u, end, axis_u)
+        else:
+            holds = _holds(g, need_g + more_g, t + LANE, axis_g) and _holds(u, need_u + more_u, t + LANE, axis_u)
+        if not holds:
+            g = _climb(g, ahead * need_g + more_g, end, axis_g)
+            u = _climb(u, ahead * need_u + more_u, end, axis_u)
+            grid, smallest = _lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+            smallest, wide = _carry(0, t, True, smallest, False, grid, pool_prior, room, out)
 
 
 @njit(nogil=True, cache=True)
@@ -241,37 +495,32 @@ def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, ro
     likelihood (users, n, k + 1); the axes are ladders of rules (`quadrature.Axis`). After an impossible report: NaN.
     """
     for user in range(likelihood.shape[0]):
-        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room.scaled)
-        _scores(n, axis_g, axis_u, room)
-        _normalise(room.score, room.score_exponent, pool_prior, n, out[user])
+        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room)
+        _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
         out[user, n + 1 : lengths[user] + 1] = np.nan
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
     """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
-    size_u = rule_u.shape[1]
-    nodes = rule_g.shape[1] * size_u
-    n = scale_reports(likelihood, floor, slope, room.scaled)
+    out_g[:] = np.nan
+    out_u[:] = np.nan
+    n = scale_reports(likelihood, floor, slope, room)
     if n < likelihood.shape[0]:
-        out_g[:] = np.nan
-        out_u[:] = np.nan
         return
-    lay_grid(rule_g, rule_u, room.grid)
-    start(nodes, room)
-    for begin in range(0, n, SPAN):
-        multiply(begin, min(begin + SPAN, n), n, n, nodes, room)
-        renormalise(nodes, room)
-    top = room.tops.max()
+    grid, smallest = _lay_grid(rule_g, rule_u, pool_prior, room)
+    _, wide = _carry(0, n, True, smallest, False, grid, pool_prior, room, out_g.reshape((-1, 1)))
+    if wide:
+        _rescale_wide(grid, pool_prior, room)
+    else:
+        _rescale(grid, pool_prior, room)
     out_g[:] = 0.0
     out_u[:] = 0.0
-    total = 0.0
-    for i in range(pool_prior.shape[0]):
-        share = pool_prior[i] * 2.0 ** -min(np.int64(top - room.tops[i]), 2000)
-        for q in range(nodes):
-            mass = share * room.product[i, q] * room.weight[i, q]
-            out_g[q // size_u] += mass
-            out_u[q % size_u] += mass
-            total += mass
-    out_g /= total
-    out_u /= total
+    for e in range(out_g.shape[0]):
+        for i in range(pool_prior.shape[0]):
+            for b in range(out_u.shape[0]):
+                mass = room.scale[i] * grid.product[e, i * out_u.shape[0] + b]
+                out_g[e] += mass
+                out_u[b] += mass
+    out_g /= out_g.sum()
+    out_u /= out_u.sum()
