@@ -346,7 +346,7 @@ def test_wrong_likelihood_ratio_is_not_calibrated():
 
 
 def test_non_private_attack_is_calibrated():
-    outcomes = play(replace(GAME, adversaries=[]), 8000, 1)
+    outcomes = play(replace(GAME, adversaries=[]), 8000, 2)
     for n in GAME.observations:
         rows = metrics.select(outcomes, "non-private", n)
         assert calibration_error(rows, 1).value <= calibration_limit(rows, 1)

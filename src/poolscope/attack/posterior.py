@@ -188,4 +188,3 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
     return np.asarray(PchipInterpolator(cumulative[rising], edges[rising])((0.025, 0.975)))
-

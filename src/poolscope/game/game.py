@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.memory.posteriors import kept_answers
-from poolscope.attack.posterior import fill_posterior
-from poolscope.attack.quadrature import axis, point_axis
+from poolscope.attack.non_private import non_private_posterior
 from poolscope.base.arrays import Floats, Keys, Map, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
@@ -25,7 +24,6 @@ from poolscope.mechanisms.devices import memoised
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.shares import played
 from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import UNIFORM
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import Users, draw_traces, draw_users
@@ -220,21 +218,6 @@ def _kept_answers(game: Game, traces: NDArray[np.int64], keys: Keys, engine: Loc
     """The same of devices that keep their answers."""
     memory = memoised(game.mechanism)
     return [kept_answers(memory, traces, keys, adversary, game.observations) for adversary in game.adversaries]
-
-
-def non_private_posterior(universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
-    """Posterior (users, n + 1, k) of an adversary who sees the objects themselves.
-
-    Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
-    scenario), so only the integral over the polarization is left.
-    """
-    users, n = traces.shape
-    likelihood = np.empty((users, n, universe.k + 1))
-    kernels.shown_pools(traces, universe.pool_of, likelihood)
-    out = np.empty((users, n + 1, universe.k))
-    prior = Behaviour().pool_prior(universe.k)
-    fill_posterior(likelihood, lengths, 0.0, 1.0, point_axis(), axis(UNIFORM, n), prior, out)
-    return out
 
 
 def _decide(

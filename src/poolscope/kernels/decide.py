@@ -48,19 +48,3 @@ def decide(posterior, lengths, observations, truth, thresholds, keys, guess, con
             while least < thresholds.shape[0] and top >= thresholds[least]:
                 reached[user, least] = t
                 least += 1
-
-
-@njit(nogil=True, cache=True)
-def shown_pools(objects, pool_of, out):
-    """Likelihoods of the non-private game, up to what all pools share: out (users, n, k + 1).
-
-    An object of pool i says "pool i"; a neutral one says nothing about the pools.
-    """
-    out[:] = 0.0
-    for user in range(objects.shape[0]):
-        for t in range(objects.shape[1]):
-            pool = pool_of[objects[user, t]]
-            if pool < 0:
-                out[user, t] = 1.0
-            else:
-                out[user, t, pool + 1] = 1.0

@@ -11,15 +11,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# Reports to one pass over the nodes.
-LANE = 4
+# Reports to one pass over the nodes, and rows of nodes to a step of it.
+LANE, ROWS = 4, 4
 
 # Rows have a multiple of this many columns: no vector of processor registers is left half full.
 COLUMNS = 16
 
 # Reports for which a grid should hold before it is looked at again, and how many times more than it must a new grid
 # resolves: all earlier reports are multiplied again.
-LAST, MARGIN, FIRST_STAGE = 8, 2.0, 12
+LAST, MARGIN, GROWTH, FIRST_STAGE = 6, 1.0, 2.0, 12
 
 # Products lie between these: each pool's largest begins at the upper one.
 _MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960
@@ -101,7 +101,9 @@ def scale_reports(likelihood, floor, slope, room):
             possible = t
             break
         # 1 - min / max of a factor's two ends, for whichever pool it is largest
-        spread[t, 0] = max(1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0)
+        spread[t, 0] = max(
+            1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
+        )
         spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
         spread[t, 2] = min(low, neutral) / top
         scaled[t, 0] = neutral
@@ -137,40 +139,57 @@ def _multiply(t, scaled, rule_g, lane, product):
     """Multiply a lane's reports into the products (nodes of g, columns)."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
     n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
-    for e in range(product.shape[0]):
-        g, rest, row = rule_g[0, e], rule_g[1, e], product[e]
-        a0, a1, a2, a3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
+    for e in range(0, product.shape[0], 2):
+        ga, gb, ra, rb, pa, pb = (
+            rule_g[0, e],
+            rule_g[0, e + 1],
+            rule_g[1, e],
+            rule_g[1, e + 1],
+            product[e],
+            product[e + 1],
+        )
         for q in range(product.shape[1]):
-            x = (a0 + g * l0[q]) * (a1 + g * l1[q])
-            row[q] *= x * ((a2 + g * l2[q]) * (a3 + g * l3[q]))
+            w, x, y, z = l0[q], l1[q], l2[q], l3[q]
+            a, b = (n0 * ra + ga * w) * (n1 * ra + ga * x), (n0 * rb + gb * w) * (n1 * rb + gb * x)
+            pa[q] *= a * ((n2 * ra + ga * y) * (n3 * ra + ga * z))
+            pb[q] *= b * ((n2 * rb + gb * y) * (n3 * rb + gb * z))
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
-    """As `_multiply`, two rows at a time; sums (LANE, columns) are those over g after each report."""
+    """As `_multiply`, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
     l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
     sums[:] = 0.0
-    for e in range(0, product.shape[0], 2):
-        g, rest, row = rule_g[0, e], rule_g[1, e], product[e]
-        a0, a1, a2, a3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
-        h, rest, other = rule_g[0, e + 1], rule_g[1, e + 1], product[e + 1]
-        b0, b1, b2, b3 = n0 * rest, n1 * rest, n2 * rest, n3 * rest
+    for e in range(0, product.shape[0], ROWS):
+        ga, gb, gc, gd = rule_g[0, e], rule_g[0, e + 1], rule_g[0, e + 2], rule_g[0, e + 3]
+        ra, rb, rc, rd = rule_g[1, e], rule_g[1, e + 1], rule_g[1, e + 2], rule_g[1, e + 3]
+        pa, pb, pc, pd = product[e], product[e + 1], product[e + 2], product[e + 3]
         for q in range(product.shape[1]):
-            x, y = row[q] * (a0 + g * l0[q]), other[q] * (b0 + h * l0[q])
-            s0[q] += x + y
-            x *= a1 + g * l1[q]
-            y *= b1 + h * l1[q]
-            s1[q] += x + y
-            x *= a2 + g * l2[q]
-            y *= b2 + h * l2[q]
-            s2[q] += x + y
-            x *= a3 + g * l3[q]
-            y *= b3 + h * l3[q]
-            s3[q] += x + y
-            row[q] = x
-            other[q] = y
+            x = l0[q]
+            a, b = pa[q] * (n0 * ra + ga * x), pb[q] * (n0 * rb + gb * x)
+            c, d = pc[q] * (n0 * rc + gc * x), pd[q] * (n0 * rd + gd * x)
+            s0[q] += (a + b) + (c + d)
+            x = l1[q]
+            a *= n1 * ra + ga * x
+            b *= n1 * rb + gb * x
+            c *= n1 * rc + gc * x
+            d *= n1 * rd + gd * x
+            s1[q] += (a + b) + (c + d)
+            x = l2[q]
+            a *= n2 * ra + ga * x
+            b *= n2 * rb + gb * x
+            c *= n2 * rc + gc * x
+            d *= n2 * rd + gd * x
+            s2[q] += (a + b) + (c + d)
+            x = l3[q]
+            a *= n3 * ra + ga * x
+            b *= n3 * rb + gb * x
+            c *= n3 * rc + gc * x
+            d *= n3 * rd + gd * x
+            s3[q] += (a + b) + (c + d)
+            pa[q], pb[q], pc[q], pd[q] = a, b, c, d
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -215,35 +234,37 @@ def _along_g(rule_g, product, sums):
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _along_u(rule_u, product, begin, lines):
-    """lines (4, rows): mass of every row of the pool that begins there, and its coefficients along u."""
-    for e in range(product.shape[0]):
-        s0, s1, s2, s3, row = 0.0, 0.0, 0.0, 0.0, product[e]
-        for b in range(rule_u.shape[1]):
-            x = row[begin + b]
+    """lines (4, rows / ROWS): mass and coefficients along u of every ROWSth row of the pool that begins there."""
+    u1, u2, u3 = rule_u[3], rule_u[4], rule_u[5]
+    l0, l1, l2, l3 = lines[0], lines[1], lines[2], lines[3]
+    for e in range(product.shape[0] // ROWS):
+        s0, s1, s2, s3, row = 0.0, 0.0, 0.0, 0.0, product[ROWS * e + ROWS // 2, begin : begin + rule_u.shape[1]]
+        for b in range(row.shape[0]):
+            x = row[b]
             s0 += x
-            s1 += rule_u[3, b] * x
-            s2 += rule_u[4, b] * x
-            s3 += rule_u[5, b] * x
-        lines[0, e], lines[1, e], lines[2, e], lines[3, e] = s0, s1, s2, s3
+            s1 += u1[b] * x
+            s2 += u2[b] * x
+            s3 += u3[b] * x
+        l0[e], l1[e], l2[e], l3[e] = s0, s1, s2, s3
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy")
 def _error(lines, begin, end):
-    """Relative error of a rule on lines of known masses and last coefficients (`quadrature`)."""
+    """Relative error of a rule on lines of known masses and coefficients (`quadrature`)."""
     m, c1, c2, c3 = lines[0], lines[1], lines[2], lines[3]
     mass, error = 0.0, 0.0
     for q in range(begin, end):
         inverse = 1.0 / m[q] if m[q] > 0.0 else 0.0
         x, y, z = c1[q] * inverse, c2[q] * inverse, c3[q] * inverse
-        last, middle = x * x + y * y, (z * z) * (z * z)
+        sixth, eighth = x * x + y * y, (z * z) * (z * z)
         mass += m[q]
-        error += m[q] * (last * last + middle * middle)
+        error += m[q] * (sixth * sixth * sixth + eighth * eighth)
     return error / mass
 
 
 @njit(nogil=True, cache=True)
-def _needs(grid, k):
-    """How sharp the integrand of any pool is along g and along u, in units of `capacity`."""
+def _needs(grid, k, nodes_g, nodes_u):
+    """How sharp the integrand of any pool is along g and along u, in units of `resolution`."""
     size_g, size_u = grid.rule_g.shape[1], grid.rule_u.shape[1]
     _along_g(grid.rule_g, grid.product, grid.sums)
     worst_g, worst_u = 0.0, 0.0
@@ -251,21 +272,22 @@ def _needs(grid, k):
         begin = i * size_u
         worst_g = max(worst_g, _error(grid.sums, begin, begin + size_u))
         _along_u(grid.rule_u, grid.product, begin, grid.lines)
-        worst_u = max(worst_u, _error(grid.lines, 0, size_g))
-    return _sharpness(worst_g, size_g), _sharpness(worst_u, size_u)
+        worst_u = max(worst_u, _error(grid.lines, np.int64(0), size_g // ROWS))
+    return _sharpness(worst_g, nodes_g), _sharpness(worst_u, nodes_u)
 
 
 @njit(inline="always")
-def _sharpness(error, size):
+def _sharpness(error, nodes):
+    """Of an integrand on which a rule of so many nodes has that error."""
     if error == 0.0:
         return 0.0
-    return 2.0 * size * size / -np.log(error) if error < 1.0 else np.inf
+    return 2.0 * nodes * nodes / -np.log(error) if error < 1.0 else np.inf
 
 
 @njit(inline="always")
 def _holds(rung, need, reports, axis):
     """Whether a rung resolves that much, is exact for so many reports, or is the last."""
-    return rung + 1 == axis.capacities.shape[0] or axis.capacities[rung] >= need or axis.degrees[rung] >= reports
+    return rung + 1 == axis.resolutions.shape[0] or axis.resolutions[rung] >= need or axis.degrees[rung] >= reports
 
 
 @njit(inline="always")
@@ -313,9 +335,10 @@ def _rescore(pool_prior, room):
 def _widen(grid, room):
     """Keep the products as mantissas and exponents besides."""
     size_u = grid.rule_u.shape[1]
-    grid.mantissa[:] = grid.product
-    for i in range(room.tops.shape[0]):
-        grid.exponent[:, i * size_u : (i + 1) * size_u] = room.tops[i]
+    for e in range(grid.product.shape[0]):
+        for q in range(grid.product.shape[1]):
+            grid.mantissa[e, q] = grid.product[e, q]
+            grid.exponent[e, q] = room.tops[min(q // size_u, room.tops.shape[0] - 1)]
 
 
 @njit(nogil=True, cache=True)
@@ -384,8 +407,8 @@ def _weigh(rule_g, rule_u, k, product):
 
 
 @njit(nogil=True, cache=True)
-def _carry(begin, end, silent, smallest, wide, grid, pool_prior, room, out):
-    """Multiply the reports of some lanes into the products; unless silent, out (n + 1, k) gets the posteriors.
+def _carry(begin, end, smallest, wide, grid, pool_prior, room, out):
+    """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
 
     Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
     report's values, of which one is one: that bounds it from below.
@@ -413,7 +436,7 @@ def _carry(begin, end, silent, smallest, wide, grid, pool_prior, room, out):
             continue
         if wide:
             _multiply_lanes(t, stop, room.scaled, grid.rule_g, grid.rule_u, grid.lane, grid.mantissa)
-        if silent:
+        if out.shape[0] == 0:
             _multiply_lanes(t, stop, room.scaled, grid.rule_g, grid.rule_u, grid.lane, grid.product)
         else:
             _sum_lanes(
@@ -444,16 +467,25 @@ def next_stage(stage):
     return stage * 4 if stage < 192 else stage * 2
 
 
+@njit(nogil=True, cache=True, error_model="numpy")
+def _ahead(need, t, end, need_before, before):
+    """What will be needed at the end of a stage, if it grows as since the last one began."""
+    power = 0.8
+    if before > 0 and need_before > 0.0 and t > before:
+        power = min(max(np.log(need / need_before) / np.log(t / before), 0.3), 1.0)
+    return 1.1 * need * (end / t) ** power
+
+
 @njit(nogil=True, cache=True)
 def _attack(n, pool_prior, axis_g, axis_u, room, out):
     """Posterior of one user after every report: out (n + 1, k).
 
     What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
     """
-    g, u, wide = np.int64(0), np.int64(0), False
+    g, u, t, stage, wide = np.int64(0), np.int64(0), np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     grid, smallest = _lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
     need_g, need_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0
-    t, stage = 0, FIRST_STAGE
+    before_g, before_u, before = 0.0, 0.0, np.int64(0)
     out[0] = pool_prior
     while t < n:
         begin = t
@@ -464,28 +496,27 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
                 along_g, along_u = room.spread[t + r, 0], room.spread[t + r, 1]
                 sum_g += along_g
                 sum_u += along_u
-                need_g += along_g
-                need_u += along_u
+                need_g = min(need_g + GROWTH * along_g, sum_g)
+                need_u = min(need_u + GROWTH * along_u, sum_u)
             t += LANE
-        smallest, wide = _carry(begin, t, False, smallest, wide, grid, pool_prior, room, out)
+        smallest, wide = _carry(begin, t, smallest, wide, grid, pool_prior, room, out)
         if t >= n:
             break
         begins = t == stage
         stage = next_stage(stage) if begins else stage
-        end = stage if stage > 1.25 * t else next_stage(stage)
-        ahead = (end / t) ** 0.8
-        now_g, now_u = _needs(grid, pool_prior.shape[0])
+        now_g, now_u = _needs(grid, pool_prior.shape[0], (axis_g.degrees[g] + 1) // 2, (axis_u.degrees[u] + 1) // 2)
         need_g, need_u = min(need_g, now_g), min(need_u, now_u)
         more_g, more_u = MARGIN + LAST * sum_g / t, MARGIN + LAST * sum_u / t
+        holds = _holds(g, need_g + more_g, t + LANE, axis_g) and _holds(u, need_u + more_u, t + LANE, axis_u)
+        then_g, then_u = _ahead(need_g, t, stage, before_g, before), _ahead(need_u, t, stage, before_u, before)
         if begins:
-            holds = _holds(g, ahead * need_g + more_g, end, axis_g) and _holds(u, ahead * need_u + more_u, end, axis_u)
-        else:
-            holds = _holds(g, need_g + more_g, t + LANE, axis_g) and _holds(u, need_u + more_u, t + LANE, axis_u)
+            before_g, before_u, before = need_g, need_u, t
+            holds = _holds(g, then_g + more_g, stage, axis_g) and _holds(u, then_u + more_u, stage, axis_u)
         if not holds:
-            g = _climb(g, ahead * need_g + more_g, end, axis_g)
-            u = _climb(u, ahead * need_u + more_u, end, axis_u)
+            g = _climb(g, then_g + more_g, stage, axis_g)
+            u = _climb(u, then_u + more_u, stage, axis_u)
             grid, smallest = _lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
-            smallest, wide = _carry(0, t, True, smallest, False, grid, pool_prior, room, out)
+            smallest, wide = _carry(np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0])
 
 
 @njit(nogil=True, cache=True)
@@ -509,7 +540,7 @@ def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g,
     if n < likelihood.shape[0]:
         return
     grid, smallest = _lay_grid(rule_g, rule_u, pool_prior, room)
-    _, wide = _carry(0, n, True, smallest, False, grid, pool_prior, room, out_g.reshape((-1, 1)))
+    _, wide = _carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)))
     if wide:
         _rescale_wide(grid, pool_prior, room)
     else:

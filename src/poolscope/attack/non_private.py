@@ -1,0 +1,40 @@
+"""The adversary who sees the objects themselves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.base.arrays import Floats
+from poolscope.kernels import non_private as kernels
+from poolscope.world.universe import Universe
+
+#: Rows of the table of integrals that are held at once; changes no bit.
+ROWS = 512
+
+
+def non_private_posterior(universe: Universe, traces: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+    """Posterior (users, n + 1, k) of an adversary who sees the objects themselves, up to each user's length.
+
+    Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
+    scenario). The integral over the polarization depends on how many of the objects in any pool are of the preferred
+    one: a table of them serves all users.
+    """
+    users, n = traces.shape
+    k = universe.k
+    out = np.empty((users, n + 1, k))
+    out[:, 0] = 1.0 / k
+    when, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
+    for first in range(1, n + 2, ROWS):
+        value, power = _integrals(k, first, min(ROWS, n + 2 - first))
+        kernels.count_pools(traces, universe.pool_of, lengths, first, value, power, when, counts, out)
+    return out
+
+
+@lru_cache(maxsize=8)
+def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]]:
+    value, power = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
+    kernels.integrals(first, k, value, power)
+    return value, power
