@@ -160,7 +160,7 @@ def test_many_reports(name, kind):
     found = posterior_of_likelihood(likelihood, belief=Behaviour(interest=density, polarization=density))[-1]
     g, not_g, w = density.rule(91)
     delta = 1 / k + (1 - 1 / k) * g
-    logs = np.zeros((k, 91, 91))
+    logs = np.zeros((k, len(g), len(g)))
     for row, count in zip(*np.unique(likelihood, axis=0, return_counts=True), strict=True):
         for i in range(k):
             own, others = row[i + 1], (row[1:].sum() - row[i + 1]) / (k - 1)

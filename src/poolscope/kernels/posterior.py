@@ -17,8 +17,8 @@ LANE, ROWS = 4, 4
 # Rows have a multiple of this many columns: no vector of processor registers is left half full.
 COLUMNS = 16
 
-# Reports for which a grid should hold before it is looked at again, and how many times more than it must a new grid
-# resolves: all earlier reports are multiplied again.
+# Reports for which a grid should hold before it is looked at again; what an integrand's sharpness may grow by, beyond
+# all foresight and as a multiple of a report's spread; and the reports for which the first grid is laid.
 LAST, MARGIN, GROWTH, FIRST_STAGE = 6, 1.0, 2.0, 12
 
 # Products lie between these: each pool's largest begins at the upper one.
