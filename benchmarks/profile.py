@@ -26,7 +26,7 @@ from poolscope.game.game import Game, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group
-from poolscope.kernels.nodes import LANE, multiply
+from poolscope.kernels.nodes import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
@@ -87,19 +87,19 @@ def cycles_a_second() -> float:
 
 def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
-    total = 0
+    total, carry = 0, posterior_kernels.carry
 
-    def counting(begin, end, first, last, nodes, room):
+    def counting(begin, end, smallest, wide, grid, *rest):
         nonlocal total
-        total += -(-(end - begin) // LANE) * LANE * nodes * len(room.tops)
-        multiply(begin, end, first, last, nodes, room)
+        total += -(-(end - begin) // LANE) * LANE * grid.product.size
+        return carry(begin, end, smallest, wide, grid, *rest)
 
     def in_python(kernel, **replaced):
         return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})
 
     compiled = posterior_kernels.posteriors
-    scores = in_python(posterior_kernels._scores, multiply=counting)
-    posterior_kernels.posteriors = in_python(compiled, _scores=scores)
+    attack_one = in_python(posterior_kernels._attack, carry=counting)
+    posterior_kernels.posteriors = in_python(compiled, _attack=attack_one)
     try:
         function(*arguments)
     finally:
@@ -181,7 +181,6 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     for adversary, part in zip(game.adversaries, columns, strict=True):
         done = updates(attack, mechanism, adversary, mass, rows, part)
         found[adversary.name] = done / COUNTED
-    found["non-private"] = updates(shown, game.universe, some, rows) / COUNTED
     return found
 
 
@@ -204,10 +203,11 @@ def piece_table(game: Game, second: dict[str, float], number: dict[str, float], 
         ("gather and scatter", moving, n, "reports", ""),
     ]
     peak = clock * VECTOR * ISSUED / TO_AN_UPDATE
-    for name in (*(a.name for a in game.adversaries), "non-private"):
+    for name in (a.name for a in game.adversaries):
         done = number[name] * users
         remark = f"{number[name] / 1e6:.2f} M to a user, {done / second[name] / peak:.0%} of the vector peak"
         table.append((f"posterior {name}", second[name], done, "updates", remark))
+    table.append(("posterior non-private", second["non-private"], n, "objects", ""))
     rest = second["whole"] - sum(line[1] for line in table)
     return [*table, ("guesses, table, the rest", rest, users, "users", "")]
 
