@@ -15,7 +15,7 @@ from scipy import stats
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior
-from poolscope.attack.memory.groups import distinct, groups, log_likelihood
+from poolscope.attack.memory.groups import distinct, groups
 from poolscope.attack.memory.scores import (
     _grid_scores,
     exact_scores,
@@ -197,7 +197,7 @@ def test_without_noise_all_ways_agree_with_the_objects_themselves():
     expected = posterior(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
     for user in range(6):
         different, counts = distinct({"value": traces[user]})
-        likelihood = log_likelihood(memory.mechanism, different)
+        likelihood = memory.mechanism.log_likelihood(different)
         found = normalised(product_scores(likelihood, counts, STRONG), STRONG)
         np.testing.assert_allclose(found, expected[user], rtol=1e-9)
         some = likelihood[:8], counts[:8]
@@ -231,7 +231,7 @@ def test_occupancy_is_near_the_exact_sum(neutral):
     for key, trace in zip(keys, traces, strict=True):
         different, counts = distinct(reports_of(memory, trace[None], key[None]))
         if len(counts) == 8:
-            likelihood = log_likelihood(memory.mechanism, different)
+            likelihood = memory.mechanism.log_likelihood(different)
             exact, near, far = (
                 normalised(scores(likelihood, counts, adversary), adversary)
                 for scores in (exact_scores, occupancy_scores, product_scores)
@@ -248,7 +248,7 @@ def test_the_grid_of_the_occupancy_is_fine_enough():
     memory = Memoised(NoHashCMS(universe=60, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):
         different, counts = distinct(reports_of(memory, trace[None], key[None]))
-        likelihood = log_likelihood(memory.mechanism, different)
+        likelihood = memory.mechanism.log_likelihood(different)
         found = normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
         finest = normalised(_grid_scores(likelihood, counts, STRONG, 90.0, 96), STRONG)
         np.testing.assert_allclose(found, finest, atol=1e-3)
@@ -278,7 +278,7 @@ def attacked():
     for user in range(400):
         part = {name: column[20 * user : 20 * user + 20] for name, column in reports.items()}
         different, counts = distinct(part)
-        likelihood = log_likelihood(memory.mechanism, different)
+        likelihood = memory.mechanism.log_likelihood(different)
         products.append(normalised(product_scores(likelihood, counts, STRONG), STRONG))
     return users.iota, {**found, "product": np.array(products)}
 
@@ -334,8 +334,8 @@ def test_bad_groups_and_lengths():
         posterior(
             Memoised(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3])
         )
-    with pytest.raises(InputError, match="a support or a likelihood"):
-        log_likelihood(object(), {"report": np.array([1])})
+    with pytest.raises(InputError, match="this mechanism does not state its likelihoods, got 'object'"):
+        groups(Memoised(object()), {"report": np.array([1])}, ORACLE)
     with pytest.raises(InputError, match="must be a device with memory, got 'Fresh'"):
         groups(Fresh(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1])}, ORACLE)
 

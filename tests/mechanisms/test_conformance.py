@@ -137,14 +137,18 @@ def test_functions_outlive_another_parameter(name):
 
 @every_law
 def test_likelihoods_are_the_law(name, epsilon):
-    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one."""
-    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one.
+
+    So are the likelihood and its logarithm.
+    """
+    mechanism, probability, reports = tiny(name, epsilon), law(name, epsilon), KINDS[name].every()
     if KINDS[name].listed:
         np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
-    weight = mechanism.floor + mechanism.slope * mechanism.mass(KINDS[name].every(), each_object())
-    factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
+    by_mass = mechanism.floor + mechanism.slope * mechanism.mass(reports, each_object())
     possible = probability.any(axis=1)
-    np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
+    for weight in (by_mass, mechanism.likelihood(reports), np.exp(mechanism.log_likelihood(reports))):
+        factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
+        np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
 
 
 @every_law

@@ -181,10 +181,10 @@ def count_pairs(samples: NDArray[np.integer], universe: int, reports: int | None
 def exact_epsilon(matrix: Floats) -> float:
     """The largest log ratio of two entries of one column; infinite where a zero meets another."""
     most, least = matrix.max(axis=0), matrix.min(axis=0)
-    possible = most > 0
+    possible = most != 0
     if np.any(least[possible] == 0):
         return float(np.inf)
-    return float(np.max(np.log(most[possible]) - np.log(least[possible])))
+    return float(np.max(np.log(most[possible]) - np.log(least[possible]), initial=0.0))
 
 
 def check_cells(objects: int, reports: int) -> None:

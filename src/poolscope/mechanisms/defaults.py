@@ -52,8 +52,7 @@ class Scoring(ABC):
         """(reports, universe) the score of each object by each report."""
 
     def score_sums(self: Countable, reports: Reports) -> NDArray[Any]:
-        none = np.zeros(self.universe, dtype=np.int64)
-        return sum((self.scores(part).sum(axis=0) for part in in_parts(reports, self.universe)), none)
+        return summed(self.scores, reports, self.universe)
 
     def simulate_counts(
         self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
@@ -87,10 +86,7 @@ class Counting(Scoring):
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         """(universe,) how many reports support each object."""
-        out = np.zeros(self.universe, dtype=np.int64)
-        for part in in_parts(reports, self.universe):
-            out += self.support(part).sum(axis=0)
-        return out
+        return summed(self.support, reports, self.universe)
 
     @property
     def own_mean(self) -> float:
@@ -134,8 +130,24 @@ def one_by_one(
     return reduce(np.add, run(part, range(0, max(1, count), at_once)))
 
 
-def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:
-    """The reports, so many at once that a matrix with a column for each object is held."""
-    at_once = max(1, CELLS_AT_ONCE // universe)
+def summed(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:
+    """(universe,) the sums over the reports of what there is of each and every object, (reports, universe)."""
+    parts = in_parts(reports, universe)
+    return sum((of(part).sum(axis=0) for part in parts), np.zeros(universe, dtype=np.int64))
+
+
+def tabulated(of: Callable[[Reports], Floats], reports: Reports, universe: int) -> Floats:
+    """(reports, universe) what there is of every report and object: made in parts, so that this alone is held whole."""
+    out, begin = np.empty((report_count(reports), universe)), 0
+    for part in in_parts(reports, universe):
+        end = begin + report_count(part)
+        out[begin:end] = of(part)
+        begin = end
+    return out
+
+
+def in_parts(reports: Reports, universe: int, cells: int | None = None) -> Iterator[Reports]:
+    """The reports, so many at once that a matrix of so many cells, with a column for each object, is held."""
+    at_once = max(1, (CELLS_AT_ONCE if cells is None else cells) // universe)
     for start in range(0, report_count(reports), at_once):
         yield {name: column[start : start + at_once] for name, column in reports.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +128,18 @@ class Countable(Mechanism, Protocol):
         ...
 
 
+class Stated(Mechanism, Protocol):
+    """What needs the law itself of a mechanism: the estimate of most likelihood, the attack on devices with memory."""
+
+    def likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) Pr[report | z], up to a factor of the report."""
+        ...
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) its natural logarithm, up to a constant of the report; -inf: impossible."""
+        ...
+
+
 class Rates(NamedTuple):
     """How often a report supports z, each one number or (universe,) by z.
 
@@ -152,6 +164,13 @@ def countable(mechanism: object) -> Countable:
     if not is_countable(mechanism):
         raise InputError("this mechanism has no frequency estimate", value=type(mechanism).__name__)
     return mechanism
+
+
+def stated(mechanism: object) -> Stated:
+    """The mechanism, for whoever must have its law."""
+    if not all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood")):
+        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
+    return cast(Stated, mechanism)
 
 
 def at(mechanism: Any, epsilon: float) -> Any:

@@ -29,7 +29,7 @@ Scandinavian Journal of Statistics 35, 2008.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,9 +39,8 @@ from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import in_parts
-from poolscope.mechanisms.likelihood import scaled
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.defaults import tabulated
+from poolscope.mechanisms.role import Mechanism, Reports, report_count, stated
 from poolscope.reports.frequencies import IBU, Frequencies, check_reports
 from poolscope.reports.regression import inverted
 from poolscope.world.synthetic import draw_objects
@@ -91,7 +90,7 @@ class Mixture:
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)
-        likelihood = likelihoods(self.mechanism, counted.reports)
+        likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
         possible = likelihood.max(axis=1) > 0
         likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
         counts = reports * most_likely(likelihood, times)
@@ -122,26 +121,6 @@ def distinct(reports: Reports, times: Integers) -> Repeated:
     )
     summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
     return Repeated({name: column[first] for name, column in reports.items()}, summed)
-
-
-def likelihoods(mechanism: Mechanism, reports: Reports) -> Floats:
-    """(reports, universe) the likelihood of each report from each object, up to a factor of the report."""
-    law: Callable[[Reports], Floats] | None = getattr(mechanism, "log_likelihood", None)
-    support = getattr(mechanism, "support", None)
-    if law is None and support is None:
-        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
-    out = np.empty((report_count(reports), mechanism.universe))
-    begin = 0
-    for part in in_parts(reports, mechanism.universe):
-        rows = out[begin : begin + report_count(part)]
-        if law is not None:
-            rows[:] = scaled(law(part))
-        else:
-            assert support is not None
-            np.multiply(support(part), mechanism.slope, out=rows)
-            rows += mechanism.floor
-        begin += len(rows)
-    return out
 
 
 def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
