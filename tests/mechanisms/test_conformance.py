@@ -17,7 +17,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
 from poolscope.mechanisms.defaults import Counting, Scoring
-from poolscope.mechanisms.role import at, countable, is_countable
+from poolscope.mechanisms.role import at, countable, distinct, is_countable
 from poolscope.reports.files import read_reports, write_reports
 from poolscope.world.universe import Universe
 
@@ -291,10 +291,22 @@ def test_methods_work_in_parts(name, monkeypatch):
 
 
 @every_mechanism
+def test_the_same_reports_are_found(name):
+    mechanism = tiny(name)
+    reports = mechanism.report(*some(mechanism, 300))
+    first, which = distinct(reports)
+    assert len(first) == len({key(report) for report in rows(reports)})
+    assert np.all(first[which] <= np.arange(300)), "none stands before the first"
+    for column in reports.values():
+        np.testing.assert_array_equal(column[first][which], column)
+
+
+@every_mechanism
 def test_no_reports_at_all(name):
     mechanism, view = large(name), two_views()
     reports = mechanism.obfuscate(np.empty(0, dtype=np.int64), np.random.default_rng(0))
     assert mechanism.mass(reports, view).shape == (0, view.width)
+    assert [len(found) for found in distinct(reports)] == [0, 0]
     if KINDS[name].counted:
         assert not mechanism.score_sums(reports).any()
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.views import Views
 
@@ -192,6 +192,18 @@ def settle(mechanism: object, **values: object) -> None:
 def report_count(reports: Reports) -> int:
     """Rows of a set of report columns."""
     return len(next(iter(reports.values())))
+
+
+def distinct(reports: Reports) -> tuple[Integers, Integers]:
+    """Where each different report stands first, in the order of its bytes, and (reports,) which of them each is."""
+    rows = report_count(reports)
+    if rows == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    columns = [np.ascontiguousarray(column).reshape(rows, -1).view(np.uint8) for column in reports.values()]
+    flat = np.hstack(columns)
+    whole = flat.view(np.dtype((np.void, flat.shape[1]))).ravel()
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return first, which
 
 
 def check_epsilon(epsilon: float) -> None:

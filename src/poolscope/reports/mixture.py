@@ -40,7 +40,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import tabulated
-from poolscope.mechanisms.role import Mechanism, Reports, report_count, stated
+from poolscope.mechanisms.role import Mechanism, Reports, distinct, report_count, stated
 from poolscope.reports.frequencies import IBU, Frequencies, check_reports
 from poolscope.reports.regression import inverted
 from poolscope.world.synthetic import draw_objects
@@ -61,6 +61,13 @@ class Repeated(NamedTuple):
     reports: Reports
     times: Integers
 
+    @classmethod
+    def of(cls, reports: Reports, times: Integers) -> Repeated:
+        """Reports, each sent so many times, taken together where they are the same."""
+        first, which = distinct(reports)
+        summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
+        return cls({name: column[first] for name, column in reports.items()}, summed)
+
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
@@ -69,12 +76,12 @@ class Mixture:
     mechanism: Mechanism
 
     def count(self, reports: Reports) -> Repeated:
-        return self._checked(distinct(reports, np.ones(report_count(reports), dtype=np.int64)))
+        return self._checked(Repeated.of(reports, np.ones(report_count(reports), dtype=np.int64)))
 
     def join(self, counted: Iterable[Repeated]) -> Repeated:
         parts = list(counted)
         reports = {name: np.concatenate([part.reports[name] for part in parts]) for name in parts[0].reports}
-        return self._checked(distinct(reports, np.concatenate([part.times for part in parts])))
+        return self._checked(Repeated.of(reports, np.concatenate([part.times for part in parts])))
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Repeated:
         """By the law of a channel, else one by one."""
@@ -108,19 +115,6 @@ class Mixture:
             rule = f"ibu must hold at most {MOST_CELLS} likelihoods (distinct reports times objects)"
             raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
         return counted
-
-
-def distinct(reports: Reports, times: Integers) -> Repeated:
-    """The reports, each once."""
-    columns = [np.ascontiguousarray(column).reshape(len(times), -1) for column in reports.values()]
-    rows = np.hstack([column.view(np.uint8).reshape(len(times), -1) for column in columns]) if len(times) else None
-    if rows is None:
-        return Repeated(reports, times)
-    _, first, which = np.unique(
-        rows.view(np.dtype((np.void, rows.shape[1]))).ravel(), return_index=True, return_inverse=True
-    )
-    summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
-    return Repeated({name: column[first] for name, column in reports.items()}, summed)
 
 
 def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
