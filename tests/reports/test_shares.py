@@ -11,9 +11,9 @@ from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import adapt
-from poolscope.reports.curator import frequencies
+from poolscope.reports.curator import Counting, frequencies
 from poolscope.reports.frequencies import METHODS
-from poolscope.reports.shares import Counting, masses, played
+from poolscope.reports.shares import masses, played
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 

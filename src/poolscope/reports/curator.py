@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from poolscope.base.arrays import Floats, Integers, Map, Objects
+from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, is_countable, report_count
-from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies
+from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
 from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
+from poolscope.reports.shares import shares_of, some
 
 #: Reports that are made and counted together.
 AT_ONCE = 1 << 16
@@ -92,6 +94,34 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
     return counts
+
+
+class Counting:
+    """What an estimate needs to know of reports, counted block after block."""
+
+    def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
+        self._mechanism, self._engine = mechanism, engine
+        self._estimator = estimator(mechanism, method)
+        self.counted: Any = None
+        self.reports = 0
+
+    def add(self, reports: Reports) -> None:
+        """Count a block."""
+        rows = shares_of(self._mechanism, reports, self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(some(reports, own)), rows):
+            self.join(counted, 0)
+        self.reports += report_count(reports)
+
+    def join(self, counted: Any, reports: int) -> None:
+        """Add what others have counted in so many reports."""
+        if counted is not None:
+            self.counted = counted if self.counted is None else self._estimator.join([self.counted, counted])
+        self.reports += reports
+
+    def estimate(self) -> Frequencies:
+        """What the curator learns from them."""
+        check_reports(self.reports)
+        return self._estimator.estimate(self.counted, self.reports)
 
 
 @dataclass(frozen=True, eq=False)
