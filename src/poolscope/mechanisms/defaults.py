@@ -6,14 +6,14 @@ A role (`role.Mechanism`, `role.Countable`) says what there must be; these class
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.randomness import children, fresh_keys
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, at, report_count
 from poolscope.mechanisms.views import Views
@@ -21,6 +21,11 @@ from poolscope.world.synthetic import draw_objects
 
 #: Cells of the matrix (reports, universe) that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24
+
+#: Reports that are made and counted together.
+REPORTS_AT_ONCE = 1 << 16
+
+Counted = TypeVar("Counted")
 
 
 class Reporting:
@@ -57,7 +62,7 @@ class Scoring(ABC):
     def simulate_counts(
         self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[Any]:
-        return one_by_one(self, self.score_sums, popularity, count, key, run)
+        return one_by_one(self, self.score_sums, added, popularity, count, key, run)
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
@@ -112,22 +117,33 @@ class Counting(Scoring):
         return self.support_counts(reports)
 
 
+def added(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """What was counted in parts of the reports, taken together."""
+    return reduce(np.add, counted)
+
+
 def one_by_one(
     mechanism: Mechanism,
-    counted: Callable[[Reports], NDArray[Any]],
+    counted: Callable[[Reports], Counted],
+    join: Callable[[Iterable[Counted]], Counted],
     popularity: Floats,
     count: int,
     key: np.uint64,
     run: Map = map,
-) -> NDArray[Any]:
-    """What is counted in so many reports on objects drawn from the popularity: made one by one, in parts."""
-    at_once = max(1, min(1 << 16, count))
+) -> Counted:
+    """What is counted in so many reports on objects drawn from the popularity: made one by one, joined part by part."""
 
-    def part(start: int) -> NDArray[Any]:
-        keys = children(key, np.arange(start, min(start + at_once, count)))
+    def part(numbers: Integers) -> Counted:
+        keys = children(key, numbers)
         return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
 
-    return reduce(np.add, run(part, range(0, max(1, count), at_once)))
+    return join(run(part, numbered(count)))
+
+
+def numbered(count: int) -> Iterator[Integers]:
+    """The numbers of so many reports, in parts that are made at once; one part without any where there are none."""
+    for start in range(0, max(1, count), REPORTS_AT_ONCE):
+        yield np.arange(start, min(start + REPORTS_AT_ONCE, count))
 
 
 def summed(of: Callable[[Reports], NDArray[Any]], reports: Reports, universe: int) -> NDArray[Any]:

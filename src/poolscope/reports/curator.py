@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.defaults import added, numbered
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, is_countable, report_count
 from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
@@ -22,9 +23,6 @@ from poolscope.reports.linear import unbiased, variance_of_linear
 from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
 from poolscope.reports.shares import shares_of, some
-
-#: Reports that are made and counted together.
-AT_ONCE = 1 << 16
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
 NOTABLE = 0.05
@@ -63,11 +61,10 @@ def frequencies_of_objects(
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
     found = estimator(mechanism, method)
 
-    def part(start: int) -> Any:
-        some = objects[start : start + AT_ONCE]
-        return found.count(mechanism.report(some, children(key, np.arange(start, start + len(some)))))
+    def part(numbers: Integers) -> Any:
+        return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
-    return found.estimate(found.join(run(part, range(0, max(1, len(objects)), AT_ONCE))), len(objects))
+    return found.estimate(found.join(run(part, numbered(len(objects)))), len(objects))
 
 
 def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
@@ -144,7 +141,7 @@ class Counts:
         return self.mechanism.score_sums(reports)[None] if tally is None else tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
-        return reduce(np.add, counted)
+        return added(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
         tally = getattr(self.mechanism, "simulate_tally", None)

@@ -37,22 +37,17 @@ import numpy as np
 
 from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import tabulated
+from poolscope.mechanisms.defaults import one_by_one, tabulated
 from poolscope.mechanisms.role import Mechanism, Reports, distinct, report_count, stated
 from poolscope.reports.frequencies import IBU, Frequencies, check_reports
 from poolscope.reports.regression import inverted
-from poolscope.world.synthetic import draw_objects
 
 #: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
 GAP, MOST_UPDATES = 0.5, 2000
 
 #: Likelihoods that are held: half a GiB.
 MOST_CELLS = 1 << 26
-
-#: Simulated reports that are made at once.
-AT_ONCE = 1 << 16
 
 
 class Repeated(NamedTuple):
@@ -88,12 +83,7 @@ class Mixture:
         if isinstance(self.mechanism, Channel):
             times = self.mechanism.simulate_tally(popularity, count, key, run)
             return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
-
-        def part(start: int) -> Repeated:
-            keys = children(key, np.arange(start, min(start + AT_ONCE, count)))
-            return self.count(self.mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
-
-        return self.join(run(part, range(0, max(count, 1), AT_ONCE)))
+        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, run)
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)
