@@ -95,7 +95,7 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
     objects, rng = np.repeat(np.arange(D), COUNTS), np.random.default_rng(SEED)
     counts = np.array([frequencies(mechanism, mechanism.obfuscate(objects, rng)).counts for _ in range(500)])
     assert_near(counts, COUNTS, name)
-    p, q = mechanism.own_mean, mechanism.other_mean
+    p, q, _ = mechanism.rates
     variance = mechanism.noise(COUNTS, N) / (p - q) ** 2
     assert_near((counts - COUNTS) ** 2, variance, name)
     if not mechanism.yes_or_no:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.randomness import children, fresh_keys
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, at, report_count
+from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.world.synthetic import draw_objects
 
@@ -51,6 +51,10 @@ class Scoring(ABC):
     @property
     def yes_or_no(self) -> bool:
         return False
+
+    @property
+    def rates(self: Countable) -> Rates:
+        return Rates(self.own_mean, self.other_mean, 0.0)
 
     @abstractmethod
     def scores(self, reports: Reports) -> NDArray[Any]:
@@ -105,16 +109,21 @@ class Counting(Scoring):
     def yes_or_no(self) -> bool:
         return True
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
-        """c p*(1-p*) + (N-c) q*(1-q*) for c of N reports."""
-        p, q = self.p_star, self.q_star
-        return counts * p * (1.0 - p) + (reports - counts) * q * (1.0 - q)
+    def noise(self: Countable, counts: Floats, reports: float) -> Floats:
+        """That of a binomial number, at the rates of each object where these differ."""
+        return binomial_noise(counts, reports, self.rates.own, self.rates.other)
 
     def scores(self, reports: Reports) -> NDArray[np.bool_]:
         return self.support(reports)
 
     def score_sums(self, reports: Reports) -> NDArray[np.int64]:
         return self.support_counts(reports)
+
+
+def binomial_noise(counts: Floats, reports: float, own: float | Floats, other: float | Floats) -> Floats:
+    """c p*(1-p*) + (N-c) q*(1-q*) for c of N reports: the variance of how many of them support an object."""
+    noise: Floats = counts * own * (1.0 - own) + (reports - counts) * other * (1.0 - other)
+    return noise
 
 
 def added(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
+from poolscope.mechanisms.defaults import binomial_noise
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
 from poolscope.mechanisms.views import Views
@@ -117,14 +118,13 @@ class HadamardResponse(Sized):
     def yes_or_no(self) -> bool:
         return self.blocks == 1
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    def noise(self, counts: Floats, reports: float) -> Floats:
         """That of scores 0 and 1 with the same means, less 1/4 for each report outside the block: it scores 1/2."""
         block = self._places()[0]
         shares = np.bincount(block, weights=counts, minlength=self.blocks)
         within = reports * shares / max(shares.sum(), np.finfo(float).tiny) if self.blocks > 1 else np.array([reports])
         outside = within * (1.0 - self.inside) + (reports - within) * (1.0 - 2.0 * self.unit)
-        p, q = self.own_mean, self.other_mean
-        return counts * p * (1.0 - p) + (reports - counts) * q * (1.0 - q) - 0.25 * outside[block]
+        return binomial_noise(counts, reports, self.own_mean, self.other_mean) - 0.25 * outside[block]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -105,7 +105,12 @@ class Countable(Mechanism, Protocol):
         """Whether a score is one or nothing: a sum of scores is then a binomial number."""
         ...
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    @property
+    def rates(self) -> Rates:
+        """The means by the object, and what collisions add to the variance."""
+        ...
+
+    def noise(self, counts: Floats, reports: float) -> Floats:
         """(universe,) variance of the sums of so many reports' scores, given how many are of each object."""
         ...
 

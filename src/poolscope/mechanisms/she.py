@@ -91,7 +91,7 @@ class SHE(Scoring, Likelihood):
     def other_mean(self) -> float:
         return 0.0
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    def noise(self, counts: Floats, reports: float) -> Floats:
         return np.full(self.universe, 2.0 * reports * self.scale**2)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
