@@ -63,10 +63,16 @@ class Scoring(ABC):
     def score_sums(self: Countable, reports: Reports) -> NDArray[Any]:
         return summed(self.scores, reports, self.universe)
 
+    def tally(self: Countable, reports: Reports) -> NDArray[Any]:
+        return self.score_sums(reports)[None]
+
     def simulate_counts(
         self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[Any]:
         return one_by_one(self, self.score_sums, added, popularity, count, key, run)
+
+    def simulate_tally(self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+        return self.simulate_counts(popularity, count, key, run)[None]
 
     def simulate_at(
         self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map

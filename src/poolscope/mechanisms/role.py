@@ -122,8 +122,16 @@ class Countable(Mechanism, Protocol):
         """(universe,) the sum of the reports' scores of each object; exact, so that the order does not matter."""
         ...
 
+    def tally(self, reports: Reports) -> NDArray[Any]:
+        """(rows, universe) the score sums, and below them what else a regression counts."""
+        ...
+
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
         """The score sums of so many reports on objects drawn from the popularity."""
+        ...
+
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+        """The tally of so many reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
@@ -159,15 +167,14 @@ class Rates(NamedTuple):
 
 def is_countable(mechanism: object) -> TypeGuard[Countable]:
     """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
-    return all(
-        hasattr(mechanism, name) for name in ("own_mean", "other_mean", "noise", "score_sums", "simulate_counts")
-    )
+    return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
 
 
 def countable(mechanism: object) -> Countable:
     """The mechanism, for whoever must have its frequency estimate."""
     if not is_countable(mechanism):
-        raise InputError("this mechanism has no frequency estimate", value=type(mechanism).__name__)
+        name, remedy = type(mechanism).__name__, "take the method ibu"
+        raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
     return mechanism
 
 

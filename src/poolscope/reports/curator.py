@@ -16,7 +16,7 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import added, numbered
 from poolscope.mechanisms.hashed import Hashed
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, is_countable, report_count
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, report_count
 from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
@@ -83,10 +83,7 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         raise InputError(rule, value=mechanism.matrix.shape, place="method", remedy="take ibu")
     if isinstance(mechanism, Channel):
         raise InputError("a channel must be estimated by regression or ibu", value=method, place="method")
-    if not is_countable(mechanism):
-        name, remedy = type(mechanism).__name__, "take the method ibu"
-        raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
-    counts = Counts(mechanism, method)
+    counts = Counts(countable(mechanism), method)
     if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
@@ -137,18 +134,13 @@ class Counts:
         return design if design.affordable else None
 
     def count(self, reports: Reports) -> Integers:
-        tally = getattr(self.mechanism, "tally", None)
-        return self.mechanism.score_sums(reports)[None] if tally is None else tally(reports)
+        return self.mechanism.tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
         return added(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
-        tally = getattr(self.mechanism, "simulate_tally", None)
-        if tally is None:
-            return self.mechanism.simulate_counts(popularity, count, key, run)[None]
-        counts: Integers = tally(popularity, count, key, run)
-        return counts
+        return self.mechanism.simulate_tally(popularity, count, key, run)
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         if self.method == REGRESSION:
