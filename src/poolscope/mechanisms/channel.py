@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
+from poolscope.base.randomness import generator
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.likelihood import Likelihood
@@ -77,8 +78,7 @@ class Channel(Likelihood):
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
         """By its law: multinomial."""
         chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        return rng.multinomial(count, chance / chance.sum()).astype(np.int64)
+        return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)
 
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) the exact logarithms, with no constant left out."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.randomness import children, fresh_keys
+from poolscope.base.randomness import children, fresh_keys, generator
 from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.world.synthetic import draw_objects
@@ -135,6 +135,12 @@ def binomial_noise(counts: Floats, reports: float, own: float | Floats, other: f
 def added(counted: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """What was counted in parts of the reports, taken together."""
     return reduce(np.add, counted)
+
+
+def drawn(popularity: Floats, count: int, key: np.uint64) -> tuple[np.random.Generator, Integers]:
+    """What a closed law goes on drawing from, and (universe,) how many of so many reports are of each object."""
+    rng = generator(key)
+    return rng, rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
 
 
 def one_by_one(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
+from poolscope.base.randomness import generator
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.defaults import binomial_noise
@@ -161,7 +162,6 @@ class HadamardResponse(Sized):
 
         .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)
         """
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         frequency = np.asarray(popularity) / np.sum(popularity)
         table = np.zeros((self.order, self.blocks))
         block, row = self._places()
@@ -172,7 +172,7 @@ class HadamardResponse(Sized):
         tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, LARGEST_EPSILON)))) - 1.0
         # rounding must not make a probability negative
         chance = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
-        return self._score_sums(rng.multinomial(count, chance / chance.sum()))
+        return self._score_sums(generator(key).multinomial(count, chance / chance.sum()))
 
     def _places(self) -> tuple[Integers, Integers]:
         """(universe,) the block of each object, and its row there."""
