@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
+from cases.report_files import write_reports
 from cases.synthetic import SEED
 from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
 from oracle.laws import LARGE, TINY
@@ -18,7 +19,7 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
 from poolscope.mechanisms.defaults import Counting, Scoring
 from poolscope.mechanisms.role import at, countable, distinct, is_countable
-from poolscope.reports.files import read_reports, write_reports
+from poolscope.reports.files import read_reports
 from poolscope.world.universe import Universe
 
 

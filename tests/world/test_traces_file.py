@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.base.errors import InputError
-from poolscope.world.traces_file import read_traces, write_traces
+from poolscope.world.traces_file import read_traces, write_rows
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.named(["x", "y", "z"], ["p", "q", ""])
@@ -19,7 +19,7 @@ USERS, OBJECTS = ["bob", "ann", "bob", "cat"], ["y", "x", "z", "y"]
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_what_is_written_is_read(tmp_path, ending):
     path = tmp_path / f"t.{ending}"
-    write_traces(path, USERS, OBJECTS)
+    write_rows(path, path.suffix, USERS, OBJECTS)
     traces = read_traces(path, UNIVERSE)
     assert traces.users == ("bob", "ann", "cat")
     assert traces.user.tolist() == [0, 1, 0, 2]
@@ -38,7 +38,7 @@ def test_any_names_survive_both_formats(tmp_path_factory, rows):
     users, objects = zip(*rows, strict=True)
     for ending in ("csv", "parquet"):
         path = tmp_path_factory.getbasetemp() / f"t.{ending}"
-        write_traces(path, users, objects)
+        write_rows(path, path.suffix, users, objects)
         traces = read_traces(path, UNIVERSE)
         assert [traces.users[i] for i in traces.user] == list(users)
         assert ["xyz"[i] for i in traces.object] == list(objects)
@@ -61,7 +61,7 @@ def test_categories_are_texts(tmp_path, dtype):
 
 def test_objects_outside_are_counted_when_asked(tmp_path):
     path = tmp_path / "t.csv"
-    write_traces(path, ["eve", *USERS, "bob", "bob"], ["v", *OBJECTS, "w", "w"])
+    write_rows(path, path.suffix, ["eve", *USERS, "bob", "bob"], ["v", *OBJECTS, "w", "w"])
     traces = read_traces(path, UNIVERSE, outside="count")
     assert traces.users == ("bob", "ann", "cat")
     assert traces.object.tolist() == [1, 0, 2, 1]
@@ -111,27 +111,26 @@ def test_what_is_wrong_with_a_parquet(tmp_path, columns, message):
 
 def test_truncated_missing_and_foreign_files(tmp_path):
     path = tmp_path / "t.parquet"
-    write_traces(path, USERS * 100, OBJECTS * 100)
+    write_rows(path, path.suffix, USERS * 100, OBJECTS * 100)
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match=r"t\.parquet: must be a Parquet file: "):
         read_traces(path, UNIVERSE)
     with pytest.raises(InputError, match=r"none\.parquet: there is no such file"):
         read_traces(tmp_path / "none.parquet", UNIVERSE)
-    for action in (lambda name: read_traces(name, UNIVERSE), lambda name: write_traces(name, USERS, OBJECTS)):
-        with pytest.raises(InputError, match=r"t\.txt: must end in \.csv or \.parquet"):
-            action(tmp_path / "t.txt")
+    with pytest.raises(InputError, match=r"t\.txt: must end in \.csv or \.parquet"):
+        read_traces(tmp_path / "t.txt", UNIVERSE)
 
 
 def test_counting_leaves_an_error_where_nothing_is_left(tmp_path):
     path = tmp_path / "t.csv"
-    write_traces(path, ["a"], ["w"])
+    write_rows(path, path.suffix, ["a"], ["w"])
     with pytest.raises(InputError, match="row 1: must have an object of the universe, got 'w'"):
         read_traces(path, UNIVERSE, outside="count")
 
 
 def test_a_large_universe_is_not_searched_for_the_nearest_name(tmp_path):
     path = tmp_path / "t.csv"
-    write_traces(path, ["a"], ["thing 30000"])
+    write_rows(path, path.suffix, ["a"], ["thing 30000"])
     many = [f"thing {i}" for i in range(20_000)]
     with pytest.raises(InputError, match=r"must be an object of the universe, got 'thing 30000'$"):
         read_traces(path, Universe.named(many, ["p", "q"] * 10_000))

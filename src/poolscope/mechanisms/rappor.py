@@ -113,11 +113,6 @@ class Rappor(Hashed, Counting, Likelihood):
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
-    def permanent_epsilon(self) -> float:
-        """What all reports of a device that keeps its permanent answers reveal of one object."""
-        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
-
-    @property
     def p_star(self) -> float:
         if self.hash_table is not None:
             return float(np.mean(self.rates.own))

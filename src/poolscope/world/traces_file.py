@@ -18,7 +18,6 @@ import polars as pl
 from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_file
-from poolscope.base.tables.atomic import replacing
 from poolscope.base.tables.reading import ENDINGS
 from poolscope.world.objects_file import objects_of
 from poolscope.world.universe import Universe
@@ -80,14 +79,6 @@ def read_traces(
         raise InputError("must have an object of the universe", value=others[0][0], place="row 1", file=path)
     names, user = _encoded(pl.concat(users))
     return Traces(users=names, user=user, object=pl.concat(objects).to_numpy(), outside=left_out)
-
-
-def write_traces(path: str | PathLike[str], users: Sequence[str], objects: Sequence[str]) -> None:
-    """Write one row for each entry of ``users`` and ``objects``, at once: a file is there whole or not at all."""
-    target = Path(path)
-    check_ending(target)
-    with replacing(target) as beside:
-        write_rows(beside, target.suffix.lower(), users, objects)
 
 
 def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[str]) -> None:
