@@ -158,8 +158,8 @@ class Empirical(Channel):
     def spread(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
         """(count, ...) what a function of the channel is on so many replicas of it.
 
-        ``channel.spread(lambda c: attack(c, reports, adversary), 200, rng)`` shows how far the posterior of a user is
-        uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
+        ``channel.spread(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows how far the posterior of a
+        user is uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
         """
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 
