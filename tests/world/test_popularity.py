@@ -204,6 +204,14 @@ def test_read_popularity_names_the_row(tmp_path, rows, message):
         popularity.read_popularity(path, SMALL)
 
 
+def test_a_large_universe_is_not_searched_for_the_nearest_name(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("object,popularity\nthing 30000,1\n")
+    many = [f"thing {i}" for i in range(20_000)]
+    with pytest.raises(InputError, match=r"must be an object of the universe, got 'thing 30000'$"):
+        popularity.read_popularity(path, Universe.named(many, ["p", "q"] * 10_000))
+
+
 vectors = npst.arrays(np.float64, st.integers(1, 30), elements=st.floats(-3, 3, width=32))
 
 
