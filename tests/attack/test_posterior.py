@@ -17,7 +17,7 @@ from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelih
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import CMS
 from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import AS_PUBLISHED_INTEREST, Beta, FunctionDensity
+from poolscope.world.densities import Beta, FunctionDensity
 from poolscope.world.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
@@ -119,7 +119,8 @@ def test_stored_example(stored, n, name, prior):
     universe = Universe(size=len(pool_of), pool_names=tuple("abcdef"[:k]), pool_of=pool_of)
     m = int(stored["m"])
     mechanism = CMS(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
-    belief = Behaviour(interest=AS_PUBLISHED_INTEREST) if prior else Behaviour()
+    # the as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian
+    belief = Behaviour(interest=Beta(a=2.0, b=1.0)) if prior else Behaviour()
     adversary = Adversary.weak(universe, belief)
     if name == "strong":
         popularity = stored["popularity"]

@@ -112,7 +112,8 @@ def high_polynomials(x: Floats, weight: Floats) -> Floats:
     middle, half = (x.min() + x.max()) / 2.0, (x.max() - x.min()) / 2.0
     basis = np.linalg.qr(root * np.polynomial.legendre.legvander((x - middle) / half, nodes - 1))[0] / root
     high = int(nodes * np.sqrt(2.0 / 3.0))
-    return basis.T[[high, high - 1, int(nodes * np.sqrt(0.5)) - 1]]
+    found: Floats = basis.T[[high, high - 1, int(nodes * np.sqrt(0.5)) - 1]]
+    return found
 
 
 def _laid_out(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:

@@ -114,7 +114,7 @@ def play(
 ) -> pl.DataFrame:
     """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
 
-    The table is held in memory; `run.audit` plays any number of users into files.
+    The table is held in memory; `ps.audit` plays any number of users into files.
     """
     if users < 1:
         raise InputError("users must be at least 1", value=users)

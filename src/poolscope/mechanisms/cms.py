@@ -14,7 +14,7 @@ from poolscope.kernels.words import AT_ONCE
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
-from poolscope.mechanisms.role import Rates, ReportColumn, Reports, at, check_objects, lie, settle
+from poolscope.mechanisms.role import ReportColumn, Reports, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
 from poolscope.mechanisms.views import Views
 
@@ -50,17 +50,8 @@ class CMS(Sketch):
         return lie(self.epsilon / 2.0)
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - self.flip
-
-    @property
-    def q_star(self) -> float:
-        share = self.family.collisions.share
-        return self.p_star * share + self.flip * (1.0 - share)
-
-    @property
-    def rates(self) -> Rates:
-        return Rates(self.p_star, self.q_star, (self.p_star - self.flip) ** 2 * self.family.collisions.variance)
+    def elsewhere(self) -> float:
+        return self.flip
 
     @property
     def cells(self) -> Cells:

@@ -13,6 +13,7 @@ from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
+from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
@@ -88,6 +89,5 @@ class Unary(ObjectBits):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
+        rng, own = drawn(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)

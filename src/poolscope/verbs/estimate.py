@@ -12,9 +12,9 @@ import polars as pl
 from poolscope.base.engines import Local
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
+from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
-from poolscope.reports.shares import Counting
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe

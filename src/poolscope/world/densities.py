@@ -222,7 +222,3 @@ def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Flo
             inverse = inverse + here**2
     weights = np.where(np.isfinite(inverse), 1.0 / inverse, 0.0)
     return points, 1.0 - points, weights / weights.sum()
-
-
-#: The as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian.
-AS_PUBLISHED_INTEREST = Beta(a=2.0, b=1.0)

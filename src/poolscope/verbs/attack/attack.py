@@ -24,8 +24,8 @@ from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
+from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, row_bytes, rows_within
-from poolscope.reports.shares import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
