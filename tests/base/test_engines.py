@@ -115,7 +115,7 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
             totals, ticks, out = [], [], tmp_path / "posteriors.parquet"
             options = {"memory": memory, "engine": engine}
             summary = attack(path, scenario, out=out, begin=totals.append, tick=ticks.append, **options)
-            assert totals == [sum(ticks)] == [summary["reports"]] == [len(reports)]
+            assert totals == [sum(ticks)] == [summary.reports] == [len(reports)]
             assert attack(path, scenario, **options) == summary
             found.append((summary, pl.read_parquet(out)))
     for summary, table in found[1:]:

@@ -147,8 +147,8 @@ def attack(
 
     with stoppable(), chosen(engine, scheduler) as own, progress("Attacking", "reports") as (begin, tick):
         loaded = load_scenario(scenario)
-        summary = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
-    print_attack(summary, out)
+        found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
+    print_attack(found, out)
 
 
 @app.command()
@@ -165,8 +165,8 @@ def obfuscate(
     from poolscope.verbs.obfuscate import obfuscate
 
     with stoppable(), counting("Made") as tick:
-        summary = obfuscate(traces, load_scenario(scenario), out, seed, tick=tick)
-    print_obfuscated(summary, out)
+        made = obfuscate(traces, load_scenario(scenario), out, seed, tick=tick)
+    print_obfuscated(made, out)
 
 
 @app.command()
@@ -185,8 +185,8 @@ def estimate(
     from poolscope.verbs.estimate import estimate
 
     with stoppable(), counting("Read") as tick:
-        summary = estimate(reports, load_scenario(scenario), out, method=method, tick=tick)
-    print_estimate(summary, out)
+        found = estimate(reports, load_scenario(scenario), out, method=method, tick=tick)
+    print_estimate(found, out)
 
 
 @app.command()

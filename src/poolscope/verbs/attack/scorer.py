@@ -5,7 +5,7 @@ Nothing here knows the truth: a posterior says how sure the adversary is, not wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -198,6 +198,28 @@ class Scorer:
         return columns
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guessed:
+    """How confident one adversary is after n reports of each user, and how its guesses spread.
+
+    Parameters
+    ----------
+    n : None is all reports; reports : how many were used of all users together.
+    confidence : the mean over users; baseline : 1/k, what a random guess has.
+    sure : of how many users it is sure at n, by the confidence that this takes.
+    guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
+    """
+
+    adversary: str
+    n: int | None
+    reports: int
+    confidence: float
+    sure: Mapping[float, int]
+    guesses: Mapping[str, int]
+    no_guess: int
+    baseline: float
+
+
 class Tally:
     """How confident the adversaries are and how their guesses spread, summed up over crowds, and the first rows."""
 
@@ -222,26 +244,26 @@ class Tally:
         """The first rows of the table."""
         return [row for _, row in self._head]
 
-    def results(self) -> list[dict[str, Any]]:
-        """One entry for each adversary and observation count."""
+    def results(self) -> list[Guessed]:
+        """One record for each adversary and observation count."""
         scorer = self._scorer
         _, used, confidence, sure, guesses = self._sums
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
-            {
-                "adversary": adversary.name,
-                "n": n,
-                "reports": int(used[o]),
-                "confidence": confidence[a, o] / self.users * GRAIN,
-                "sure": {str(t): int(sure[i, a, o]) for i, t in enumerate(EXPOSED)},
-                "guesses": {
+            Guessed(
+                adversary=adversary.name,
+                n=n,
+                reports=int(used[o]),
+                confidence=confidence[a, o] / self.users * GRAIN,
+                sure={level: int(sure[i, a, o]) for i, level in enumerate(EXPOSED)},
+                guesses={
                     name: int(guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
                     if name in adversary.universe.pool_names
                 },
-                "no_guess": int(guesses[a, o, -1]),
-                "baseline": 1.0 / adversary.k,
-            }
+                no_guess=int(guesses[a, o, -1]),
+                baseline=1.0 / adversary.k,
+            )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)
         ]
