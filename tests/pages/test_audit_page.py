@@ -134,8 +134,8 @@ def test_a_threshold_has_columns_of_its_own(tmp_path, page):
     assert "right when sure" not in page.words
     folder = make_run(tmp_path / "run", attack(50, observations=(2,)), threshold=1.0)
     words = Page(audit.write_page(folder).read_text("utf-8")).words
-    assert "At 1, % AUC" in words
-    assert "sure right when sure" in words
+    assert "Sure at n, 100 % AUC" in words
+    assert "% of users % right when sure" in words
     assert re.search(r"0\.0 0\.0–\d\.\d – 0\.0–100\.0", words)
 
 

@@ -273,7 +273,7 @@ def test_the_command(tmp_path):
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    for head in ("mechanism", "exposed", "security", "closed form"):
+    for head in ("mechanism", "exposed", "90 % exposure", "security", "closed form"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
     assert load_scenario(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()

@@ -11,6 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from poolscope.attack.levels import sure
 from poolscope.base.errors import one_line
 from poolscope.cli.terminal import Terminal
 
@@ -117,7 +118,8 @@ def _head(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _confidence(found: Inferred) -> Table:
     table = Table(title=f"{found.users:,} users, {found.reports:,} reports", title_justify="left")
-    for name in ("adversary", "n", "confidence", "baseline", "sure at 0.5", "sure at 0.9", "sure at 0.95"):
+    levels = (sure(level) for level in found.results[0].sure)
+    for name in ("adversary", "n", "confidence", "baseline", *levels):
         table.add_column(name, justify="left" if name == "adversary" else "right")
     last = None
     for row in found.results:

@@ -31,12 +31,12 @@ COLUMNS = (
     Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
     Column("precision_top5", "Precision, % of guesses", "top 5 %", share),
     Column("precision_top1", "Precision, % of guesses", "top 1 %", share),
-    Column("sure_50", "Sure at n, % of users", "at 50 %", share),
-    Column("sure_90", "Sure at n, % of users", "at 90 %", share),
-    Column("sure_95", "Sure at n, % of users", "at 95 %", share),
-    Column("exposed_50", "Exposed by n, % of users", "at 50 %", share),
-    Column("exposed_90", "Exposed by n, % of users", "at 90 %", share),
-    Column("exposed_95", "Exposed by n, % of users", "at 95 %", share),
+    Column("sure_50", "Sure at n, % of users", "50 %", share),
+    Column("sure_90", "Sure at n, % of users", "90 %", share),
+    Column("sure_95", "Sure at n, % of users", "95 %", share),
+    Column("exposed_50", "Exposed by n, % of users", "50 %", share),
+    Column("exposed_90", "Exposed by n, % of users", "90 %", share),
+    Column("exposed_95", "Exposed by n, % of users", "95 %", share),
     Column("calibration_error", "Calibration", "error", decimal),
     Column("calibration_error_limit", "Calibration", "noise", decimal),
     Column("brier", "Calibration", "Brier", decimal),
@@ -163,11 +163,11 @@ def _columns(results: Sequence[Record]) -> tuple[Column, ...]:
     threshold = results[0].threshold
     if threshold is None or any(record.sure is None or record.precision_when_sure is None for record in results):
         return COLUMNS
-    group = f"At {threshold:g}, %"
+    group = f"Sure at n, {100 * threshold:g} %"
     return (
         *COLUMNS,
-        Column("sure", group, "sure", share),
-        Column("precision_when_sure", group, "right when sure", share),
+        Column("sure", group, "% of users", share),
+        Column("precision_when_sure", group, "% right when sure", share),
     )
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
 from poolscope.attack.fresh import CHUNK
+from poolscope.attack.levels import LEVELS
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
-from poolscope.game.columns import EXPOSED
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
 
@@ -148,8 +148,8 @@ class Scorer:
     def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
         keys = user_keys(self.seed, hashes)
-        found = [guesses(rows, keys) for rows in posterior]
-        return np.stack([guess for guess, _ in found], axis=1), np.stack([sure for _, sure in found], axis=1)
+        guess, confidence = zip(*(guesses(rows, keys) for rows in posterior), strict=True)
+        return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
         """The rows of the table: user by user, of each the adversaries, of each the observation counts."""
@@ -182,7 +182,7 @@ class Scorer:
             users=len(scored.used),
             used=scored.used.sum(axis=0),
             confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in EXPOSED]),
+            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in LEVELS]),
             guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
         )
 
@@ -255,7 +255,7 @@ class Tally:
                 n=n,
                 reports=int(used[o]),
                 confidence=confidence[a, o] / self.users * GRAIN,
-                sure={level: int(sure[i, a, o]) for i, level in enumerate(EXPOSED)},
+                sure={level: int(sure[i, a, o]) for i, level in enumerate(LEVELS)},
                 guesses={
                     name: int(guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
