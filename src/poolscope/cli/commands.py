@@ -69,6 +69,7 @@ def audit(
     from poolscope.cli.progress import going_on, progress, stoppable
     from poolscope.pages.audit import write_page
     from poolscope.scenario.scenario import load_scenario
+    from poolscope.verbs.audit.folder import Run
     from poolscope.verbs.audit.run import audit
 
     loaded = load_scenario(scenario)
@@ -76,7 +77,7 @@ def audit(
     with stoppable(going_on(folder if out is None else None, resume)):
         with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, begin=begin, tick=tick)
-        print_audit(summary, write_page(folder))
+        print_audit(summary, write_page(Run.within(folder, summary)))
 
 
 @app.command()
@@ -266,8 +267,9 @@ def report(
 ) -> None:
     """Write the page of a finished run again."""
     from poolscope.pages.audit import write_page
+    from poolscope.verbs.audit.folder import read_run
 
-    typer.echo(write_page(folder))
+    typer.echo(write_page(read_run(folder)))
 
 
 def as_options(message: str) -> str:

@@ -9,7 +9,6 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from poolscope.pages.html import render, tied
 from poolscope.pages.inline import inline
 from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
-from poolscope.verbs.audit.folder import Summary, read_run
+from poolscope.verbs.audit.folder import Run, Summary
 
 COLUMNS = (
     Column("auc", "", "AUC", decimal),
@@ -43,36 +42,19 @@ COLUMNS = (
 )
 
 
-def write_page(folder: str | PathLike[str]) -> Path:
-    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder.
+def write_page(run: Run) -> Path:
+    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder; returns the page.
 
-    Each picture is written twice: ``NAME.svg`` with its panels side by side, and
-    ``NAME-column.svg`` for one column of a paper.
-
-    Parameters
-    ----------
-    folder : path
-        Holds ``summary.json`` and ``outcomes/*.parquet``.
-
-    Returns
-    -------
-    Path
-        The page.
-
-    Raises
-    ------
-    InputError
-        The folder or what it must hold is missing or malformed; nothing is written.
+    Each picture is written twice: ``NAME.svg`` with its panels side by side, and ``NAME-column.svg`` for one column of
+    a paper. Where the outcomes turn out to be malformed nothing is written.
     """
-    folder = Path(folder)
-    run = read_run(folder)
     shown = list(pictures(run))
     html = page_of(run.summary, shown)
-    (folder / "figures").mkdir(exist_ok=True)
+    (run.folder / "figures").mkdir(exist_ok=True)
     for picture in shown:
-        write_text(folder / "figures" / f"{picture.name}.svg", picture.wide)
-        write_text(folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
-    page = folder / "report.html"
+        write_text(run.folder / "figures" / f"{picture.name}.svg", picture.wide)
+        write_text(run.folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
+    page = run.folder / "report.html"
     write_text(page, html)
     return page
 
