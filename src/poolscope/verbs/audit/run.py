@@ -14,8 +14,6 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-import polars as pl
-
 from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
@@ -141,12 +139,6 @@ def clear(out: Path, manifest: Manifest) -> None:
     for path in (out / "outcomes").glob("part-*.parquet"):
         if path.name not in manifest.parts:
             path.unlink()
-
-
-def read_outcomes(out: Path) -> pl.DataFrame:
-    """The outcome table of a finished run, in order."""
-    frame = pl.concat([pl.read_parquet(file) for file in sorted((out / "outcomes").glob("part-*.parquet"))])
-    return frame.sort("adversary", "n", "user", maintain_order=True)
 
 
 def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:

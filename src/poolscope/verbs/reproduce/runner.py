@@ -19,6 +19,7 @@ from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
+from poolscope.verbs.audit.folder import Run, read_run
 from poolscope.verbs.audit.manifest import read_manifest
 from poolscope.verbs.audit.run import audit
 from poolscope.verbs.reproduce import experiments as data
@@ -169,14 +170,14 @@ def _play(
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
     count = _users(play, users)
     folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
-    summary = folder / "summary.json"
-    done = Played(scenario=scenario, folder=folder, users=count, seed=seed, run=engine.map)
-    if summary.exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
+    if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
         tick(count)
-        return done, float(json.loads(summary.read_text("utf-8"))["seconds"])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    result = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), tick=tick)
-    return done, result.seconds or 0.0
+        run = read_run(folder)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), tick=tick)
+        run = Run.within(folder, summary)
+    return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
 
 
 def _users(play: Play, users: int | None) -> int:
