@@ -204,7 +204,7 @@ def test_failure_leaves_the_old_page(tmp_path, outcomes, monkeypatch):
         return replaced(path, target)
 
     monkeypatch.setattr(audit.Path, "replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=r"report.html: cannot write: No space left"):
         write_page(folder)
     assert (folder / "report.html").read_text() == "old"
     assert not list(folder.glob(".*"))

@@ -119,6 +119,7 @@ def reproduce(
     from poolscope.base.engines import chosen
     from poolscope.cli.progress import going_on, progress, stoppable
     from poolscope.cli.reproduction import print_reproduction
+    from poolscope.pages.reproduction import write_page
     from poolscope.verbs.reproduce.runner import reproduce
 
     with stoppable(going_on()):
@@ -126,7 +127,7 @@ def reproduce(
             done = reproduce(
                 names or [], out, users=users, seed=seed, traces=traces, engine=own, begin=begin, tick=tick
             )
-        print_reproduction(done, out)
+        print_reproduction(done, write_page(done, out))
 
 
 @app.command()
@@ -221,16 +222,15 @@ def compare(
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.base.engines import chosen
-    from poolscope.base.folders import check_new, new_folder
+    from poolscope.base.folders import new_folder
     from poolscope.cli.compare import print_comparison
     from poolscope.cli.progress import progress, stoppable
-    from poolscope.pages.comparison import write_comparison
+    from poolscope.pages.comparison import write_page
     from poolscope.scenario.scenario import load_scenario
     from poolscope.verbs.compare import compare, numbers, words
 
     loaded = load_scenario(scenario)
     folder = out or new_folder(f"poolscope-compare-{loaded.name}")
-    check_new(folder)
     choices = words(mechanism), numbers(epsilon)
     with stoppable(), chosen(engine, scheduler) as own, progress("Comparing") as (begin, tick):
         done = compare(
@@ -240,11 +240,11 @@ def compare(
             seed=seed,
             reports=reports,
             engine=own,
-            scratch=folder.absolute().parent,
+            out=folder,
             begin=begin,
             tick=tick,
         )
-    print_comparison(done, write_comparison(done, folder))
+    print_comparison(done, write_page(done, folder))
 
 
 @app.command()

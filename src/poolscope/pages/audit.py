@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import headline, in_plain_words, percent
@@ -50,12 +51,13 @@ def write_page(run: Run) -> Path:
     """
     shown = list(pictures(run))
     html = page_of(run.summary, shown)
-    (run.folder / "figures").mkdir(exist_ok=True)
-    for picture in shown:
-        write_text(run.folder / "figures" / f"{picture.name}.svg", picture.wide)
-        write_text(run.folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
     page = run.folder / "report.html"
-    write_text(page, html)
+    with told(page):
+        (run.folder / "figures").mkdir(exist_ok=True)
+        for picture in shown:
+            write_text(run.folder / "figures" / f"{picture.name}.svg", picture.wide)
+            write_text(run.folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
+        write_text(page, html)
     return page
 
 

@@ -18,7 +18,7 @@ from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, located
-from poolscope.base.folders import ANOTHER, check_folder, check_new
+from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
@@ -128,7 +128,7 @@ def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> Poolsc
         return error
     if isinstance(error, OSError):
         remedy = ANOTHER if nothing else f"{KEPT}: make room and {GO_ON}"
-        return InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy)
+        return unwritable(out, error, remedy)
     return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {KEPT}: {GO_ON}"))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
-from poolscope.base.folders import ANOTHER, check_new
+from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
@@ -84,7 +84,7 @@ def reproduce(
     engine = engine or Local()
     tick, note = tick or (lambda _: None), note or (lambda _: None)
     wanted = data.chosen(names, with_traces=traces is not None)
-    with claimed(out):
+    with told(out, ANOTHER), claimed(out):
         _settle(out, {"users": users, "seed": seed})
         return _reproduced(wanted, out, users, seed, traces, engine, begin, tick, note)
 
