@@ -24,6 +24,7 @@ from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.pages.audit import write_page
 from poolscope.scenario.scenario import load_scenario
+from poolscope.verbs.audit.folder import read_run
 from poolscope.verbs.audit.run import audit, summary_of
 
 
@@ -112,8 +113,8 @@ def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     started = time.perf_counter()
     summary = summary_of(loaded, game, manifest, OutcomeFiles.within(out / "outcomes"))
     summarised, after = time.perf_counter() - started, usage()["memory"]
-    (out / "summary.json").write_text(json.dumps(summary | {"seconds": 0.0}))
-    write_page(out)
+    (out / "summary.json").write_text(json.dumps(summary.as_json()))
+    write_page(read_run(out))
     size = sum(path.stat().st_size for path in (out / "outcomes").iterdir())
     both = time.perf_counter() - started
     return {**usage(), "summary_seconds": summarised, "summary_memory": after, "seconds": both, "bytes": size}

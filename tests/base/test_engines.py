@@ -116,7 +116,7 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
             told, out = Told(), tmp_path / "posteriors.parquet"
             options = {"memory": memory, "engine": engine}
             summary = attack(path, scenario, out=out, progress=told, **options)
-            assert told.totals == [sum(told.ticks)] == [summary["reports"]] == [len(reports)]
+            assert told.totals == [sum(told.ticks)] == [summary.reports] == [len(reports)]
             assert attack(path, scenario, **options) == summary
             found.append((summary, pl.read_parquet(out)))
     for summary, table in found[1:]:
@@ -127,9 +127,10 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
 
 def test_compare_by_dask_is_the_comparison(dask, tmp_path):
     scenario = parse(scenario_text(users=40), name="drawn")
-    one, two = (compare(scenario, ["grr", "cms"], [1.0], engine=e, scratch=tmp_path) for e in (Local(), dask))
+    engines = {"one": Local(), "two": dask}
+    one, two = (compare(scenario, ["grr", "cms"], [1.0], engine=e, out=tmp_path / name) for name, e in engines.items())
     assert one.results == two.results
-    assert not list(tmp_path.iterdir())
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["comparison.json", "comparison.json", "one", "two"]
 
 
 # What a person types

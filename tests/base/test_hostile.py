@@ -341,7 +341,7 @@ def test_a_reproduction_escapes_too(tmp_path):
     cells = dict.fromkeys(("low", "high"), 0.1)
     hostile = Compared(experiment=name, row=SCRIPT, column=SCRIPT, published=SCRIPT, ours=0.1, agrees=True, **cells)
     done = Reproduction(cells=[hostile], played={}, seconds={name: 1.0})
-    content = page.write_page(done, tmp_path, 1.0).read_text("utf-8")
+    content = page.write_page(done, tmp_path).read_text("utf-8")
     assert SCRIPT not in content
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in content
 

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 
+import polars as pl
 from hypothesis import strategies as st
 
 from poolscope.game import game
+from poolscope.game.game import in_order
 from poolscope.scenario.scenario import parse
-from poolscope.verbs.audit.run import read_outcomes
 
 MECHANISMS = [
     'kind = "cms"\nepsilon = 4\nm = 32\nhashes = 64',
@@ -33,6 +34,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from poolscope.game import game
+from poolscope.game.game import in_order
 game.Game.block_users = 16
 from poolscope.cli.commands import main
 main()
@@ -89,6 +91,11 @@ def start(*arguments, cwd, **options):
         env={**os.environ, "COLUMNS": "140"},
         **options,
     )
+
+
+def read_outcomes(out):
+    """The outcome table of a finished run, in order."""
+    return in_order(pl.concat([pl.read_parquet(file) for file in sorted((out / "outcomes").glob("part-*.parquet"))]))
 
 
 __all__ = ["outcome_bytes", "read_outcomes", "scenario_text", "scenarios", "small_blocks", "start"]

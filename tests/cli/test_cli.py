@@ -77,7 +77,7 @@ def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
 def test_a_threshold_is_reported(scenario, tmp_path):
     scenario.write_text(SMALL + "threshold = 0.9\n")
     done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
-    assert "sure at 0.9" in done.stdout
+    assert "sure, 90 %" in done.stdout
     assert "right when sure" in done.stdout
     rows = json.loads((tmp_path / "run" / "summary.json").read_text())["results"]
     assert all(row["threshold"] == 0.9 and 0 <= row["sure"] <= 1 for row in rows)

@@ -12,6 +12,7 @@ from cases.synthetic import POOLS, attack, game
 from poolscope.base.errors import InputError
 from poolscope.metrics.records import summarise
 from poolscope.pages import audit
+from poolscope.verbs.audit.folder import read_run
 
 HOSTILE = "<script>alert('&$x$')</script>"
 
@@ -64,6 +65,10 @@ def make_run(folder, outcomes, threshold=None, **changes):
     return folder
 
 
+def write_page(folder):
+    return audit.write_page(read_run(folder))
+
+
 @pytest.fixture(scope="module")
 def outcomes():
     return game(300, observations=(7, 60))
@@ -72,7 +77,7 @@ def outcomes():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, outcomes):
     folder = make_run(tmp_path_factory.mktemp("run") / "audit", outcomes)
-    assert audit.write_page(folder) == folder / "report.html"
+    assert write_page(folder) == folder / "report.html"
     return folder
 
 
@@ -133,9 +138,9 @@ def test_a_threshold_has_columns_of_its_own(tmp_path, page):
     """Nobody is sure at 1: how often that would be right is not known."""
     assert "right when sure" not in page.words
     folder = make_run(tmp_path / "run", attack(50, observations=(2,)), threshold=1.0)
-    words = Page(audit.write_page(folder).read_text("utf-8")).words
-    assert "At 1, % AUC" in words
-    assert "sure right when sure" in words
+    words = Page(write_page(folder).read_text("utf-8")).words
+    assert "Sure at n, 100 % AUC" in words
+    assert "% of users % right when sure" in words
     assert re.search(r"0\.0 0\.0–\d\.\d – 0\.0–100\.0", words)
 
 
@@ -162,7 +167,7 @@ def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
         adversaries={HOSTILE: HOSTILE},
         version=HOSTILE,
     )
-    html = audit.write_page(folder).read_text("utf-8")
+    html = write_page(folder).read_text("utf-8")
     assert "<script>alert" not in html
     page = Page(html)
     assert [tag for tag, _ in page.elements].count("script") == 1
@@ -173,7 +178,7 @@ def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
 
 def test_same_run_same_page(run, tmp_path, outcomes):
     again = make_run(tmp_path / "again", outcomes)
-    audit.write_page(again)
+    write_page(again)
     for path in ("report.html", "figures/precision.svg"):
         assert (again / path).read_bytes() == (run / path).read_bytes()
 
@@ -181,7 +186,7 @@ def test_same_run_same_page(run, tmp_path, outcomes):
 def test_one_user_makes_a_page(tmp_path):
     lonely = attack(1, observations=(2,))
     folder = make_run(tmp_path / "run", lonely, seconds=None, scenario={"title": "", "text": ""})
-    words = Page(audit.write_page(folder).read_text("utf-8")).words
+    words = Page(write_page(folder).read_text("utf-8")).words
     assert "What the reports reveal" in words
     assert "1 user " in words
     assert "poolscope audit scenario.toml --users 1" in words
@@ -199,8 +204,8 @@ def test_failure_leaves_the_old_page(tmp_path, outcomes, monkeypatch):
         return replaced(path, target)
 
     monkeypatch.setattr(audit.Path, "replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        audit.write_page(folder)
+    with pytest.raises(InputError, match=r"report.html: cannot write: No space left"):
+        write_page(folder)
     assert (folder / "report.html").read_text() == "old"
     assert not list(folder.glob(".*"))
 
@@ -237,7 +242,7 @@ def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes
     folder = make_run(tmp_path / "run", outcomes[:2])
     DAMAGES[message](folder)
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        audit.write_page(folder)
+        write_page(folder)
     assert "\n" not in str(error.value)
     assert str(folder) in str(error.value)
     assert not (folder / "report.html").exists()
@@ -246,9 +251,9 @@ def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes
 
 def test_missing_folder_and_empty_outcomes(tmp_path, outcomes):
     with pytest.raises(InputError, match="there is no such folder"):
-        audit.write_page(tmp_path / "nowhere")
+        write_page(tmp_path / "nowhere")
     folder = make_run(tmp_path / "run", outcomes[:1])
     for path in (folder / "outcomes").iterdir():
         outcomes.clear().write_parquet(path)
     with pytest.raises(InputError, match="must have at least one row"):
-        audit.write_page(folder)
+        write_page(folder)

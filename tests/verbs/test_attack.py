@@ -31,7 +31,7 @@ from poolscope.verbs import obfuscate as obfuscating
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.users import name_hashes
 from poolscope.verbs.estimate import estimate
-from poolscope.verbs.obfuscate import obfuscate
+from poolscope.verbs.obfuscate import Obfuscated, obfuscate
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
@@ -44,9 +44,9 @@ def test_obfuscate_then_attack_is_the_game(tmp_path, mechanism, ending, interlea
     write_traces(tmp_path / f"traces.{ending}", game_traces(game, users, seed), interleaved=interleaved)
     reports, out = tmp_path / f"reports.{ending}", tmp_path / f"posteriors.{ending}"
     made = obfuscate(tmp_path / f"traces.{ending}", scenario, reports, seed)
-    assert made == {"users": users, "reports": users * game.horizon}
+    assert made == Obfuscated(users=users, reports=users * game.horizon)
     summary = attack(reports, scenario, seed=seed, out=out)
-    assert (summary["users"], summary["reports"]) == (users, users * game.horizon)
+    assert (summary.users, summary.reports) == (users, users * game.horizon)
 
     found = pl.read_csv(out) if ending == "csv" else pl.read_parquet(out)
     found = found.with_columns(pl.col("user").cast(pl.Int64))
@@ -115,14 +115,14 @@ def test_a_threshold_marks_no_guess(tmp_path):
     assert found["guess"].is_null().equals(found["confidence"] < tau)
     assert found.drop("guess").equals(sure.drop("guess"))
     summary = attack(path, scenario, threshold=tau)
-    for row in summary["results"]:
-        own = found.filter(adversary=row["adversary"])[[0, 1][row["n"] == 10] :: 2]
-        assert row["no_guess"] == own["guess"].null_count()
-        assert row["guesses"] == {pool: (own["guess"] == pool).sum() for pool in "abc"}
-        assert row["confidence"] == pytest.approx(own["confidence"].mean())
-        assert row["sure"]["0.5"] == (own["confidence"] >= 0.5).sum()
-        assert row["reports"] == own["n"].sum()
-    assert summary["head"] == found.head(12).rows(named=True)
+    for row in summary.results:
+        own = found.filter(adversary=row.adversary)[[0, 1][row.n == 10] :: 2]
+        assert row.no_guess == own["guess"].null_count()
+        assert row.guesses == {pool: (own["guess"] == pool).sum() for pool in "abc"}
+        assert row.confidence == pytest.approx(own["confidence"].mean())
+        assert row.sure[0.5] == (own["confidence"] >= 0.5).sum()
+        assert row.reports == own["n"].sum()
+    assert summary.head == found.head(12).rows(named=True)
     # the scenario's own threshold where nobody says another
     scenario, path = small_attack(tmp_path, attack=f"{ATTACK}threshold = {tau}\n")
     assert posteriors(scenario, path).equals(found)
@@ -295,7 +295,7 @@ def test_the_estimate_is_as_good_as_it_says(tmp_path, mechanism):
         obfuscate(tmp_path / "traces.parquet", scenario, reports, seed)
         summary = estimate(reports, scenario, out)
         table = pl.read_csv(out)
-        assert summary["reports"] == len(objects)
+        assert summary.reports == len(objects)
         scores.append((table["count"].to_numpy() - truth) / table["standard_error"].to_numpy())
     covered = np.mean(np.abs(scores) <= 1.96)
     error = np.sqrt(0.95 * 0.05 / np.size(scores))

@@ -18,7 +18,7 @@ from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.records import summarise
 from poolscope.pages import comparison as compare_page
-from poolscope.pages.comparison import page_of, write_comparison
+from poolscope.pages.comparison import page_of, write_page
 from poolscope.pages.frontier import frontier
 from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
@@ -217,7 +217,8 @@ def test_the_figure_has_a_line_for_each_mechanism(done, columns):
 
 
 def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
-    page = write_comparison(done, tmp_path / "out")
+    done.write(tmp_path / "out")
+    page = write_page(done, tmp_path / "out")
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"comparison.html", "comparison.json", "figures"}
     html = page.read_text()
     assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
@@ -226,14 +227,18 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
     assert len(content["results"]) == len(done.results)
     assert content["results"][-1]["epsilon"] == "inf"
     with pytest.raises(InputError, match="is not empty"):
-        write_comparison(done, tmp_path / "out")
+        done.write(tmp_path / "out")
 
     def full(path, text):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(compare_page, "write_text", full)
-    with pytest.raises(InputError, match="cannot write: No space left"):
-        write_comparison(done, tmp_path / "other")
+    with pytest.raises(InputError, match=r"comparison\.html: cannot write: No space left"):
+        write_page(done, tmp_path / "out")
+    assert page.read_text() == html
+    monkeypatch.setattr("poolscope.verbs.compare.write_text", full)
+    with pytest.raises(InputError, match=r"other: cannot write: No space left.*; choose another with `out`"):
+        done.write(tmp_path / "other")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
@@ -273,7 +278,7 @@ def test_the_command(tmp_path):
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    for head in ("mechanism", "exposed", "security", "closed form"):
+    for head in ("mechanism", "exposed", "90 % exposure", "security", "closed form"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
     assert load_scenario(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()

@@ -111,7 +111,7 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
     monkeypatch.setattr(pieces, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
-    assert attack(path, scenario, out=found, memory=memory)["users"] == summary["users"] == 25
+    assert attack(path, scenario, out=found, memory=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
     assert names.to_list() == sorted(names, key=lambda name: (plain_hash(name) >> 62, name))

@@ -132,7 +132,7 @@ def test_a_small_version_of_every_experiment_plays(reproduced):
 
 def test_the_page_has_every_table_and_figure(reproduced):
     out, done = reproduced
-    html = write_page(done, out, 1.0).read_text()
+    html = write_page(done, out).read_text()
     for name in dict.fromkeys(cell.experiment for cell in done.cells):
         assert f'id="{name}"' in html
     assert html.count("<svg") == len(experiments.figures())

@@ -1,8 +1,9 @@
-"""Output folders: which is taken by default, and which is refused."""
+"""Outputs: which folder is taken by default, which is refused, and how it is told that one cannot be written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +13,20 @@ ANOTHER = "choose another with `out`"
 
 #: The file that is locked while a process is at work in a folder (`base.scratch`); it counts for nothing.
 LOCK = ".poolscope-lock"
+
+
+@contextmanager
+def told(path: Path, remedy: str | None = None) -> Iterator[None]:
+    """What the disk says when `path` cannot be written, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error, remedy) from error
+
+
+def unwritable(path: Path, error: OSError, remedy: str | None = None) -> InputError:
+    """The one line."""
+    return InputError(f"cannot write: {error.strerror or error}", file=path, remedy=remedy)
 
 
 def new_folder(name: str) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from poolscope.attack.levels import sure
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import in_plain_words
@@ -21,7 +22,7 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     first = summary.results[0]
     names += ["majority"] if first.skewed else []
     if first.threshold is not None:
-        names += [f"sure at {first.threshold:g}", "right when sure"]
+        names += [sure(first.threshold), "right when sure"]
     for name in names:
         table.add_column(name, justify="left" if name == "adversary" else "right")
     last = None
@@ -51,7 +52,7 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
 
 
 def _at_threshold(row: Record) -> list[str]:
-    """With a threshold: the share of users of whom the adversary is sure, and how often it is right about them."""
+    """With a threshold: the share of users of whom the adversary is sure at n, and how often it is right about them."""
     if row.sure is None or row.precision_when_sure is None:
         return []
     return [f"{row.sure.value:.3f}", f"{row.precision_when_sure.value:.3f}" if row.sure.value else "-"]

@@ -86,8 +86,9 @@ def audit(
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
         work.stage("Drawing the page")
         from poolscope.pages.audit import write_page
+        from poolscope.verbs.audit.folder import Run
 
-        page = write_page(folder)
+        page = write_page(Run.within(folder, summary))
     print_audit(summary, page, _waited())
 
 
@@ -139,7 +140,10 @@ def reproduce(
         with watched(work.compiling), chosen(engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
         work.stage("Drawing the page")
-        print_reproduction(done, out)
+        from poolscope.pages.reproduction import write_page
+
+        page = write_page(done, out)
+    print_reproduction(done, page)
 
 
 @app.command()
@@ -164,8 +168,8 @@ def attack(
 
         loaded = load_scenario(scenario)
         with watched(work.compiling), chosen(engine, scheduler) as own:
-            summary = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
-    print_attack(summary, out)
+            found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
+    print_attack(found, out)
 
 
 @app.command()
@@ -185,8 +189,8 @@ def obfuscate(
         from poolscope.verbs.obfuscate import obfuscate
 
         with watched(work.compiling):
-            summary = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
-    print_obfuscated(summary, out)
+            made = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
+    print_obfuscated(made, out)
 
 
 @app.command()
@@ -208,8 +212,8 @@ def estimate(
         from poolscope.verbs.estimate import estimate
 
         with watched(work.compiling):
-            summary = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
-    print_estimate(summary, out)
+            found = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
+    print_estimate(found, out)
 
 
 @app.command()
@@ -252,7 +256,7 @@ def compare(
 
     with working("Comparing") as work:
         from poolscope.base.engines import chosen
-        from poolscope.base.folders import check_new, new_folder
+        from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
         from poolscope.kernels.compiling import watched
         from poolscope.scenario.scenario import load_scenario
@@ -260,7 +264,6 @@ def compare(
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
-        check_new(folder)
         choices = words(mechanism), numbers(epsilon)
         with watched(work.compiling), chosen(engine, scheduler) as own:
             done = compare(
@@ -270,13 +273,13 @@ def compare(
                 seed=seed,
                 reports=reports,
                 engine=own,
-                scratch=folder.absolute().parent,
+                out=folder,
                 progress=work,
             )
         work.stage("Drawing the page")
-        from poolscope.pages.comparison import write_comparison
+        from poolscope.pages.comparison import write_page
 
-        page = write_comparison(done, folder)
+        page = write_page(done, folder)
     print_comparison(done, page)
 
 
@@ -300,8 +303,9 @@ def report(
 ) -> None:
     """Write the page of a finished run again."""
     from poolscope.pages.audit import write_page
+    from poolscope.verbs.audit.folder import read_run
 
-    typer.echo(write_page(folder))
+    typer.echo(write_page(read_run(folder)))
 
 
 def _waited() -> float:

@@ -33,7 +33,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
 
 
 def _privacy(title: str, records: Sequence[Choice]) -> Table:
-    heads = ("AUC", "95 %", "exposed", "reports", "security", "least", "bits", "odds", "bound", "")
+    heads = ("AUC", "95 %", "exposed\n90 %", "to\nexposure", "security", "least", "bits", "odds", "bound", "")
     table = _table(title, heads)
     for block in _blocks(records):
         for record in block:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
+from poolscope.attack.levels import sure
 from poolscope.base.errors import one_line
 from poolscope.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    # a command loads its own verb alone
+    from poolscope.verbs.attack.attack import Inferred
+    from poolscope.verbs.estimate import Estimated
+    from poolscope.verbs.obfuscate import Obfuscated
 
 #: Pools that a terminal names; the rest is summed up.
 MOST_POOLS = 12
@@ -29,13 +36,13 @@ METHODS = {
 }
 
 
-def print_attack(summary: Mapping[str, Any], out: Path | None) -> None:
+def print_attack(found: Inferred, out: Path | None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     console = Terminal()
     if out is None:
-        console.print(_head(summary["head"]))
-    console.print(_confidence(summary))
-    console.print(_spread(summary))
+        console.print(_head(found.head))
+    console.print(_confidence(found))
+    console.print(_spread(found))
     console.print(
         "Confidence is the mean of what the adversary itself gives its guesses; "
         "the reports do not say whether they are right.",
@@ -45,21 +52,20 @@ def print_attack(summary: Mapping[str, Any], out: Path | None) -> None:
     _print_place(console, "Posteriors", out)
 
 
-def print_obfuscated(summary: Mapping[str, Any], out: Path) -> None:
+def print_obfuscated(made: Obfuscated, out: Path) -> None:
     """How many reports there are now, and where."""
     console = Terminal()
-    console.print(f"{summary['reports']:,} reports of {summary['users']:,} users", highlight=False)
+    console.print(f"{made.reports:,} reports of {made.users:,} users", highlight=False)
     _print_place(console, "Reports", out)
 
 
-def print_estimate(summary: Mapping[str, Any], out: Path | None) -> None:
+def print_estimate(found: Estimated, out: Path | None) -> None:
     """What the curator finds most often, and how well it can tell."""
     console = Terminal()
-    objects, seen = summary["objects"], summary["seen"]
-    table = Table(title=f"{summary['reports']:,} reports, {objects:,} objects", title_justify="left")
+    table = Table(title=f"{found.reports:,} reports, {found.objects:,} objects", title_justify="left")
     for name in ("object", "pool", "count", "standard error", "popularity"):
         table.add_column(name, justify="left" if name in ("object", "pool") else "right")
-    for row in summary["table"].sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
+    for row in found.table.sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
         table.add_row(
             _text(row["object"]),
             _text(row["pool"] or ""),
@@ -68,8 +74,8 @@ def print_estimate(summary: Mapping[str, Any], out: Path | None) -> None:
             f"{row['popularity']:.5f}",
         )
     console.print(table)
-    found = f"{seen:,} of {objects:,} objects are found more often than twice their standard error."
-    console.print(f"{found}\n{METHODS[summary['method']]}", style="dim", highlight=False)
+    seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
+    console.print(f"{seen}\n{METHODS[found.method]}", style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 
@@ -89,44 +95,44 @@ def _head(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _confidence(summary: Mapping[str, Any]) -> Table:
-    users, reports = summary["users"], summary["reports"]
-    table = Table(title=f"{users:,} users, {reports:,} reports", title_justify="left")
-    for name in ("adversary", "n", "confidence", "baseline", "sure at 0.5", "sure at 0.9", "sure at 0.95"):
+def _confidence(found: Inferred) -> Table:
+    table = Table(title=f"{found.users:,} users, {found.reports:,} reports", title_justify="left")
+    levels = (sure(level) for level in found.results[0].sure)
+    for name in ("adversary", "n", "confidence", "baseline", *levels):
         table.add_column(name, justify="left" if name == "adversary" else "right")
     last = None
-    for row in summary["results"]:
-        if last is not None and row["adversary"] != last:
+    for row in found.results:
+        if last is not None and row.adversary != last:
             table.add_section()
         table.add_row(
-            _text(row["adversary"] if row["adversary"] != last else ""),
-            "all" if row["n"] is None else str(row["n"]),
-            f"{row['confidence']:.3f}",
-            f"{row['baseline']:.3f}",
-            *(_share(count, users) for count in row["sure"].values()),
+            _text(row.adversary if row.adversary != last else ""),
+            "all" if row.n is None else str(row.n),
+            f"{row.confidence:.3f}",
+            f"{row.baseline:.3f}",
+            *(_share(count, found.users) for count in row.sure.values()),
         )
-        last = row["adversary"]
+        last = row.adversary
     return table
 
 
-def _spread(summary: Mapping[str, Any]) -> Table:
+def _spread(found: Inferred) -> Table:
     """For how many users each pool is guessed, after as many reports as there are."""
-    last = {row["adversary"]: row for row in summary["results"]}
-    n = summary["results"][-1]["n"]
+    last = {row.adversary: row for row in found.results}
+    n = found.results[-1].n
     after = "all" if n is None else f"at most {n}"
     table = Table(title=f"Guesses after {after} reports", title_justify="left")
     table.add_column("pool")
     for name in last:
         table.add_column(_text(name), justify="right")
-    pools = sorted(summary["pools"], key=lambda pool: -sum(row["guesses"].get(pool, 0) for row in last.values()))
-    lines = {pool: [row["guesses"].get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
+    pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
+    lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
     rest = pools[MOST_POOLS:]
     if rest:
-        lines[f"{len(rest)} others"] = [sum(row["guesses"].get(pool, 0) for pool in rest) for row in last.values()]
-    if summary["threshold"] is not None:
-        lines[NO_GUESS] = [row["no_guess"] for row in last.values()]
+        lines[f"{len(rest)} others"] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
+    if found.threshold is not None:
+        lines[NO_GUESS] = [row.no_guess for row in last.values()]
     for pool, counts in lines.items():
-        table.add_row(_text(pool), *(_share(count, summary["users"]) for count in counts))
+        table.add_row(_text(pool), *(_share(count, found.users) for count in counts))
     return table
 
 

@@ -10,17 +10,16 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import rounded
-from poolscope.pages.reproduction import by_experiment, mark, verdict, write_page
+from poolscope.pages.reproduction import by_experiment, mark, verdict
 from poolscope.verbs.reproduce.runner import Reproduction
 
 
-def print_reproduction(done: Reproduction, out: Path) -> None:
+def print_reproduction(done: Reproduction, page: Path) -> None:
     """Every cell beside the published one, how many agree, and where the page is."""
     console = Terminal()
     for table in terminal_tables(done):
         console.print(table)
     console.print(verdict(done), highlight=False)
-    page = write_page(done, out, sum(done.seconds.values()))
     console.print(f"{sum(done.seconds.values()):.0f} s. Page: {page}", style="dim", highlight=False, soft_wrap=True)
 
 

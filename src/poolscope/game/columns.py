@@ -1,5 +1,7 @@
 """Names in the table of outcomes, for those who read it and need not make it."""
 
+from poolscope.attack.levels import at_levels
+
 #: The adversary row of the game without a mechanism.
 NON_PRIVATE = "non-private"
 
@@ -7,4 +9,4 @@ NON_PRIVATE = "non-private"
 CORRECT = "correct"
 
 #: Confidences at which a user counts as exposed, and the columns that say by how many reports.
-EXPOSED = {0.5: "exposed_50", 0.9: "exposed_90", 0.95: "exposed_95"}
+EXPOSED = at_levels("exposed")

@@ -9,9 +9,9 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.decide import believed, guesses
+from poolscope.attack.levels import LEVELS
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Keys, Map, Tick
-from poolscope.game.columns import EXPOSED
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
 from poolscope.world.behaviour import Truth
@@ -37,7 +37,7 @@ class Referee:
 
     def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
         """What the adversary's guesses are worth; `share` is how much of a user's game this was."""
-        shape, thresholds = (len(self.keys), len(self.observations)), np.array(list(EXPOSED))
+        shape, thresholds = (len(self.keys), len(self.observations)), np.array(LEVELS)
         truth, gamma, delta = self.truth(adversary.universe)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))

@@ -30,8 +30,8 @@ def injective_sums(weights, out):
 
 
 @njit(nogil=True, cache=True)
-def exposed_masses(weights, within, node, exposure, unseen, mass, seen):
-    """mass[g, q]: sum over objects of their weight times e^(-exposure within node); seen[q]: of one less that.
+def unseen_masses(weights, within, node, draws, unseen, mass, seen):
+    """mass[g, q]: sum over objects of their weight times e^(-draws within node); seen[q]: of one less that.
 
     weights (objects, groups), within (objects,), node (nodes,); unseen (TILE,) is scratch.
     """
@@ -41,7 +41,7 @@ def exposed_masses(weights, within, node, exposure, unseen, mass, seen):
     for first in range(0, node.shape[0], TILE):
         some, total = node[first : first + TILE], seen[first : first + TILE]
         for z in range(objects):
-            rate = -exposure * within[z]
+            rate = -draws * within[z]
             for q in range(some.shape[0]):
                 unseen[q] = np.exp(rate * some[q])
                 total[q] += 1.0 - unseen[q]

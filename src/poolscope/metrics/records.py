@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
 import polars as pl
 
+from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.game.columns import EXPOSED
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10, "precision_top20": 0.20}
 """Shares of most confident users on which the precision is told, by their fields."""
 
-SURE = {level: column.replace("exposed", "sure") for level, column in EXPOSED.items()}
+SURE = at_levels("sure")
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
 
 COUNTED = ("pool", "guess", *EXPOSED.values())

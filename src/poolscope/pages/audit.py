@@ -9,10 +9,10 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import headline, in_plain_words, percent
@@ -22,7 +22,7 @@ from poolscope.pages.html import render, tied
 from poolscope.pages.inline import inline
 from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
-from poolscope.verbs.audit.folder import Summary, read_run
+from poolscope.verbs.audit.folder import Run, Summary
 
 COLUMNS = (
     Column("auc", "", "AUC", decimal),
@@ -31,49 +31,33 @@ COLUMNS = (
     Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
     Column("precision_top5", "Precision, % of guesses", "top 5 %", share),
     Column("precision_top1", "Precision, % of guesses", "top 1 %", share),
-    Column("sure_50", "Sure at n, % of users", "at 50 %", share),
-    Column("sure_90", "Sure at n, % of users", "at 90 %", share),
-    Column("sure_95", "Sure at n, % of users", "at 95 %", share),
-    Column("exposed_50", "Exposed by n, % of users", "at 50 %", share),
-    Column("exposed_90", "Exposed by n, % of users", "at 90 %", share),
-    Column("exposed_95", "Exposed by n, % of users", "at 95 %", share),
+    Column("sure_50", "Sure at n, % of users", "50 %", share),
+    Column("sure_90", "Sure at n, % of users", "90 %", share),
+    Column("sure_95", "Sure at n, % of users", "95 %", share),
+    Column("exposed_50", "Exposed by n, % of users", "50 %", share),
+    Column("exposed_90", "Exposed by n, % of users", "90 %", share),
+    Column("exposed_95", "Exposed by n, % of users", "95 %", share),
     Column("calibration_error", "Calibration", "error", decimal),
     Column("calibration_error_limit", "Calibration", "noise", decimal),
     Column("brier", "Calibration", "Brier", decimal),
 )
 
 
-def write_page(folder: str | PathLike[str]) -> Path:
-    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder.
+def write_page(run: Run) -> Path:
+    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder; returns the page.
 
-    Each picture is written twice: ``NAME.svg`` with its panels side by side, and
-    ``NAME-column.svg`` for one column of a paper.
-
-    Parameters
-    ----------
-    folder : path
-        Holds ``summary.json`` and ``outcomes/*.parquet``.
-
-    Returns
-    -------
-    Path
-        The page.
-
-    Raises
-    ------
-    InputError
-        The folder or what it must hold is missing or malformed; nothing is written.
+    Each picture is written twice: ``NAME.svg`` with its panels side by side, and ``NAME-column.svg`` for one column of
+    a paper. Where the outcomes turn out to be malformed nothing is written.
     """
-    folder = Path(folder)
-    run = read_run(folder)
     shown = list(pictures(run))
     html = page_of(run.summary, shown)
-    (folder / "figures").mkdir(exist_ok=True)
-    for picture in shown:
-        write_text(folder / "figures" / f"{picture.name}.svg", picture.wide)
-        write_text(folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
-    page = folder / "report.html"
-    write_text(page, html)
+    page = run.folder / "report.html"
+    with told(page):
+        (run.folder / "figures").mkdir(exist_ok=True)
+        for picture in shown:
+            write_text(run.folder / "figures" / f"{picture.name}.svg", picture.wide)
+            write_text(run.folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
+        write_text(page, html)
     return page
 
 
@@ -163,11 +147,11 @@ def _columns(results: Sequence[Record]) -> tuple[Column, ...]:
     threshold = results[0].threshold
     if threshold is None or any(record.sure is None or record.precision_when_sure is None for record in results):
         return COLUMNS
-    group = f"At {threshold:g}, %"
+    group = f"Sure at n, {100 * threshold:g} %"
     return (
         *COLUMNS,
-        Column("sure", group, "sure", share),
-        Column("precision_when_sure", group, "right when sure", share),
+        Column("sure", group, "% of users", share),
+        Column("precision_when_sure", group, "% right when sure", share),
     )
 
 

@@ -6,21 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from poolscope.base.errors import InputError
-from poolscope.game.columns import CORRECT, EXPOSED, NON_PRIVATE
-from poolscope.metrics.calibration import calibration
-from poolscope.metrics.exposure import exposure_counts, exposure_shares
-from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
-
-CURVE_POINTS = 200
-"""Points of a precision curve: more cannot be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,47 +25,9 @@ class Picture:
     narrow: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tables:
-    """What the pictures show: tables of an attack each (adversary, n, ...) one below the other."""
-
-    curves: pl.DataFrame
-    exposure: pl.DataFrame
-    maps: pl.DataFrame
-    calibration: pl.DataFrame
-
-
-def tables(run: Run) -> Tables:
-    """One look at the outcomes, one attack at a time: all of them together may not fit into memory."""
-    k, seed, horizon = len(run.summary.pools), run.summary.seed, run.summary.horizon
-    found: dict[str, list[pl.DataFrame]] = {"curves": [], "exposure": [], "maps": [], "calibration": []}
-    attacks = run.outcomes.attacks()
-    private = any(adversary != NON_PRIVATE for adversary, _ in attacks)
-    exposed: set[str] = set()
-    for adversary, n in attacks:
-        attack = adversary, n
-        rows = run.outcomes.of(attack, ("confidence", CORRECT))
-        label = [pl.lit(adversary).alias("adversary"), pl.lit(n).alias("n"), pl.all()]
-        found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
-        found["calibration"].append(calibration(rows).select(label))
-        if adversary != NON_PRIVATE or not private:
-            behaviours = run.outcomes.parts(attack, ("gamma", "delta", "guess", "pool"))
-            counts = sum(behaviour_counts(part, k) for part in behaviours)
-            found["maps"].append(behaviour_shares(np.asarray(counts), k).select(label))
-        if adversary not in exposed:
-            # what exposed a user is on every row of the user, so one n is enough
-            exposed.add(adversary)
-            firsts = run.outcomes.parts(attack, tuple(EXPOSED.values()))
-            counts = sum(exposure_counts(part, horizon) for part in firsts)
-            found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
-    if not attacks:
-        raise InputError("must have at least one row", file=run.outcomes.files[0].parent)
-    return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
-
-
 def pictures(run: Run) -> Iterator[Picture]:
     """All pictures of a page, in the order in which they are read."""
-    k, found = len(run.summary.pools), tables(run)
+    k, found = len(run.summary.pools), run.tables
     yield _precision(found.curves, k)
     yield _exposure(found.exposure)
     for number, rows in enumerate(found.maps.partition_by("adversary", maintain_order=True), start=1):

@@ -1,17 +1,14 @@
-"""A comparison as a folder: ``comparison.json``, the frontier as SVG, and one page that needs nothing else."""
+"""A comparison as one page that needs nothing else, and its frontier as SVG."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from poolscope import __version__
-from poolscope.base.errors import InputError
-from poolscope.base.folders import ANOTHER, check_new
-from poolscope.base.scratch import scratch_folder
+from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
@@ -51,27 +48,17 @@ CAPTION = (
 )
 
 
-def write_comparison(comparison: Comparison, out: Path) -> Path:
-    """Write the folder, all of it or nothing; returns the page."""
-    check_new(out)
+def write_page(comparison: Comparison, out: Path) -> Path:
+    """Write ``comparison.html`` and ``figures/`` into the comparison's folder; returns the page."""
     shown = comparison.results, comparison.non_private, comparison.reports
     wide, narrow = (to_svg(frontier(*shown, columns=columns)) for columns in (2, 1))
-    page = page_of(comparison, wide, narrow)
-    try:
-        with scratch_folder(out.absolute().parent) as scratch:
-            beside = scratch / out.name
-            (beside / "figures").mkdir(parents=True)
-            write_text(beside / "figures" / "frontier.svg", wide)
-            write_text(beside / "figures" / "frontier-column.svg", narrow)
-            write_text(beside / "comparison.html", page)
-            text = json.dumps(comparison.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
-            write_text(beside / "comparison.json", text + "\n")
-            if out.exists():
-                out.rmdir()
-            beside.replace(out)
-    except OSError as problem:
-        raise InputError(f"cannot write: {problem.strerror or problem}", file=out, remedy=ANOTHER) from problem
-    return out / "comparison.html"
+    html, page = page_of(comparison, wide, narrow), out / "comparison.html"
+    with told(page):
+        (out / "figures").mkdir(exist_ok=True)
+        write_text(out / "figures" / "frontier.svg", wide)
+        write_text(out / "figures" / "frontier-column.svg", narrow)
+        write_text(page, html)
+    return page
 
 
 def page_of(comparison: Comparison, wide: str, narrow: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope import __version__
+from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.html import render
 from poolscope.pages.inline import inline
@@ -29,27 +30,29 @@ def verdict(reproduction: Reproduction) -> str:
     return f"{agree} of {len(judged)} published values agree; {len(reproduction.cells) - len(judged)} cells are new."
 
 
-def write_page(reproduction: Reproduction, out: Path, seconds: float) -> Path:
+def write_page(reproduction: Reproduction, out: Path) -> Path:
     """``reproduction.html``, self-contained, and the figures as SVG in ``figures/``."""
     pictures = [
         picture_of(figure, reproduction.played)
         for figure in figures()
         if set(figure.plays) <= reproduction.played.keys()
     ]
-    (out / "figures").mkdir(exist_ok=True)
-    for picture in pictures:
-        write_text(out / "figures" / f"{picture.slug}.svg", picture.svg)
     html = render(
         "reproduction.html.j2",
         verdict=verdict(reproduction),
         version=__version__,
         machine=f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
-        seconds=f"{seconds:,.0f}",
+        seconds=f"{sum(reproduction.seconds.values()):,.0f}",
         tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
         figures=[_figure(i, picture) for i, picture in enumerate(pictures, 1)],
     )
-    write_text(out / "reproduction.html", html)
-    return out / "reproduction.html"
+    page = out / "reproduction.html"
+    with told(page):
+        (out / "figures").mkdir(exist_ok=True)
+        for picture in pictures:
+            write_text(out / "figures" / f"{picture.slug}.svg", picture.svg)
+        write_text(page, html)
+    return page
 
 
 def _figure(index: int, picture: Picture) -> dict[str, Any]:

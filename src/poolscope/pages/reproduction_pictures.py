@@ -10,15 +10,10 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.metrics.calibration import calibration
-from poolscope.metrics.exposure import exposure_by_adversary
-from poolscope.metrics.precision import behaviour_map, for_each_attack, precision_curve
 from poolscope.pages import figures
 from poolscope.pages.style import to_svg
 from poolscope.verbs.reproduce.experiments import PaperFigure
 from poolscope.verbs.reproduce.values import Played
-
-CURVE_POINTS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,36 +34,32 @@ def picture_of(figure: PaperFigure, played: Mapping[str, Played]) -> Picture:
 
 def _precision(figure: PaperFigure, plays: list[Played]) -> Figure:
     (play,) = plays
-    curves = for_each_attack(play.outcomes, lambda rows: precision_curve(rows, play.seed, CURVE_POINTS))
-    return figures.precision_null_rate(curves, play.game.universe.k)
+    return figures.precision_null_rate(play.run.tables.curves, len(play.run.summary.pools))
 
 
 def _behaviour(figure: PaperFigure, plays: list[Played]) -> Figure:
     (play,) = plays
-    k = play.game.universe.k
-    rows = play.outcomes.filter(pl.col("adversary") == figure.adversary)
-    return figures.behaviour_maps(for_each_attack(rows, lambda part: behaviour_map(part, k)), k)
+    table = play.run.tables.maps.filter(pl.col("adversary") == figure.adversary)
+    return figures.behaviour_maps(table, len(play.run.summary.pools))
 
 
 def _calibration(figure: PaperFigure, plays: list[Played]) -> Figure:
     """All settings in one table; the panels are named after setting and adversary."""
     tables = []
     for play in plays:
-        rows = play.outcomes.filter(pl.col("adversary") != NON_PRIVATE)
-        table = for_each_attack(rows, calibration)
-        tables.append(table.with_columns(pl.col("adversary").cast(pl.String) + f", {play.scenario.name}"))
+        table = play.run.tables.calibration.filter(pl.col("adversary") != NON_PRIVATE)
+        tables.append(table.with_columns(pl.col("adversary") + f", {play.scenario.name}"))
     return figures.calibration_plot(pl.concat(tables), columns=4)
 
 
 def _exposure(figure: PaperFigure, plays: list[Played]) -> Figure:
     (play,) = plays
-    return figures.exposure_curves(exposure_by_adversary(play.outcomes, play.game.horizon))
+    return figures.exposure_curves(play.run.tables.exposure)
 
 
 def _density(figure: PaperFigure, plays: list[Played]) -> Figure:
     (play,) = plays
-    first = play.outcomes.filter(pl.col("adversary") == play.outcomes["adversary"][0])
-    return figures.behaviour_density(first.filter(pl.col("n") == first["n"][0]))
+    return figures.behaviour_density(play.behaviours(*play.run.outcomes.attacks()[0]))
 
 
 def _popularity(figure: PaperFigure, plays: list[Played]) -> Figure:

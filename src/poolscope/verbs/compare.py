@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -19,9 +21,11 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, did_you_mean, located
+from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import Stream, children, seed_key
-from poolscope.base.scratch import scratch_folder
+from poolscope.base.scratch import claimed, scratch_folder
+from poolscope.base.tables.atomic import write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
@@ -127,6 +131,13 @@ class Comparison:
             "seconds": round(self.seconds, 3),
         }
 
+    def write(self, out: Path) -> None:
+        """Put ``comparison.json`` into a folder of its own."""
+        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        with told(out, ANOTHER), claimed(out):
+            check_new(out)
+            write_text(out / "comparison.json", text + "\n")
+
 
 def compare(
     scenario: Scenario,
@@ -137,7 +148,7 @@ def compare(
     seed: int = 0,
     reports: int = DEFAULT_REPORTS,
     engine: Engine | None = None,
-    scratch: Path | None = None,
+    out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Play a scenario's users against every mechanism at every epsilon.
@@ -149,11 +160,14 @@ def compare(
     users : how many; where absent the scenario's count, up to a thousand.
     seed : the users, what they pick and what they draw are the same for every choice.
     reports : how many reports the frequency estimate is made of.
-    scratch : a folder for outcomes while they are needed, which workers on other machines must see.
+    out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
+        folder where there is none), and workers on other machines must see them.
     progress : told what is done, the number of users of all choices together, and users as they are played.
     """
-    engine = engine or Local()
+    engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
+    if target is not None:
+        check_new(target)
     for name, count in (("users", users), ("reports", reports)):
         if count is not None and count < 1:
             raise InputError(f"{name} must be at least 1", value=count)
@@ -164,6 +178,7 @@ def compare(
         # every choice before the first is played: a parameter that is missing is known at once
         build_mechanism(choice, choice.universe())
     results: list[Leak] = []
+    beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
         # the game without a mechanism is the same for all of them
@@ -171,8 +186,8 @@ def compare(
         count = _count(game, users, scenario)
         if position == 0:
             progress.begin(count * len(choices))
-        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, progress.tick)
-    return Comparison(
+        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
+    done = Comparison(
         scenario=scenario,
         seed=seed,
         users=results[0].users,
@@ -183,6 +198,9 @@ def compare(
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
+    if target is not None:
+        done.write(target)
+    return done
 
 
 def _play(
@@ -192,13 +210,13 @@ def _play(
     seed: int,
     reports: int,
     engine: Engine,
-    scratch: Path | None,
+    beside: Path,
     tick: Tick,
 ) -> Iterator[Leak]:
     """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
     served = _served(game, reports, seed, engine)
-    for name, k, outcomes in _outcomes(game, users, seed, engine, scratch, tick):
+    for name, k, outcomes in _outcomes(game, users, seed, engine, beside, tick):
         leak = attacked(outcomes, k, game, seed)
         if name == NON_PRIVATE:
             yield leak
@@ -208,10 +226,10 @@ def _play(
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, scratch: Path | None, tick: Tick
+    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
 ) -> Iterator[tuple[str, int, pl.DataFrame]]:
     """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
-    with scratch_folder(scratch or Path(gettempdir())) as folder:
+    with scratch_folder(beside) as folder:
         playing = Playing(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,25 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimated:
+    """What `estimate` found.
+
+    Parameters
+    ----------
+    reports, objects : how many there are in the file, and in the universe.
+    seen : how many objects are found more often than twice their standard error.
+    method : the one that was used.
+    table : the estimate object by object, as it is written.
+    """
+
+    reports: int
+    objects: int
+    seen: int
+    method: str
+    table: pl.DataFrame
+
+
 def estimate(
     reports_path: str | PathLike[str],
     scenario: Scenario,
@@ -28,7 +47,7 @@ def estimate(
     method: str | None = None,
     engine: Local | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> Estimated:
     """How often each object was reported, from the reports of a file of any size.
 
     Parameters
@@ -38,11 +57,6 @@ def estimate(
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
-
-    Returns
-    -------
-    ``reports``, ``objects`` (how many are in the universe), ``seen`` (how many are found more often than twice their
-    standard error), ``method`` (the one that was used) and ``table``.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -60,13 +74,13 @@ def estimate(
     if target is not None:
         with writing(target) as parts:
             parts.write(0, table)
-    return {
-        "reports": found.reports,
-        "objects": universe.size,
-        "seen": int((found.counts > 2 * found.errors).sum()),
-        "method": found.method,
-        "table": table,
-    }
+    return Estimated(
+        reports=found.reports,
+        objects=universe.size,
+        seen=int((found.counts > 2 * found.errors).sum()),
+        method=found.method,
+        table=table,
+    )
 
 
 def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:

@@ -7,9 +7,10 @@ user's: whoever makes reports knows all users, about 150 bytes each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -33,6 +34,14 @@ ROWS, PIECE = 1 << 19, 1 << 15
 MAKING = {False: 4, True: 32}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Obfuscated:
+    """What `obfuscate` wrote: how many reports, of how many users."""
+
+    users: int
+    reports: int
+
+
 class _Part(NamedTuple):
     number: int
     names: pl.Series
@@ -49,7 +58,7 @@ def obfuscate(
     *,
     engine: Local | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> Obfuscated:
     """One report for each row of a file of traces, in its order.
 
     What a report draws depends on the seed, on its user's place among the users (by first row) and on its place among
@@ -60,10 +69,6 @@ def obfuscate(
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
     progress : told reports as they are made.
-
-    Returns
-    -------
-    ``users`` and ``reports``: how many.
     """
     path, target = Path(traces_path), Path(out)
     check_output(target, overwrite=False)
@@ -88,7 +93,7 @@ def obfuscate(
         for count in engine.map(part, _parts(path, universe, arrivals, min(rows, ROWS))):
             reports += count
             progress.tick(count)
-    return {"users": len(arrivals), "reports": reports}
+    return Obfuscated(users=len(arrivals), reports=reports)
 
 
 def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:

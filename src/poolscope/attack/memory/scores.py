@@ -39,7 +39,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.attack.quadrature import fixed_rule
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
-from poolscope.kernels.memory import TILE, exposed_masses, injective_sums, log_products
+from poolscope.kernels.memory import TILE, injective_sums, log_products, unseen_masses
 from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
 
@@ -195,8 +195,8 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
 # On a grid
 
 
-def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary, exposure: float, nodes: int) -> Floats:
-    """Integral of the product over groups; an object of probability Phi has the factor e^(-exposure Phi)."""
+def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary, draws: float, nodes: int) -> Floats:
+    """Integral of the product over groups; an object of probability Phi has the factor e^(-draws Phi)."""
     k, belief, part = adversary.k, adversary.belief, adversary.universe.pool_of + 1
     weights, scale = _scaled(log_likelihood, counts, adversary)
     within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
@@ -214,9 +214,9 @@ def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary,
     for j in range(k):
         mine = part == j + 1
         for side, weight in enumerate((own, other)):
-            mass[side, j], seen[side, j] = _exposed(weights[:, mine], within[mine], weight, exposure)
+            mass[side, j], seen[side, j] = _unseen(weights[:, mine], within[mine], weight, draws)
     mass_0, seen_0 = (
-        np.repeat(x, len(u), axis=-1) for x in _exposed(weights[:, part == 0], within[part == 0], not_g, exposure)
+        np.repeat(x, len(u), axis=-1) for x in _unseen(weights[:, part == 0], within[part == 0], not_g, draws)
     )
     logs = np.empty((k, len(top)))
     log_products(mass_0, mass[0], mass[1], kind, powers, np.empty((2, len(top))), logs)
@@ -233,11 +233,11 @@ def _rule(density: Density, nodes: int) -> tuple[Floats, Floats, Floats]:
     return density.rule(nodes)
 
 
-def _exposed(weights: Floats, within: Floats, weight: Floats, exposure: float) -> tuple[Floats, Floats]:
+def _unseen(weights: Floats, within: Floats, weight: Floats, draws: float) -> tuple[Floats, Floats]:
     """A pool's masses (groups, nodes) and how many of its objects are seen (nodes,), by the weight of the pool."""
     mass, seen = np.zeros((len(weights), len(weight))), np.zeros(len(weight))
-    if exposure == 0.0:
+    if draws == 0.0:
         return mass + weights.sum(axis=1, keepdims=True), seen
     # not by BLAS, whose threads and those of a game would wait for each other
-    exposed_masses(np.ascontiguousarray(weights.T), within, weight, exposure, np.empty(TILE), mass, seen)
+    unseen_masses(np.ascontiguousarray(weights.T), within, weight, draws, np.empty(TILE), mass, seen)
     return mass, seen

@@ -15,7 +15,7 @@ from typing import Literal
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line
-from poolscope.base.folders import ANOTHER
+from poolscope.base.folders import ANOTHER, told
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables.atomic import put_in_place
 
@@ -70,15 +70,14 @@ def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What the disk, or polars for it, says when `path` cannot be written, in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write: {error.strerror or error}", file=path) from error
-    except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:
-        if "IO error" not in str(error):
-            raise
-        raise InputError(f"cannot write: {one_line(str(error))[:80]}", file=path) from error
+    """The same where it is polars that says it for the disk."""
+    with told(path):
+        try:
+            yield
+        except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:
+            if "IO error" not in str(error):
+                raise
+            raise OSError(one_line(str(error))[:80]) from error
 
 
 def _join(files: list[Path], out: Path, text: bool, compression: Compression) -> None:

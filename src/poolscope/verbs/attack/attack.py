@@ -10,8 +10,9 @@ has them counted before.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,32 @@ from poolscope.scenario.build import adversary_of, build_adversary, build_mechan
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
 from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, counted_of, cut, warmed, weigh
-from poolscope.verbs.attack.scorer import Scorer, Tally
+from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
 
 #: Rows of the table that a summary shows.
 HEAD = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inferred:
+    """What `attack` found, summed up.
+
+    Parameters
+    ----------
+    users, reports : how many there are in the file; pools : those of all adversaries.
+    threshold : confidence below which there is no guess, if there is one.
+    results : a record for each adversary and observation count.
+    head : the first rows of the table of posteriors.
+    """
+
+    users: int
+    reports: int
+    pools: Sequence[str]
+    threshold: float | None
+    results: Sequence[Guessed]
+    head: Sequence[Mapping[str, Any]]
 
 
 class Shares:
@@ -57,22 +78,17 @@ def attack(
     memory: int = MEMORY_BYTES,
     engine: Engine | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
+) -> Inferred:
     """The posterior of every user of a file of reports, for every adversary of the scenario.
 
     Parameters
     ----------
     pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
     threshold : confidence below which there is no guess; the scenario's where absent.
-    out : the table of posteriors, Parquet or CSV by its ending; where absent the summary's ``head`` has its first rows.
+    out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     memory : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
-
-    Returns
-    -------
-    ``users``, ``reports``, ``pools``, ``threshold``, ``results`` (how confident each adversary is at each observation
-    count and how its guesses spread) and ``head``.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -115,14 +131,14 @@ def attack(
         for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
             if scored is not None:
                 tally.add(*scored)
-    return {
-        "users": tally.users,
-        "reports": reports,
-        "pools": scorer.pool_names,
-        "threshold": threshold,
-        "results": tally.results(),
-        "head": tally.head,
-    }
+    return Inferred(
+        users=tally.users,
+        reports=reports,
+        pools=scorer.pool_names,
+        threshold=threshold,
+        results=tally.results(),
+        head=tally.head,
+    )
 
 
 def _check_memory(scenario: Scenario) -> None:

@@ -5,7 +5,7 @@ Nothing here knows the truth: a posterior says how sure the adversary is, not wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ import polars as pl
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
 from poolscope.attack.fresh import CHUNK
+from poolscope.attack.levels import LEVELS
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
-from poolscope.game.columns import EXPOSED
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
 
@@ -147,8 +147,8 @@ class Scorer:
     def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
         keys = user_keys(self.seed, hashes)
-        found = [guesses(rows, keys) for rows in posterior]
-        return np.stack([guess for guess, _ in found], axis=1), np.stack([sure for _, sure in found], axis=1)
+        guess, confidence = zip(*(guesses(rows, keys) for rows in posterior), strict=True)
+        return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
         """The rows of the table: user by user, of each the adversaries, of each the observation counts."""
@@ -181,7 +181,7 @@ class Scorer:
             users=len(scored.used),
             used=scored.used.sum(axis=0),
             confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in EXPOSED]),
+            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in LEVELS]),
             guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
         )
 
@@ -195,6 +195,28 @@ class Scorer:
                     values[:, a] = scored.posterior[a][:, :, adversary.universe.pool_names.index(name)]
             columns.append(pl.Series(f"posterior.{name}", values.ravel(), nan_to_null=True))
         return columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guessed:
+    """How confident one adversary is after n reports of each user, and how its guesses spread.
+
+    Parameters
+    ----------
+    n : None is all reports; reports : how many were used of all users together.
+    confidence : the mean over users; baseline : 1/k, what a random guess has.
+    sure : of how many users it is sure at n, by the confidence that this takes.
+    guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
+    """
+
+    adversary: str
+    n: int | None
+    reports: int
+    confidence: float
+    sure: Mapping[float, int]
+    guesses: Mapping[str, int]
+    no_guess: int
+    baseline: float
 
 
 class Tally:
@@ -221,26 +243,26 @@ class Tally:
         """The first rows of the table."""
         return [row for _, row in self._head]
 
-    def results(self) -> list[dict[str, Any]]:
-        """One entry for each adversary and observation count."""
+    def results(self) -> list[Guessed]:
+        """One record for each adversary and observation count."""
         scorer = self._scorer
         _, used, confidence, sure, guesses = self._sums
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
-            {
-                "adversary": adversary.name,
-                "n": n,
-                "reports": int(used[o]),
-                "confidence": confidence[a, o] / self.users * GRAIN,
-                "sure": {str(t): int(sure[i, a, o]) for i, t in enumerate(EXPOSED)},
-                "guesses": {
+            Guessed(
+                adversary=adversary.name,
+                n=n,
+                reports=int(used[o]),
+                confidence=confidence[a, o] / self.users * GRAIN,
+                sure={level: int(sure[i, a, o]) for i, level in enumerate(LEVELS)},
+                guesses={
                     name: int(guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
                     if name in adversary.universe.pool_names
                 },
-                "no_guess": int(guesses[a, o, -1]),
-                "baseline": 1.0 / adversary.k,
-            }
+                no_guess=int(guesses[a, o, -1]),
+                baseline=1.0 / adversary.k,
+            )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)
         ]

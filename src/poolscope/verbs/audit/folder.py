@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from poolscope.base.errors import InputError, located, one_line, reading
 from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.records import Record
+from poolscope.verbs.audit.tables import Tables, tables
 
 COLUMNS = (
     "user",
@@ -75,18 +77,32 @@ def _record(row: int, found: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a page is made of."""
+    """A finished run, which a page is made of."""
 
+    folder: Path
     summary: Summary
     outcomes: OutcomeFiles
+
+    @classmethod
+    def within(cls, folder: Path, summary: Summary) -> Run:
+        """The run of a folder, whose summary is known."""
+        return cls(folder=folder, summary=summary, outcomes=OutcomeFiles.within(folder / "outcomes"))
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What its pictures show."""
+        return tables(self.outcomes, len(self.summary.pools), self.summary.seed, self.summary.horizon)
 
 
 def read_run(folder: Path) -> Run:
     """Read a run's folder; an ``InputError`` says what is missing or malformed."""
     if not folder.is_dir():
         raise InputError("there is no such folder", file=folder, remedy=_REMEDY)
-    summary = _read_summary(folder / "summary.json")
-    return Run(summary=summary, outcomes=_open_outcomes(folder / "outcomes"))
+    run = Run.within(folder, _read_summary(folder / "summary.json"))
+    if not run.outcomes.files:
+        raise InputError("must have outcomes/*.parquet", file=folder, remedy=_REMEDY)
+    run.outcomes.check(COLUMNS)
+    return run
 
 
 def _read_summary(path: Path) -> Summary:
@@ -104,11 +120,3 @@ def _read_summary(path: Path) -> Summary:
             place = ".".join(map(str, first["loc"]))
             raise InputError(one_line(first["msg"]), place=place or None) from None
     return summary
-
-
-def _open_outcomes(folder: Path) -> OutcomeFiles:
-    outcomes = OutcomeFiles.within(folder)
-    if not outcomes.files:
-        raise InputError("must have outcomes/*.parquet", file=folder.parent, remedy=_REMEDY)
-    outcomes.check(COLUMNS)
-    return outcomes

@@ -11,6 +11,7 @@ from typing import Any
 
 from poolscope.attack.role import MOST_USERS
 from poolscope.base.errors import InputError, reading
+from poolscope.base.folders import ANOTHER
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.scenario.parameters import FILES
@@ -29,8 +30,6 @@ SHARE = 0.05
 
 NEEDED = {"scenario", "seed", "users", "version", "block", "parts"}
 """Keys without which a file is no manifest."""
-
-_ANOTHER = "choose another folder with `out`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +114,7 @@ def read_manifest(out: Path) -> Manifest | None:
         except (ValueError, RecursionError):
             found = None
         if not _is_manifest(found):
-            raise InputError("must be the manifest of a run", remedy="choose another folder")
+            raise InputError("must be the manifest of a run", remedy=ANOTHER)
         return Manifest(**found)
 
 
@@ -133,10 +132,10 @@ def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
     for name, words in SAME.items():
         if getattr(kept, name) != getattr(new, name):
             rule = f"{words} differs from that of the run to resume"
-            raise InputError(rule, file=out, value=getattr(new, name), remedy=_ANOTHER)
+            raise InputError(rule, file=out, value=getattr(new, name), remedy=ANOTHER)
     if kept.version.split(".")[:2] != new.version.split(".")[:2]:
         rule = f"the run to resume was made by version {kept.version}"
-        raise InputError(rule, file=out, value=new.version, remedy=_ANOTHER)
+        raise InputError(rule, file=out, value=new.version, remedy=ANOTHER)
     for name, digest in kept.parts.items():
         path = out / "outcomes" / name
         if not path.exists() or checksum(path) != digest:

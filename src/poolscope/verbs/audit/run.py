@@ -13,32 +13,25 @@ import warnings
 from os import PathLike
 from pathlib import Path
 
-import polars as pl
-
 from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, located
-from poolscope.base.folders import ANOTHER, check_folder, check_new
+from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
-from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
-from poolscope.game.columns import CORRECT, NON_PRIVATE
-from poolscope.game.game import Game, play_block
+from poolscope.game.blocks import Playing, all_blocks, play_parts
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.size import check_size
+from poolscope.game.plan import planned, playing
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
 from poolscope.verbs.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
-
-#: Seconds that a run takes where neither the scenario nor the caller says how many users.
-SECONDS = 10.0
-
-#: Columns of the outcomes that are held of one attack while it is summed up.
-HELD = ("confidence", CORRECT)
+from poolscope.verbs.audit.tables import HELD
 
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
@@ -69,26 +62,22 @@ def audit(
     progress.stage("Preparing")
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
-    count = users or (scenario.users.count if scenario.users else None)
-    if game.recorded:
-        count = min(count or len(game.recorded), len(game.recorded))
-    if count is None:
-        count = kept.users if kept else fitting_users(game, seed, engine)
+    asked = playing(game, users or (scenario.users.count if scenario.users else None))
+    with located(file=scenario.file):
+        plan = planned(game, asked or (kept.users if kept else None), seed, engine, out)
+    if plan.warning:
+        warnings.warn(plan.warning, stacklevel=2)
     manifest = Manifest(
         scenario=scenario.text,
         seed=seed,
-        users=count,
+        users=plan.users,
         version=__version__,
-        block=kept.block if kept else block_size(game, count, engine),
+        block=kept.block if kept else plan.block,
         inputs=input_files(scenario),
     )
-    with located(file=scenario.file):
-        long = check_size(game, count, out, engine.threads * engine.workers)
-    if long:
-        warnings.warn(long, stacklevel=2)
     if kept:
         manifest = continued(kept, manifest, out)
-    progress.begin(count)
+    progress.begin(plan.users)
     try:
         with claimed(out):
             check_run(out, resume)
@@ -109,19 +98,6 @@ def check_run(out: Path, resume: bool) -> None:
         return
     what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
     check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
-
-
-def fitting_users(game: Game, seed: int, engine: Engine) -> int:
-    """Users that take about ten seconds, from a pilot; two significant digits."""
-    own = Local(threads=engine.threads)
-    play_block(game, range(16), seed, engine=own)
-    pilot = min(2048, game.block_users)
-    started = time.perf_counter()
-    play_block(game, range(pilot), seed, engine=own)
-    pace = (time.perf_counter() - started) / pilot
-    count = max(100, SECONDS / pace)
-    unit = 10 ** (len(str(int(count))) - 2)
-    return int(count // unit * unit)
 
 
 def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
@@ -152,7 +128,7 @@ def stopped(error: OSError | PoolscopeError, out: Path, nothing: bool) -> Poolsc
         return error
     if isinstance(error, OSError):
         remedy = ANOTHER if nothing else f"{KEPT}: make room and {GO_ON}"
-        return InputError(f"cannot write: {error.strerror or error}", file=out, remedy=remedy)
+        return unwritable(out, error, remedy)
     return PoolscopeError(f"{out}: {error}" + ("" if nothing else f"; {KEPT}: {GO_ON}"))
 
 
@@ -163,12 +139,6 @@ def clear(out: Path, manifest: Manifest) -> None:
     for path in (out / "outcomes").glob("part-*.parquet"):
         if path.name not in manifest.parts:
             path.unlink()
-
-
-def read_outcomes(out: Path) -> pl.DataFrame:
-    """The outcome table of a finished run, in order."""
-    frame = pl.concat([pl.read_parquet(file) for file in sorted((out / "outcomes").glob("part-*.parquet"))])
-    return frame.sort("adversary", "n", "user", maintain_order=True)
 
 
 def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:

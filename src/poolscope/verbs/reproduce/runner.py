@@ -13,12 +13,13 @@ from typing import Any
 
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
-from poolscope.base.folders import ANOTHER, check_new
+from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
+from poolscope.verbs.audit.folder import Run, read_run
 from poolscope.verbs.audit.manifest import read_manifest
 from poolscope.verbs.audit.run import audit
 from poolscope.verbs.reproduce import experiments as data
@@ -80,7 +81,7 @@ def reproduce(
         raise InputError("users must be at least 1", value=users)
     engine = engine or Local()
     wanted = data.chosen(names, with_traces=traces is not None)
-    with claimed(out):
+    with told(out, ANOTHER), claimed(out):
         _settle(out, {"users": users, "seed": seed})
         return _reproduced(wanted, out, users, seed, traces, engine, progress)
 
@@ -169,15 +170,15 @@ def _play(
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
     count = _users(play, users)
     folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
-    summary = folder / "summary.json"
-    done = Played(scenario=scenario, folder=folder, users=count, seed=seed, run=engine.map)
-    if summary.exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
+    if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
         progress.tick(count)
-        return done, float(json.loads(summary.read_text("utf-8"))["seconds"])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    inner = progress.within()
-    result = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), progress=inner)
-    return done, result.seconds or 0.0
+        run = read_run(folder)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        inner = progress.within()
+        summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), progress=inner)
+        run = Run.within(folder, summary)
+    return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
 
 
 def _users(play: Play, users: int | None) -> int:

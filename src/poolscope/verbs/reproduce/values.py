@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from poolscope import metrics
 from poolscope.base.arrays import Map
 from poolscope.base.randomness import Stream, children, seed_key, user_keys
+from poolscope.game.columns import CORRECT, EXPOSED
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import Countable, at, countable
 from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.precision import successes
+from poolscope.metrics.records import TOPS, Record
 from poolscope.reports.linear import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, load_scenario
-from poolscope.verbs.audit.run import read_outcomes
+from poolscope.verbs.audit.folder import Run
 from poolscope.world.popularity import entropy as pool_entropy
 from poolscope.world.popularity import jensen_shannon, zipf
 from poolscope.world.synthetic import own_popularity
@@ -29,50 +30,53 @@ from poolscope.world.universe import Universe
 #: Share of the objects, the most popular ones, on which the percentage error is taken.
 TOP_OBJECTS = 0.8
 
+#: Fields of a record that have the precision on the most confident share of users.
+_PRECISIONS = {1.0: "precision"} | {share: name for name, share in TOPS.items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A finished play: what was played, and its outcomes."""
+    """A finished play: what was played, and the run that it was; `threads` build its game where that is asked for."""
 
     scenario: Scenario
-    folder: Path
-    users: int
-    seed: int
-    run: Map
+    run: Run
+    threads: Map
 
     @cached_property
     def game(self) -> Game:
-        return build_game(self.scenario, self.seed, self.run)
+        return build_game(self.scenario, self.run.summary.seed, self.threads)
 
-    @cached_property
-    def outcomes(self) -> pl.DataFrame:
-        return read_outcomes(self.folder)
+    def record(self, adversary: str, n: int) -> Record:
+        """What the summary has of an attack."""
+        return next(row for row in self.run.summary.results if (row.adversary, row.n) == (adversary, n))
 
-    def rows(self, adversary: str, n: int) -> pl.DataFrame:
-        return metrics.select(self.outcomes, adversary, n)
+    def behaviours(self, adversary: str, n: int) -> pl.DataFrame:
+        """How the users of an attack behave, and whether they are guessed rightly."""
+        return self.run.outcomes.of((adversary, n), ("gamma", "delta", CORRECT))
 
 
 def auc(played: Played, *, adversary: str, n: int) -> Estimate:
     """Area under the precision / null-rate curve."""
-    return metrics.auc(played.rows(adversary, n), played.seed)
+    return played.record(adversary, n).auc
 
 
 def precision(played: Played, *, adversary: str, n: int, top: float = 1.0) -> Estimate:
     """Precision on the most confident users; on everyone by default."""
-    return metrics.precision(played.rows(adversary, n), played.seed, top)
+    found: Estimate = getattr(played.record(adversary, n), _PRECISIONS[top])
+    return found
 
 
 def precision_near(
     played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]
 ) -> Estimate:
     """Precision on everyone whose relevant interest and polarization lie between these."""
-    rows = _near(played.rows(adversary, n), gamma, delta)
-    return share_of(int(metrics.successes(rows).sum()), rows.height)
+    rows = _near(played.behaviours(adversary, n), gamma, delta)
+    return share_of(int(successes(rows).sum()), rows.height)
 
 
 def share_near(played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]) -> Estimate:
     """Share of the users whose relevant interest and polarization lie between these."""
-    rows = played.rows(adversary, n)
+    rows = played.behaviours(adversary, n)
     return share_of(_near(rows, gamma, delta).height, rows.height)
 
 
@@ -82,13 +86,14 @@ def _near(rows: pl.DataFrame, gamma: Sequence[float], delta: Sequence[float]) ->
 
 def exposed(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
     """Share of users exposed by n at this confidence."""
-    return metrics.exposed(played.rows(adversary, n), confidence, n)
+    found: Estimate = getattr(played.record(adversary, n), EXPOSED[confidence])
+    return found
 
 
 def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
     """Mean Jensen-Shannon divergence of the users' own popularity from the adversary's (appendix robustness)."""
     (believed,) = (a.popularity for a in played.game.adversaries if a.name == adversary)
-    keys = user_keys(played.seed, np.arange(played.users))
+    keys = user_keys(played.run.summary.seed, np.arange(played.run.summary.users))
     if float(sigma) == 0:
         keys = keys[:1]
     values = np.array(
