@@ -59,9 +59,12 @@ def test_reports_of_a_function_stay_together(name):
 def test_threads_change_no_bit(name):
     mechanism = large(name)
     reports = mechanism.report(OBJECTS, KEYS)
-    whole, engine = mechanism.mass(reports, VIEW), Local(threads=3)
-    np.testing.assert_array_equal(masses(mechanism, reports, VIEW, engine), whole)
-    np.testing.assert_array_equal(played(mechanism, OBJECTS, KEYS, VIEW, engine.map, 5), whole)
+    whole, engine, ticks = mechanism.mass(reports, VIEW), Local(threads=3), []
+    for some in (engine, Local(threads=1)):
+        np.testing.assert_array_equal(masses(mechanism, reports, VIEW, some), whole)
+    np.testing.assert_array_equal(played(mechanism, OBJECTS, KEYS, VIEW, engine.map, 5, ticks.append), whole)
+    assert sum(ticks) == len(OBJECTS)
+    assert len(ticks) > 1
 
 
 @pytest.mark.parametrize("method", METHODS)

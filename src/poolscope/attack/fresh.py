@@ -10,7 +10,7 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.role import MOST_USERS, Posteriors
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys
@@ -46,11 +46,13 @@ class OnFresh:
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
         engine: Local,
+        tick: Tick,
     ) -> list[Posteriors]:
         mechanism, (users, n) = self.device.mechanism, traces.shape
         view, columns = views(adversaries)
         drawn = report_keys(keys, 0, n).ravel()
-        mass = played(mechanism, traces.ravel(), drawn, view, engine.map, PARTS * engine.threads)
+        parts, done = PARTS * engine.threads, self.prepared / n
+        mass = played(mechanism, traces.ravel(), drawn, view, engine.map, parts, lambda reports: tick(done * reports))
         mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
 
         def of(adversary: Adversary, own: slice) -> Posteriors:

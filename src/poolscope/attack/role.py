@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
 from poolscope.base.engines import Local
 from poolscope.mechanisms.role import Reports
 
@@ -50,9 +50,11 @@ class Attack(Protocol):
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
         engine: Local,
+        tick: Tick,
     ) -> list[Posteriors]:
         """What each adversary makes of what the users of these keys send of their traces (users, n).
 
-        Rows between the observation counts need not be worked out: they may repeat the last that was.
+        Rows between the observation counts need not be worked out: they may repeat the last that was. For each user
+        `tick` is told `prepared`.
         """
         ...

@@ -167,8 +167,7 @@ def _attacked(game: Game, traces: Objects, referee: Referee, engine: Local) -> I
     left = 1.0
     if game.adversaries:
         attack = attack_on(game.device)
-        found = attack.posteriors(traces, referee.keys, game.adversaries, game.observations, engine)
-        referee.tick(attack.prepared * len(traces))
+        found = attack.posteriors(traces, referee.keys, game.adversaries, game.observations, engine, referee.tick)
         left = 1.0 - attack.prepared
         for adversary, posteriors in zip(game.adversaries, found, strict=True):
             yield referee.judge(adversary, posteriors, left / len(game.adversaries))

@@ -8,22 +8,26 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Tick
 from poolscope.base.engines import Engine
 from poolscope.mechanisms.grouping import sort_by_function
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views
 
 
-def played(mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int) -> Floats:
-    """`mechanism.play` of all objects, in so many parts."""
+def played(
+    mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int, tick: Tick | None = None
+) -> Floats:
+    """`mechanism.play` of all objects, in so many parts; `tick` is told reports as they are made."""
     out = np.empty((len(keys), view.width))
 
-    def part(rows: Integers) -> None:
+    def part(rows: Integers) -> int:
         mechanism.play(objects[rows], keys[rows], view, rows, out)
+        return len(rows)
 
-    for _ in run(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
-        pass
+    for count in run(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
+        if tick:
+            tick(count)
     return out
 
 
@@ -42,13 +46,16 @@ def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) 
 def shares(mechanism: Mechanism, shared_by: NDArray[np.integer] | None, count: int, parts: int) -> Iterator[Integers]:
     """The rows of each part, about as many.
 
-    What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together.
+    What is tabulated, for a hash function say, serves all reports that are looked up in it, so they stay together,
+    unless there are fewer functions than parts.
     """
     order, cuts = np.arange(count), np.linspace(0, count, parts + 1).astype(np.int64)
     column = mechanism.shared_column
     if column is not None and shared_by is not None:
-        starts, order = sort_by_function(shared_by, mechanism.report_columns[column].size, column)
-        cuts = starts[np.searchsorted(starts, cuts)]
+        functions = mechanism.report_columns[column].size
+        starts, order = sort_by_function(shared_by, functions, column)
+        if functions >= parts:
+            cuts = starts[np.searchsorted(starts, cuts)]
     for begin, end in pairwise(cuts):
         if end > begin:
             yield order[begin:end]

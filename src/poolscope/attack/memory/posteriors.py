@@ -13,7 +13,7 @@ from poolscope.attack.fresh import lengths_of, posterior_of_each
 from poolscope.attack.memory.groups import Kept, groups
 from poolscope.attack.memory.scores import group_posterior
 from poolscope.attack.role import Posteriors
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
 from poolscope.base.engines import Local
 from poolscope.mechanisms.devices import reports_of
 from poolscope.mechanisms.role import Reports, report_count
@@ -46,6 +46,7 @@ class OnKept:
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
         engine: Local,
+        tick: Tick,
     ) -> list[Posteriors]:
         """Reports are made for the users asked for, and again for the next adversary: that costs little beside the
         attack. Whoever knows of the memory attacks at the observation counts, and thinks of it until the next."""
