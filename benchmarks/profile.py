@@ -36,8 +36,8 @@ from poolscope.world.synthetic import draw_traces, draw_users
 SEED = 1
 COUNTED = 64
 #: Doubles to a vector register, arithmetic instructions on them a cycle, and such instructions to a polynomial update:
-#: a multiply-add and a multiplication, a multiply-add for the sum, and a third of an update shared by the pools.
-VECTOR, ISSUED, TO_AN_UPDATE = 4, 2, 3 + 1 / 3
+#: a multiply-add, a multiplication and an addition for the sum.
+VECTOR, ISSUED, TO_AN_UPDATE = 4, 2, 3
 
 
 class Stopwatch(dict):

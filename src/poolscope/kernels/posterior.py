@@ -16,16 +16,17 @@ def _along_g(rule_g, product, sums):
     """sums (4, columns): mass of every column, and its coefficients along g."""
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     sums[:] = 0.0
-    for e in range(0, product.shape[0], 2):
-        va, wa, xa = rule_g[3, e], rule_g[4, e], rule_g[5, e]
-        vb, wb, xb = rule_g[3, e + 1], rule_g[4, e + 1], rule_g[5, e + 1]
-        pa, pb = product[e], product[e + 1]
+    for e in range(0, product.shape[0], ROWS):
+        pa, pb, pc, pd = product[e], product[e + 1], product[e + 2], product[e + 3]
+        va, vb, vc, vd = rule_g[3, e], rule_g[3, e + 1], rule_g[3, e + 2], rule_g[3, e + 3]
+        wa, wb, wc, wd = rule_g[4, e], rule_g[4, e + 1], rule_g[4, e + 2], rule_g[4, e + 3]
+        xa, xb, xc, xd = rule_g[5, e], rule_g[5, e + 1], rule_g[5, e + 2], rule_g[5, e + 3]
         for q in range(product.shape[1]):
-            a, b = pa[q], pb[q]
-            s0[q] += a + b
-            s1[q] = fma(va, a, fma(vb, b, s1[q]))
-            s2[q] = fma(wa, a, fma(wb, b, s2[q]))
-            s3[q] = fma(xa, a, fma(xb, b, s3[q]))
+            a, b, c, d = pa[q], pb[q], pc[q], pd[q]
+            s0[q] += (a + b) + (c + d)
+            s1[q] += fma(va, a, vb * b) + fma(vc, c, vd * d)
+            s2[q] += fma(wa, a, wb * b) + fma(wc, c, wd * d)
+            s3[q] += fma(xa, a, xb * b) + fma(xc, c, xd * d)
 
 
 @njit(nogil=True, cache=True)
