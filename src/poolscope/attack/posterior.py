@@ -94,7 +94,7 @@ def fill_posterior(
 ) -> None:
     """`posterior_of_likelihood` without checks, for blocks: fills out (users, n + 1, k) up to each user's length."""
     _, n, columns = likelihood.shape
-    room = scratch(n, columns - 1, interest.largest, polarization.largest)
+    room = scratch(n, columns - 1)
     kernels.posteriors(likelihood, lengths, floor, slope, pool_prior, interest, polarization, room, out)
 
 
@@ -170,7 +170,7 @@ def _marginals(
     n, columns = likelihood.shape
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    room = scratch(n, k, *map(len, out))
+    room = scratch(n, k)
     kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
     return out
 

@@ -67,11 +67,6 @@ class Axis(NamedTuple):
     resolutions: NDArray[np.float64]
     rules: NDArray[np.float64]
 
-    @property
-    def largest(self) -> int:
-        """Nodes of the largest rule."""
-        return int(np.diff(self.offsets).max())
-
 
 @lru_cache(maxsize=64)
 def axis(density: Density, reports: int) -> Axis:

@@ -24,17 +24,10 @@ _MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960
 
 
 class Scratch(NamedTuple):
-    """Room for one user of n reports and k pools, on grids of so many nodes and columns."""
+    """Room for one user of n reports and k pools."""
 
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
     spread: NDArray[np.float64]  # (n + LANE, 3): how much a report varies at most along g and u; its smallest value
-    product: NDArray[np.float64]  # (nodes,)
-    mantissa: NDArray[np.float64]  # (nodes,)
-    exponent: NDArray[np.int64]  # (nodes,)
-    mix: NDArray[np.float64]  # (2 * columns,)
-    lane: NDArray[np.float64]  # (LANE * columns,)
-    sums: NDArray[np.float64]  # (LANE * columns,)
-    lines: NDArray[np.float64]  # (k * rows,)
     tops: NDArray[np.int64]  # (k,) power of two that is taken out of each pool's products
     scale: NDArray[np.float64]  # (k,) pool prior times 2^(top - largest top)
 
@@ -54,19 +47,11 @@ class Grid(NamedTuple):
     least: float  # no factor is less than that share of its report's largest value
 
 
-def scratch(n: int, k: int, size_g: int, size_u: int) -> Scratch:
-    """Fresh room for grids up to these sizes."""
-    width = _width(k, size_u)
+def scratch(n: int, k: int) -> Scratch:
+    """Fresh room."""
     return Scratch(
         scaled=np.empty((n + LANE, k + 2)),
         spread=np.empty((n + LANE, 3)),
-        product=np.empty(size_g * width),
-        mantissa=np.empty(size_g * width),
-        exponent=np.empty(size_g * width, dtype=np.int64),
-        mix=np.empty(2 * width),
-        lane=np.empty(LANE * (width + _COLUMNS)),
-        sums=np.empty(LANE * width),
-        lines=np.empty(k * size_g),
         tops=np.empty(k, dtype=np.int64),
         scale=np.empty(k),
     )
@@ -121,23 +106,21 @@ def lay_grid(rule_g, rule_u, pool_prior, room):
     """A grid before any report, its products the node weights; returns the smallest of them besides."""
     size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
     width, padded = _width(k, size_u), _width(1, size_u)
-    shape, nodes = (size_g, width), size_g * width
+    # new arrays, as they cost nothing beside the reports, while views of other shapes take seconds to compile
     grid = Grid(
         rule_g,
         rule_u,
-        room.product[:nodes].reshape(shape),
-        room.mantissa[:nodes].reshape(shape),
-        room.exponent[:nodes].reshape(shape),
-        room.mix[: 2 * padded].reshape((2, padded)),
-        room.lane[: LANE * (width + _COLUMNS)].reshape((LANE, width + _COLUMNS)),
-        room.sums[: LANE * width].reshape((LANE, width)),
-        room.lines[: k * size_g].reshape((4, k * size_g // 4)),
+        np.empty((size_g, width)),
+        np.empty((size_g, width)),
+        np.empty((size_g, width), dtype=np.int64),
+        np.zeros((2, padded)),
+        np.zeros((LANE, width + _COLUMNS)),
+        np.empty((LANE, width)),
+        np.empty((4, k * size_g // 4)),
         _end(rule_g) * _end(rule_u) / k,
     )
     room.tops[:] = -_MOST
     room.scale[:] = pool_prior
-    grid.lane[:] = 0.0
-    grid.mix[:] = 0.0
     grid.mix[:, :size_u] = rule_u[:2]
     row = grid.sums[0]
     row[:] = 0.0
