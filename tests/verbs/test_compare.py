@@ -237,7 +237,7 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
         write_page(done, tmp_path / "out")
     assert page.read_text() == html
     monkeypatch.setattr("poolscope.verbs.compare.write_text", full)
-    with pytest.raises(InputError, match="other: cannot write: No space left.*; choose another with `out`"):
+    with pytest.raises(InputError, match=r"other: cannot write: No space left.*; choose another with `out`"):
         done.write(tmp_path / "other")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 

@@ -113,12 +113,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The content of ``comparison.json``."""
         return {
-            "scenario": {
-                "name": self.scenario.name,
-                "file": self.scenario.file,
-                "title": self.scenario.title,
-                "text": self.scenario.text,
-            },
+            "scenario": self.scenario.about(),
             "seed": self.seed,
             "users": self.users,
             "reports": self.reports,

@@ -161,9 +161,8 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             for name, k in game.pool_counts.items()
             for n in game.observations
         ]
-    about = {"name": scenario.name, "file": scenario.file, "text": scenario.text, "title": scenario.name}
     return Summary(
-        scenario=ScenarioText(**about | scenario.dump()),
+        scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
         users=manifest.users,
         version=manifest.version,
