@@ -17,7 +17,7 @@ from pathlib import Path
 from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, PoolscopeError, located
+from poolscope.base.errors import InputError, PoolscopeError, check_count, located
 from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
@@ -57,8 +57,7 @@ def audit(
     """
     engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
-    if users is not None and users < 1:
-        raise InputError("users must be at least 1", value=users)
+    check_count("users", users)
     check_run(out, resume)
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None

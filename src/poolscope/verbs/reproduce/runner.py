@@ -13,7 +13,7 @@ from typing import Any
 
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, check_count
 from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.json import read_json
 from poolscope.base.scratch import claimed
@@ -80,8 +80,7 @@ def reproduce(
 
     Experiments on recorded users need `traces`, made with the universe emoji-11.
     """
-    if users is not None and users < 1:
-        raise InputError("users must be at least 1", value=users)
+    check_count("users", users)
     engine = engine or Local()
     tick, note = tick or (lambda _: None), note or (lambda _: None)
     wanted = data.chosen(names, with_traces=traces is not None)
