@@ -3,8 +3,9 @@
     python benchmarks/profile.py
 
 Pieces are timed apart on the game's own data, by processor time. The game has masses, noise and sums in one kernel;
-what that takes beyond its pieces is the gathering of keys and the scattering of sums. Cycles come from a chain of
-dependent multiplications; polynomial updates are counted by running the control flow of the posterior in Python.
+what that takes beyond its pieces is the sorting and gathering of keys and the scattering of sums. Cycles come from a
+chain of dependent multiplications; polynomial updates are counted by running the control flow of the posterior in
+Python.
 """
 
 import argparse
@@ -18,17 +19,18 @@ from timing import machine
 
 from poolscope import load_scenario
 from poolscope.attack.adversary import posterior_block, views
-from poolscope.attack.fresh import CHUNK
+from poolscope.attack.fresh import CHUNK, PARTS
 from poolscope.attack.shown import non_private_posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group
-from poolscope.kernels.nodes import LANE, multiply
+from poolscope.kernels.nodes import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
+from poolscope.reports.shares import played
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 1
@@ -60,7 +62,7 @@ def square_chain(x, steps):
 def all_masses(buckets, runs, weights, room):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
 
 
 @njit
@@ -85,19 +87,19 @@ def cycles_a_second() -> float:
 
 def updates(function, *arguments) -> int:
     """Polynomial updates (nodes x pools x reports) of a call that fills posteriors."""
-    total = 0
+    total, carry = 0, posterior_kernels.carry
 
-    def counting(begin, end, first, last, nodes, room):
+    def counting(begin, end, smallest, wide, grid, *rest):
         nonlocal total
-        total += -(-(end - begin) // LANE) * LANE * nodes * len(room.tops)
-        multiply(begin, end, first, last, nodes, room)
+        total += -(-(end - begin) // LANE) * LANE * grid.product.size
+        return carry(begin, end, smallest, wide, grid, *rest)
 
     def in_python(kernel, **replaced):
         return FunctionType(kernel.py_func.__code__, {**kernel.py_func.__globals__, **replaced})
 
     compiled = posterior_kernels.posteriors
-    scores = in_python(posterior_kernels._scores, multiply=counting)
-    posterior_kernels.posteriors = in_python(compiled, _scores=scores)
+    attack_one = in_python(posterior_kernels._attack, carry=counting)
+    posterior_kernels.posteriors = in_python(compiled, _attack=attack_one)
     try:
         function(*arguments)
     finally:
@@ -112,7 +114,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
     room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
-    seen = view.runs, view.weights, room
+    seen = view.runs, view.by_object, room
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
@@ -141,7 +143,7 @@ def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarr
     reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
     view, columns = views(game.adversaries)
     met = sketch_pieces(game, view, traces.ravel(), reports, watch)
-    mass = watch("one kernel", game.mechanism.play, traces.ravel(), reports, view)
+    mass = watch("one kernel", played, game.mechanism, traces.ravel(), reports, view, map, PARTS)
     mass = mass.reshape(users, game.horizon, view.width)
     for start in range(0, users, CHUNK):
         rows = slice(start, min(start + CHUNK, users))
@@ -173,13 +175,12 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     found = {
         "words": random_words(keys, flip_threshold(mechanism), room) / len(keys),
         "ones": np.bitwise_count(sent["bits"]).sum() / len(keys),
-        "width": len(room.sums),
+        "width": room.rows.table.shape[1],
     }
     rows = slice(0, COUNTED)
     for adversary, part in zip(game.adversaries, columns, strict=True):
         done = updates(attack, mechanism, adversary, mass, rows, part)
         found[adversary.name] = done / COUNTED
-    found["non-private"] = updates(shown, game.universe, some, rows) / COUNTED
     return found
 
 
@@ -202,10 +203,11 @@ def piece_table(game: Game, second: dict[str, float], number: dict[str, float], 
         ("gather and scatter", moving, n, "reports", ""),
     ]
     peak = clock * VECTOR * ISSUED / TO_AN_UPDATE
-    for name in (*(a.name for a in game.adversaries), "non-private"):
+    for name in (a.name for a in game.adversaries):
         done = number[name] * users
         remark = f"{number[name] / 1e6:.2f} M to a user, {done / second[name] / peak:.0%} of the vector peak"
         table.append((f"posterior {name}", second[name], done, "updates", remark))
+    table.append(("posterior non-private", second["non-private"], n, "objects", ""))
     rest = second["whole"] - sum(line[1] for line in table)
     return [*table, ("guesses, table, the rest", rest, users, "users", "")]
 

@@ -15,7 +15,7 @@ GROUPS = {
         "For those who have reports, likelihoods or a game in memory.",
     ),
     "What they are made of": ("Scenario load_scenario Game Universe Behaviour Adversary", ""),
-    "Where they run, and how they fail": ("Local Dask InputError PoolscopeError", ""),
+    "Where they run, what they tell, and how they fail": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
 SPACES = ("mechanisms", "popularity", "densities", "metrics", "figures")

@@ -32,9 +32,10 @@ _HOME = {
     "Scenario": "scenario.scenario",
     "Universe": "world.universe",
     "load_scenario": "scenario.scenario",
-    # where they run, and how they fail
+    # where they run, what they tell, and how they fail
     "Dask": "base.dask",
     "Local": "base.engines",
+    "Progress": "base.progress",
     "InputError": "base.errors",
     "PoolscopeError": "base.errors",
 }
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from poolscope.base.dask import Dask
     from poolscope.base.engines import Local
     from poolscope.base.errors import InputError, PoolscopeError
+    from poolscope.base.progress import Progress
     from poolscope.game.game import Game, play
     from poolscope.metrics.records import summarise
     from poolscope.pages import figures

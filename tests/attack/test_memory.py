@@ -15,7 +15,7 @@ from scipy import stats
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior
-from poolscope.attack.memory.groups import distinct, groups, log_likelihood
+from poolscope.attack.memory.groups import groups
 from poolscope.attack.memory.scores import (
     _grid_scores,
     exact_scores,
@@ -66,12 +66,12 @@ def test_answers_follow_the_law():
     assert stats.chisquare(np.bincount(answers, minlength=5), count * expected).pvalue > 1e-4
 
 
-def test_distinct_reports_are_counted():
-    reports = {"hash": np.array([1, 2, 1, 1]), "bits": np.array([[7, 0], [7, 0], [7, 1], [7, 0]], dtype=np.uint8)}
-    different, counts = distinct(reports)
-    np.testing.assert_array_equal(different["hash"], [1, 2, 1])
-    np.testing.assert_array_equal(different["bits"], [[7, 0], [7, 0], [7, 1]])
-    np.testing.assert_array_equal(counts, [2, 1, 1])
+def test_the_same_reports_are_one_group():
+    """In order of arrival, not of their bytes."""
+    matrix = np.array([[0.5, 0.3, 0.2]] * 2 + [[0.1, 0.6, 0.3]] * 3)
+    found, counts = groups(Memoised(Channel(universe=5, matrix=matrix)), {"report": np.array([2, 0, 2, 2])}, ORACLE)
+    np.testing.assert_array_equal(counts, [3, 1])
+    np.testing.assert_array_equal(found, np.log(matrix[:, [2, 0]].T))
 
 
 # The sum over all objects and answers
@@ -196,8 +196,7 @@ def test_without_noise_all_ways_agree_with_the_objects_themselves():
     reports = reports_of(memory, traces, keys)
     expected = posterior(memory.mechanism, reports, STRONG, lengths=np.full(6, 25))[:, -1]
     for user in range(6):
-        different, counts = distinct({"value": traces[user]})
-        likelihood = log_likelihood(memory.mechanism, different)
+        likelihood, counts = groups(memory, {"value": traces[user]}, STRONG)
         found = normalised(product_scores(likelihood, counts, STRONG), STRONG)
         np.testing.assert_allclose(found, expected[user], rtol=1e-9)
         some = likelihood[:8], counts[:8]
@@ -229,9 +228,8 @@ def test_occupancy_is_near_the_exact_sum(neutral):
     memory = Memoised(NoHashCMS(universe=universe.size, epsilon=2.0))
     gaps = []
     for key, trace in zip(keys, traces, strict=True):
-        different, counts = distinct(reports_of(memory, trace[None], key[None]))
+        likelihood, counts = groups(memory, reports_of(memory, trace[None], key[None]), adversary)
         if len(counts) == 8:
-            likelihood = log_likelihood(memory.mechanism, different)
             exact, near, far = (
                 normalised(scores(likelihood, counts, adversary), adversary)
                 for scores in (exact_scores, occupancy_scores, product_scores)
@@ -247,8 +245,7 @@ def test_the_grid_of_the_occupancy_is_fine_enough():
     keys, _, traces = traces_of(5, 90)
     memory = Memoised(NoHashCMS(universe=60, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):
-        different, counts = distinct(reports_of(memory, trace[None], key[None]))
-        likelihood = log_likelihood(memory.mechanism, different)
+        likelihood, counts = groups(memory, reports_of(memory, trace[None], key[None]), STRONG)
         found = normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
         finest = normalised(_grid_scores(likelihood, counts, STRONG, 90.0, 96), STRONG)
         np.testing.assert_allclose(found, finest, atol=1e-3)
@@ -277,9 +274,7 @@ def attacked():
     products = []
     for user in range(400):
         part = {name: column[20 * user : 20 * user + 20] for name, column in reports.items()}
-        different, counts = distinct(part)
-        likelihood = log_likelihood(memory.mechanism, different)
-        products.append(normalised(product_scores(likelihood, counts, STRONG), STRONG))
+        products.append(normalised(product_scores(*groups(memory, part, STRONG), STRONG), STRONG))
     return users.iota, {**found, "product": np.array(products)}
 
 
@@ -334,8 +329,8 @@ def test_bad_groups_and_lengths():
         posterior(
             Memoised(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3])
         )
-    with pytest.raises(InputError, match="a support or a likelihood"):
-        log_likelihood(object(), {"report": np.array([1])})
+    with pytest.raises(InputError, match="this mechanism does not state its likelihoods, got 'object'"):
+        groups(Memoised(object()), {"report": np.array([1])}, ORACLE)
     with pytest.raises(InputError, match="must be a device with memory, got 'Fresh'"):
         groups(Fresh(Channel(universe=5, matrix=np.eye(5))), {"report": np.array([1])}, ORACLE)
 

@@ -17,7 +17,7 @@ from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelih
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import CMS
 from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import AS_PUBLISHED_INTEREST, Beta, FunctionDensity
+from poolscope.world.densities import Beta, FunctionDensity
 from poolscope.world.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
@@ -119,7 +119,8 @@ def test_stored_example(stored, n, name, prior):
     universe = Universe(size=len(pool_of), pool_names=tuple("abcdef"[:k]), pool_of=pool_of)
     m = int(stored["m"])
     mechanism = CMS(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
-    belief = Behaviour(interest=AS_PUBLISHED_INTEREST) if prior else Behaviour()
+    # the as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian
+    belief = Behaviour(interest=Beta(a=2.0, b=1.0)) if prior else Behaviour()
     adversary = Adversary.weak(universe, belief)
     if name == "strong":
         popularity = stored["popularity"]
@@ -231,6 +232,10 @@ WORST = {
     "three runs": ([[0.07555, 0.70958, 1], [0.51242, 1, 0.70187], [1, 0.0004, 0.00598]], runs(40, 63, 47)),
     "neutral, then a pool": ([[1, 0.16953, 1], [4e-6, 1, 4e-6]], runs(70, 80)),
     "seen by the mean": ([[1.767, 1.1015, 1.206, 1.747, 0.9802]], runs(150)),
+    # the peak leaves an end of the axis, and its curvature doubles
+    "away from neutral": ([[1, 0.03607, 0.145616], [0, 0.986305, 1]], runs(120, 40)),
+    "away, more slowly": ([[1, 0.001044, 0.005286], [0.117062, 0.18678, 1]], runs(63, 196)),
+    "zeros and a turn": ([[1, 0.895278, 0], [1, 0.03607, 0.145616], [0, 0.986305, 1]], runs(40, 80, 60)),
 }
 
 
@@ -253,6 +258,42 @@ def test_many_reports(name):
 @pytest.mark.parametrize("name", WORST)
 def test_worst_that_was_found(name):
     assert_exact(*WORST[name])
+
+
+def some_type(rng, k):
+    """A kind of report as a search would try it: random, one-sided, with zeros, or like neutral."""
+    kind = rng.integers(5)
+    found = np.exp(-rng.choice([0.1, 1, 4, 10, 20]) * rng.random(k + 1))
+    if kind == 0:
+        found = np.full(k + 1, 10.0 ** -rng.integers(0, 9))
+        found[rng.integers(k + 1)] = 1
+    elif kind == 1:
+        found[rng.integers(k + 1)] = 0
+    elif kind == 2:
+        found[1:] = found[1]
+    elif kind == 3:
+        found[0] = found[1:].mean()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_search_for_worse(seed):
+    """Random kinds of reports in runs, mixed or both, each changed some times towards a larger error."""
+    rng = np.random.default_rng([SEED, seed])
+    k, n = int(rng.choice([2, 3, 5])), int(rng.choice([60, 120, 200]))
+    types = np.array([some_type(rng, k) for _ in range(3)])
+    sequence = np.repeat(np.arange(3), np.diff([0, *np.sort(rng.integers(n, size=2)), n]))
+    rng.shuffle(sequence[: int(rng.choice([0, n // 2, n]))])
+    after = np.linspace(1, n, 12).astype(int).tolist()
+
+    def error(types):
+        return np.abs(posterior_of_likelihood(types[sequence])[after] - exact(types, sequence, after)).max()
+
+    worst = error(types)
+    for _ in range(12):
+        other = types * np.exp(rng.normal(0, 0.5, size=types.shape))
+        types, worst = max((types, worst), (other, error(other)), key=lambda pair: pair[1])
+    assert worst < 1e-10, types.tolist()
 
 
 def test_ten_thousand_reports():

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from poolscope.attack.quadrature import AHEAD, RUNGS, axis, bends, capacity, fixed_rule, point_axis
+from poolscope.attack.quadrature import (
+    RUNGS,
+    TOLERANCE,
+    axis,
+    capacity,
+    fixed_rule,
+    high_polynomials,
+    point_axis,
+    resolution,
+)
 from poolscope.base.errors import InputError
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Beta, FunctionDensity
@@ -120,32 +129,56 @@ def test_sharpness_of_a_function_is_that_of_its_beta():
 @pytest.mark.parametrize("reports", [0, 1, 15, 180, 10_000])
 @pytest.mark.parametrize("name", ["uniform", "sharp"])
 def test_ladders_end_where_the_reports_fit(name, reports):
-    ladder = axis(DENSITIES[name], reports)
+    ladder, density = axis(DENSITIES[name], reports), DENSITIES[name]
     sizes = np.diff(ladder.offsets)
     np.testing.assert_array_equal(sizes, RUNGS[: len(sizes)])
     np.testing.assert_array_equal(ladder.degrees, 2 * sizes - 1)
-    enough = (ladder.capacities >= AHEAD * reports) | (ladder.degrees >= AHEAD * reports)
+    np.testing.assert_allclose(ladder.resolutions, [resolution(size) - 2 * density.sharpness for size in sizes])
+    enough = [max(capacity(size) - 2 * density.sharpness, 2 * size - 1) >= reports for size in sizes]
     assert enough[-1]
-    assert not enough[:-1].any()
+    more = axis(density, reports + 200)
+    np.testing.assert_array_equal(more.rules[:, : ladder.offsets[-1]], ladder.rules)
     for i, size in enumerate(sizes):
         rule = ladder.rules[:, ladder.offsets[i] : ladder.offsets[i + 1]]
-        np.testing.assert_array_equal(rule[:3], DENSITIES[name].rule(size))
-        np.testing.assert_array_equal(rule[3:], bends(rule[0], rule[1]))
+        np.testing.assert_array_equal(rule[:3], density.rule(size))
+        np.testing.assert_array_equal(rule[3:], high_polynomials(rule[0], rule[2]))
 
 
-@pytest.mark.parametrize("size", [8, 13, 256])
-def test_bends_measure_curvature_in_the_angle(size):
-    x, complement, _ = Beta().rule(size)
-    left, right = bends(x, complement)
-    angle = np.arccos(1 - 2 * x)
-    arc = -3.5 * angle**2
-    inner = left[1:-1] * (arc[1:-1] - arc[:-2]) + right[1:-1] * (arc[1:-1] - arc[2:])
-    np.testing.assert_allclose(inner, 7.0, rtol=1e-9)
-    # what is even at both ends is mirrored there, and its curvature counts twice
-    wave = np.cos(angle)
-    assert left[0] == right[-1] == 0
-    assert right[0] * (wave[0] - wave[1]) == pytest.approx(2 * np.sin(angle[1]) / angle[1], rel=0.2)
-    assert left[-1] * (wave[-1] - wave[-2]) == pytest.approx(-right[0] * (wave[0] - wave[1]), rel=1e-9)
+@pytest.mark.parametrize("name", DENSITIES)
+@pytest.mark.parametrize("size", [8, 13, 64])
+def test_high_polynomials_are_orthonormal(name, size):
+    """To each other, and to all of lower degree: of x^j (1-x)^(m-j) they see nothing."""
+    x, complement, weight = DENSITIES[name].rule(size)
+    last = high_polynomials(x, weight)
+    np.testing.assert_allclose(last @ (weight[:, None] * last.T), np.eye(3), atol=1e-10)
+    degree = int(size / np.sqrt(2)) - 2
+    for j in {0, degree // 2, degree}:
+        lower = x**j * complement ** (degree - j)
+        np.testing.assert_allclose(last @ (weight * lower), 0, atol=1e-10)
+
+
+def test_high_polynomials_of_the_uniform_density_are_legendres():
+    x, _, weight = Beta().rule(20)
+    for degree, found in zip((16, 15, 13), high_polynomials(x, weight), strict=True):
+        expected = np.sqrt(2 * degree + 1) * special.eval_legendre(degree, 2 * x - 1)
+        np.testing.assert_allclose(abs(found), abs(expected), atol=1e-10)
+
+
+@pytest.mark.parametrize("nodes", [20, 48, 96, 160])
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_coefficients_tell_the_sharpness(nodes, share):
+    """Of bells x^j (1-x)^(s-j), which the rule integrates to the tolerance as long as it resolves them."""
+    x, complement, weight = Beta().rule(nodes)
+    high = high_polynomials(x, weight)
+    for s in (np.linspace(0.4, 1.2, 9) * resolution(nodes)).astype(int):
+        j = int(share * s)
+        bell = np.exp(j * np.log(x) + (s - j) * np.log(complement) - special.betaln(j + 1, s - j + 1))
+        c = high @ (weight * bell)
+        found = -2 * nodes**2 / np.log((c[0] ** 2 + c[1] ** 2) ** 3 + c[2] ** 8)
+        if s >= 2 * nodes:
+            assert 0.9 * s < found < 1.5 * s
+        if s <= resolution(nodes):
+            assert abs(weight @ bell - 1) < 20 * np.exp(TOLERANCE)
 
 
 def test_one_rule_for_all_reports():
@@ -157,7 +190,10 @@ def test_one_rule_for_all_reports():
 
 
 def test_point_axis_is_the_point_one():
-    np.testing.assert_array_equal(point_axis().rules[:3, 0], [1, 0, 1])
+    x, complement, weight = point_axis().rules[:3]
+    assert np.all(x == 1)
+    assert np.all(complement == 0)
+    assert weight.sum() == 1
 
 
 @pytest.mark.parametrize("a", [0.0, -1.0, np.nan, np.inf])

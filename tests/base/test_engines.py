@@ -13,6 +13,7 @@ import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
 from cases.report_files import WEAK, command, small_attack
 from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, elsewhere, failing, full, sabotage
+from cases.told import Told
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,12 +83,12 @@ def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_facto
 
 
 def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
-    scenario, seen = parse(scenario_text(users=200), name="drawn"), []
-    there = audit(scenario, tmp_path / "there", engine=dask, tick=seen.append)
+    scenario, seen = parse(scenario_text(users=200), name="drawn"), Told()
+    there = audit(scenario, tmp_path / "there", engine=dask, progress=seen)
     here = audit(scenario, tmp_path / "here", engine=Local(threads=2))
     assert {**there.as_json(), "seconds": 0} == {**here.as_json(), "seconds": 0}
-    assert sum(seen) == pytest.approx(200)
-    assert len(seen) == len(list((tmp_path / "there" / "outcomes").iterdir())) == 14
+    assert sum(seen.ticks) == pytest.approx(200)
+    assert len(seen.ticks) == len(list((tmp_path / "there" / "outcomes").iterdir())) == 14
     game = build_game(scenario, 0)
     assert parts.block_size(game, 30, dask) == 15
     assert parts.block_size(game, 33, dask) == 9
@@ -112,10 +113,10 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     # all at once, or several pieces of rows and several crowds of users
     for memory in (1 << 30, 1 << 16, 1):
         for engine in (Local(threads=2), dask):
-            totals, ticks, out = [], [], tmp_path / "posteriors.parquet"
+            told, out = Told(), tmp_path / "posteriors.parquet"
             options = {"memory": memory, "engine": engine}
-            summary = attack(path, scenario, out=out, begin=totals.append, tick=ticks.append, **options)
-            assert totals == [sum(ticks)] == [summary.reports] == [len(reports)]
+            summary = attack(path, scenario, out=out, progress=told, **options)
+            assert told.totals == [sum(told.ticks)] == [summary.reports] == [len(reports)]
             assert attack(path, scenario, **options) == summary
             found.append((summary, pl.read_parquet(out)))
     for summary, table in found[1:]:

@@ -40,7 +40,7 @@ TABLES = {
     "objects": (("object", "pool", "popularity"), read_objects),
     "pools": (("object", "pool"), lambda path: read_pools(path, UNIVERSE)),
     "popularity": (("object", "popularity"), lambda path: read_popularity(path, UNIVERSE)),
-    "traces": (("user", "object"), lambda path: read_traces(path, UNIVERSE, outside="count")),
+    "traces": (("user", "object"), lambda path: read_traces(path, UNIVERSE)),
     "matrix": (("object", "report", "probability"), lambda path: read_matrix(path, UNIVERSE)),
     "samples": (("object", "report"), lambda path: read_samples(path, UNIVERSE)),
     "bits": (("user", "hash", "bits"), lambda path: read_reports(path, CMS, UNIVERSE)),

@@ -1,7 +1,5 @@
 """One set of rules: whichever command reads a table, a column of a kind holds the same."""
 
-from functools import partial
-
 import polars as pl
 import pytest
 
@@ -40,7 +38,6 @@ READERS = {
     "pools": ({"pool": ["p", "p", "q", None]}, "object", read_pools),
     "popularity": ({"popularity": [1.0, 2.0, 3.0, 4.0]}, "object", read_popularity),
     "traces": (USERS, "object", read_traces),
-    "counted": (USERS, "object", partial(read_traces, outside="count")),
     "obfuscate": (USERS, "object", obfuscated),
     "reports": (USERS, "value", lambda path, universe: read_reports(path, make("identity", 4, {}), universe)),
     "matrix": (REPORTS | {"probability": [1.0] * 4}, "object", read_matrix),
@@ -102,7 +99,7 @@ def refused(path, read, universe, message):
 @pytest.mark.parametrize("name", READERS)
 def test_names_of_objects_follow_one_rule(tmp_path, name):
     columns, column, read = READERS[name]
-    for universe, objects, message in NAMES + (UNKNOWN if name != "counted" else []):
+    for universe, objects, message in NAMES + (UNKNOWN if name != "traces" else []):
         for ending in ("csv", "parquet"):
             refused(write(tmp_path, columns | {column: objects}, ending), read, universe, message.format(column))
     for universe, objects, message in MISTYPED:

@@ -7,8 +7,9 @@ import polars as pl
 from cases.synthetic import SEED
 
 from poolscope.base.randomness import user_keys
+from poolscope.base.tables import check_output, writing
 from poolscope.cli import commands as cli
-from poolscope.reports.files import write_reports
+from poolscope.reports.files import report_frame
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario
 from poolscope.world.synthetic import draw_traces, draw_users
@@ -59,6 +60,13 @@ def write_traces(path, traces, *, names=str, interleaved=False):
     who, what = (x.T.ravel() if interleaved else x.ravel() for x in (who, traces))
     frame = pl.DataFrame({"user": [names(u) for u in who.tolist()], "object": what})
     frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
+
+
+def write_reports(path, users, reports, mechanism, universe):
+    """Reports as a file, in one part, as `obfuscate` writes them; one that is there already is refused."""
+    check_output(path, overwrite=False)
+    with writing(path, compression="uncompressed") as parts:
+        parts.write(0, report_frame(users, reports, mechanism.report_columns, universe, text=parts.text))
 
 
 def command(*arguments):

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
+from cases.report_files import write_reports
 from cases.synthetic import SEED
 from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
 from oracle.laws import LARGE, TINY
@@ -17,8 +18,8 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
 from poolscope.mechanisms.defaults import Counting, Scoring
-from poolscope.mechanisms.role import at, countable, is_countable
-from poolscope.reports.files import read_reports, write_reports
+from poolscope.mechanisms.role import at, countable, distinct, is_countable
+from poolscope.reports.files import read_reports
 from poolscope.world.universe import Universe
 
 
@@ -49,6 +50,13 @@ def some(mechanism, count=3000, seed=0):
     """Objects and report keys."""
     keys = children(np.uint64(SEED + seed), np.arange(count))
     return np.random.default_rng(seed).integers(mechanism.universe, size=count), keys
+
+
+def played(mechanism, objects, keys, view):
+    """What `play` writes, the first reports into the last rows."""
+    out = np.full((len(objects), view.width), np.nan)
+    mechanism.play(objects, keys, view, np.arange(len(objects))[::-1].copy(), out)
+    return out[::-1]
 
 
 def general(mechanism):
@@ -137,14 +145,18 @@ def test_functions_outlive_another_parameter(name):
 
 @every_law
 def test_likelihoods_are_the_law(name, epsilon):
-    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one."""
-    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    """floor + slope * mass is Pr[report | z] up to a factor of the report; over all reports the law sums to one.
+
+    So are the likelihood and its logarithm.
+    """
+    mechanism, probability, reports = tiny(name, epsilon), law(name, epsilon), KINDS[name].every()
     if KINDS[name].listed:
         np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
-    weight = mechanism.floor + mechanism.slope * mechanism.mass(KINDS[name].every(), each_object())
-    factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
+    by_mass = mechanism.floor + mechanism.slope * mechanism.mass(reports, each_object())
     possible = probability.any(axis=1)
-    np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
+    for weight in (by_mass, mechanism.likelihood(reports), np.exp(mechanism.log_likelihood(reports))):
+        factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
+        np.testing.assert_allclose((factor[:, None] * weight)[possible], probability[possible], rtol=1e-13)
 
 
 @every_law
@@ -243,7 +255,7 @@ def test_fast_paths_are_the_general_ones(name, changed):
     objects, keys = some(mechanism)
     reports = mechanism.report(objects, keys)
     mass = mechanism.mass(reports, view)
-    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mass)
+    np.testing.assert_array_equal(played(mechanism, objects, keys, view), mass)
     np.testing.assert_allclose(mass, general(mechanism).mass(mechanism, reports, view), rtol=0, atol=1e-13)
     assert mass.min() >= 0
     if KINDS[name].counted:
@@ -275,7 +287,7 @@ def test_methods_work_in_parts(name, monkeypatch):
     monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)
-    np.testing.assert_array_equal(mechanism.play(objects, keys, view), mechanism.mass(reports, view))
+    np.testing.assert_array_equal(played(mechanism, objects, keys, view), mechanism.mass(reports, view))
     if KINDS[name].counted:
         dense = mechanism.scores(reports).sum(axis=0)
         np.testing.assert_array_equal(Scoring.score_sums(mechanism, reports), dense)
@@ -287,10 +299,22 @@ def test_methods_work_in_parts(name, monkeypatch):
 
 
 @every_mechanism
+def test_the_same_reports_are_found(name):
+    mechanism = tiny(name)
+    reports = mechanism.report(*some(mechanism, 300))
+    first, which = distinct(reports)
+    assert len(first) == len({key(report) for report in rows(reports)})
+    assert np.all(first[which] <= np.arange(300)), "none stands before the first"
+    for column in reports.values():
+        np.testing.assert_array_equal(column[first][which], column)
+
+
+@every_mechanism
 def test_no_reports_at_all(name):
     mechanism, view = large(name), two_views()
     reports = mechanism.obfuscate(np.empty(0, dtype=np.int64), np.random.default_rng(0))
     assert mechanism.mass(reports, view).shape == (0, view.width)
+    assert [len(found) for found in distinct(reports)] == [0, 0]
     if KINDS[name].counted:
         assert not mechanism.score_sums(reports).any()
 

@@ -1,7 +1,7 @@
 """A slow and independent answer to compare the package with.
 
 Everything here is written from the paper's equations alone, in `mpmath` at `DIGITS` digits, with
-no regard to speed; only `plain_numpy_attack` is in double precision. Names in parentheses, as in
+no regard to speed; only `plain_numpy_attack` and `perturbed` are in double precision. Names in parentheses, as in
 eq. (score_estimate), are the paper's own labels.
 
 Conventions: objects, pools, hash functions and coordinates count from 0; `pool_of[z]` is the pool
@@ -287,3 +287,10 @@ def plain_numpy_attack(bits, j, hash_table, popularity, pool_of, k, epsilon, nod
             log_product += np.log(preferred * own + alternative * others + neutral * pools[0])
     scores = np.einsum("kgd,g,d->k", np.exp(log_product - log_product.max()), w, w)
     return scores / scores.sum()
+
+
+def perturbed(popularity, sigma, rng):
+    """One user's own popularity (appendix robustness): noise on every object, shifted so that the least is zero."""
+    noisy = popularity + sigma * rng.standard_normal(len(popularity))
+    shifted = noisy + abs(noisy.min())
+    return shifted / shifted.sum()

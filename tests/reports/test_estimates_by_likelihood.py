@@ -10,7 +10,7 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
 from poolscope.reports.curator import estimator, frequencies, simulate_frequencies
 from poolscope.reports.linear import unbiased
-from poolscope.reports.mixture import likelihoods, most_likely
+from poolscope.reports.mixture import most_likely
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -131,7 +131,7 @@ def test_ibu_is_the_maximum_of_the_likelihood(name):
     """Against a general optimiser, and within what the stopping rule promises."""
     mechanism, rng = TINY[name], np.random.default_rng(SEED)
     reports = mechanism.obfuscate(rng.choice(5, 300, p=[0.6, 0.3, 0.1, 0, 0]), rng)
-    likelihood, ones = likelihoods(mechanism, reports), np.ones(300)
+    likelihood, ones = mechanism.likelihood(reports), np.ones(300)
 
     def value(f):
         return -np.sum(np.log(np.maximum(likelihood @ f, 1e-300)))
@@ -161,7 +161,7 @@ def test_ibu_is_the_maximum_of_the_likelihood(name):
 
 def test_ibu_ends_in_any_case():
     mechanism, rng = TINY["cms"], np.random.default_rng(1)
-    likelihood = likelihoods(mechanism, mechanism.obfuscate(rng.integers(0, 5, 50), rng))
+    likelihood = mechanism.likelihood(mechanism.obfuscate(rng.integers(0, 5, 50), rng))
     assert most_likely(likelihood, np.ones(50), gap=0.0, updates=10).sum() == pytest.approx(1)
     np.testing.assert_array_equal(most_likely(likelihood, np.ones(50), updates=1), np.full(5, 0.2))
 

@@ -3,10 +3,11 @@
 import numpy as np
 import polars as pl
 import pytest
+from cases.report_files import write_reports
 
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import make
-from poolscope.reports.files import read_reports, write_reports
+from poolscope.reports.files import read_reports
 from poolscope.world.universe import Universe
 
 UNIVERSE, SHE = Universe.sized(3, {"a": 1, "b": 1}), make("she", 3, {"epsilon": 1.0})

@@ -5,12 +5,13 @@ import inspect
 import numpy as np
 import polars as pl
 import pytest
+from cases.report_files import write_reports
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.base.tables import open_table
 from poolscope.mechanisms import MECHANISMS, make
-from poolscope.reports.files import blocks, read_reports, write_reports
+from poolscope.reports.files import blocks, read_reports
 from poolscope.world.universe import Universe
 
 LARGE = 130

@@ -11,9 +11,9 @@ from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms import adapt
-from poolscope.reports.curator import frequencies
+from poolscope.reports.curator import Counting, frequencies
 from poolscope.reports.frequencies import METHODS
-from poolscope.reports.shares import Counting, masses, played
+from poolscope.reports.shares import masses, played
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -32,24 +32,13 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self.mechanism, name)
 
-    @property
-    def tally(self):
-        """Only where the mechanism has one, as every optional part."""
-        return self.counted(self.mechanism.tally)
-
-    def counted(self, count):
-        def watching(reports):
-            self.met.append(set(reports[self.shared_column].tolist()))
-            return count(reports)
-
-        return watching
+    def tally(self, reports):
+        self.met.append(set(reports[self.shared_column].tolist()))
+        return self.mechanism.tally(reports)
 
     def mass(self, reports, view):
         self.met.append(set(reports[self.shared_column].tolist()))
         return self.mechanism.mass(reports, view)
-
-    def score_sums(self, reports):
-        return self.counted(self.mechanism.score_sums)(reports)
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -19,6 +19,7 @@ from cases.report_files import (
 )
 from cases.synthetic import SEED
 
+from poolscope import Progress
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.game.game import play
@@ -238,10 +239,12 @@ def test_a_file_must_not_change_while_it_is_read(tmp_path, now, ending, adversar
         frame = pl.read_csv(text.encode())
         frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
 
+    changing = Progress()
+    changing.begin = lambda _: write(now)
     write("user,value\na,1\na,2\na,3\n")
     os.utime(path, ns=(0, 0))
     with pytest.raises(InputError, match=rf"reports\.{ending}: must not change while it is read"):
-        attack(path, scenario, begin=lambda _: write(now))
+        attack(path, scenario, progress=changing)
     assert sorted(os.listdir(tmp_path)) == [f"reports.{ending}", "small.toml"]
 
 

@@ -13,7 +13,7 @@ from poolscope.pages.reproduction import verdict, write_page
 from poolscope.scenario.scenario import changed, load_scenario
 from poolscope.verbs.reproduce import experiments, runner
 from poolscope.world.builtin import builtin_universe
-from poolscope.world.traces_file import write_traces
+from poolscope.world.traces_file import write_rows
 
 FEW = 60
 
@@ -99,7 +99,7 @@ def reproduced(tmp_path_factory):
         patch.setattr(experiments, "experiments", lambda: small)
         folder = tmp_path_factory.mktemp("paper")
         traces = folder / "traces.csv"
-        write_traces(traces, *recorded_emojis())
+        write_rows(traces, traces.suffix, *recorded_emojis())
         return folder / "out", runner.reproduce([], folder / "out", users=FEW, traces=traces)
 
 

@@ -6,6 +6,7 @@ import random
 import signal
 import time
 
+import polars as pl
 import pytest
 from cases.engines import outcome_bytes, scenario_text, small_blocks, start
 from cases.report_files import command
@@ -89,7 +90,8 @@ def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     how = f"poolscope audit {scenario} --seed 5 --out 'a run' --resume"
-    assert said == f"poolscope: stopped; what is finished is kept, go on with: {how}\n"
+    kept = sum(len(pl.read_parquet(out / "outcomes" / part)["user"].unique()) for part in read_manifest(out).parts)
+    assert said == f"poolscope: stopped; {kept} of {read_manifest(out).users} users are kept, go on with: {how}\n"
     assert 1 <= len(read_manifest(out).parts) < len(undisturbed)
     again = start("audit", scenario, "--seed", "5", "--out", "a run", "--resume", cwd=tmp_path)
     assert again.communicate()[1] == ""
@@ -130,7 +132,8 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
     assert command("reproduce", "--users", 10, "--out", out) == 130
     said = capsys.readouterr().err
     assert said == (
-        f"poolscope: stopped; what is finished is kept, go on with: poolscope reproduce --users 10 --out {out}\n"
+        "poolscope: stopped; 0 finished plays are kept, and of the next what is finished, "
+        f"go on with: poolscope reproduce --users 10 --out {out}\n"
     )
 
 

@@ -66,24 +66,23 @@ class Adversary:
         )
 
 
-def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[NDArray[np.int64]]]:
+def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
     """All adversaries side by side, and the columns of each: neutral pool, then pools.
 
     The columns of one part stand together, so that what an object adds for all adversaries lies in one place of
-    memory. A pool to which an estimated popularity gives no mass at all is believed uniform: the attacker knows no
-    better.
+    memory; who has fewer pools than others has columns without objects. A pool to which an estimated popularity gives
+    no mass at all is believed uniform: the attacker knows no better.
     """
-    mine: list[list[int]] = [[] for _ in adversaries]
-    width = 0
-    for part in range(max(adversary.k for adversary in adversaries) + 1):
-        for own, adversary in zip(mine, adversaries, strict=True):
-            if part <= adversary.k:
-                own.append(width)
-                width += 1
-    of_each = [np.array(own) for own in mine]
-    column_of = np.stack([own[a.universe.pool_of + 1] for own, a in zip(of_each, adversaries, strict=True)])
+    side = len(adversaries)
+    column_of = np.stack([side * (a.universe.pool_of + 1) + v for v, a in enumerate(adversaries)])
     weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
-    return Views(column_of.astype(np.uint32), weights, width), of_each
+    columns = [slice(v, side * (a.k + 1), side) for v, a in enumerate(adversaries)]
+    return Views(column_of.astype(np.uint32), weights, view_width(adversaries)), columns
+
+
+def view_width(adversaries: Sequence[Adversary]) -> int:
+    """Columns of the `views` of these adversaries."""
+    return len(adversaries) * (max((a.k for a in adversaries), default=0) + 1)
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:

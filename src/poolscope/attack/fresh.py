@@ -53,7 +53,7 @@ class OnFresh:
         mass = played(mechanism, traces.ravel(), drawn, view, engine.map, PARTS * engine.threads)
         mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
 
-        def of(adversary: Adversary, own: Integers) -> Posteriors:
+        def of(adversary: Adversary, own: slice) -> Posteriors:
             def some(rows: slice) -> Floats:
                 return posterior_block(mechanism, adversary, mass[rows, :, own], lengths[rows])
 

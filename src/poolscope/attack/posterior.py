@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import PchipInterpolator
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
@@ -95,7 +94,7 @@ def fill_posterior(
 ) -> None:
     """`posterior_of_likelihood` without checks, for blocks: fills out (users, n + 1, k) up to each user's length."""
     _, n, columns = likelihood.shape
-    room = scratch(n, columns - 1, _largest(interest) * _largest(polarization))
+    room = scratch(n, columns - 1, interest.largest, polarization.largest)
     kernels.posteriors(likelihood, lengths, floor, slope, pool_prior, interest, polarization, room, out)
 
 
@@ -169,9 +168,9 @@ def _marginals(
     rule_u: Floats,
 ) -> tuple[Floats, Floats]:
     n, columns = likelihood.shape
-    k, nodes = columns - 1, rule_g.shape[1] * rule_u.shape[1]
+    k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    room = scratch(n, k, nodes)
+    room = scratch(n, k, *map(len, out))
     kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
     return out
 
@@ -187,8 +186,6 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
+    from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs
+
     return np.asarray(PchipInterpolator(cumulative[rising], edges[rising])((0.025, 0.975)))
-
-
-def _largest(ladder: Axis) -> int:
-    return int(np.diff(ladder.offsets).max())

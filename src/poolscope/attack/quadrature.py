@@ -10,19 +10,23 @@ at most
 An error bound on every line gives the bound for the tensor rule. That is a proof for any reports. A factor that varies
 little, with b = 1 - min/max along the axis, is a mixture of a constant and of x (or 1 - x), in which the latter takes
 part with probability at most b once terms are weighed by their integrals: so n can be replaced by the *spread*, the sum
-of b, and the bound by its mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(0.08 N (N - 4))
-(`tests/test_quadrature.py` computes it). When n <= 2N - 1 the rule is exact whatever the spread.
+of b, and the bound by its mean over Poisson degrees: E[e_K(N)] <= 5e-11 for K Poisson(`capacity`)
+(`tests/attack/test_quadrature.py` computes it). When n <= 2N - 1 the rule is exact whatever the spread.
 
-Noisy reports need fewer nodes still, because what one report says another takes back. With x = (1 - cos theta)/2 the
-nodes are evenly spaced in theta, and x^j (1-x)^(n-j) has curvature n at its peak in theta: it is the curvature that a
-rule must resolve, and n stands for it in the bound. The attack measures the curvature of each pool's running product
-every SPAN reports, on lines through its peak and elsewhere; within a span it adds each report's spread, and it never
-asks for more than the spread of all. `tests/test_posterior.py` holds this choice against the exact rule, on reports
-made to defeat it.
+Noisy reports need fewer nodes still, because what one report says another takes back. A rule is exact for the
+orthogonal polynomials p_0 .. p_(2N-1) of its density: its error is what the integrand has of p_2N and beyond. Of those
+well below p_N the nodes themselves tell (near p_N they take one for another). An integrand of sharpness s, such as
+x^j (1-x)^(s-j) with its peak inside, is a bell in the angle arccos(1 - 2x), in which nodes are evenly spaced, and has
+exp(-m^2 / 2s) of p_m: so the error is the sixth power of the coefficient at m = N sqrt(2/3), or the eighth of that at
+N sqrt(1/2), and s is known. The attack looks at both, and at the one before the first, as one may vanish, on every line
+along g and on some along u, of every pool, each line by its mass. Until it looks again it takes s to grow by twice the
+spread of a report, for it doubles when a peak leaves an end of the axis, and never to exceed the spread of all.
+`tests/attack/test_posterior.py` holds this choice against the exact rule, on reports made to defeat it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,84 +34,105 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.kernels.posterior import AHEAD
+from poolscope.kernels.nodes import ROWS
+from poolscope.kernels.posterior import FIRST_STAGE, LAST, MARGIN, next_stage
 from poolscope.world.densities import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
 RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))
 
+#: The error that a grid may have on an integrand of known sharpness, as a power of e.
+TOLERANCE = -26.0
+
 
 def capacity(nodes: int) -> float:
-    """Largest curvature in theta that a Gauss rule of so many nodes resolves."""
+    """Largest spread of all reports that a Gauss rule of so many nodes resolves, whatever they are."""
     return 0.08 * nodes * (nodes - 4)
+
+
+def resolution(nodes: int) -> float:
+    """Largest sharpness that it resolves: where exp(-(2 nodes)^2 / 2s) is the tolerance."""
+    return -2.0 * nodes**2 / TOLERANCE
 
 
 class Axis(NamedTuple):
     """A ladder of Gauss rules for one density, laid end to end for the kernels.
 
-    offsets (rungs + 1,) and degrees (rungs,) integers; capacities (rungs,); rules (5, sum of sizes): nodes x,
-    complements 1 - x, weights, `bends`.
+    offsets (rungs + 1,) and degrees (rungs,) integers; resolutions (rungs,); rules (6, sum of sizes): nodes x,
+    complements 1 - x, weights, `high_polynomials`.
     """
 
     offsets: NDArray[np.int64]
     degrees: NDArray[np.int64]
-    capacities: NDArray[np.float64]
+    resolutions: NDArray[np.float64]
     rules: NDArray[np.float64]
+
+    @property
+    def largest(self) -> int:
+        """Nodes of the largest rule."""
+        return int(np.diff(self.offsets).max())
 
 
 @lru_cache(maxsize=64)
 def axis(density: Density, reports: int) -> Axis:
-    """The rungs that up to `reports` reports can ask for, climbing AHEAD: more reports begin with the same."""
-    sizes = _rungs(density, AHEAD * reports)
-    rules = [density.rule(nodes) for nodes in sizes]
-    return _laid_out(rules, [capacity(nodes) - density.sharpness for nodes in sizes])
+    """The rungs that up to `reports` reports can ask for: more reports begin with the same."""
+    stage = FIRST_STAGE
+    while stage < reports:
+        stage = next_stage(stage)
+    # twice, as coefficients with respect to a sharp density fall off more slowly
+    sharpness = 2.0 * density.sharpness
+    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage + MARGIN + LAST)
+    return _laid_out(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
 
 
 def fixed_rule(density: Density, reports: int, fine: int = 1) -> Floats:
-    """(5, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
-    return _laid_out([density.rule(fine * _rungs(density, reports)[-1])], [np.inf]).rules
+    """(6, nodes) one rule that holds any so many reports, with `fine` times the nodes."""
+    nodes = _rungs(lambda nodes: capacity(nodes) - density.sharpness, reports)[-1]
+    return _laid_out(density, [fine * nodes], [np.inf]).rules
 
 
-def _rungs(density: Density, reports: float) -> list[int]:
-    """Sizes up to the first that holds any so many reports."""
-    sizes = []
-    for nodes in RUNGS:
-        sizes.append(nodes)
-        if max(capacity(nodes) - density.sharpness, 2 * nodes - 1) >= reports:
-            break
-    return sizes
+def _rungs(held: Callable[[int], float], reports: float) -> list[int]:
+    """Sizes up to the first that holds any so many reports, or is exact for them."""
+    enough = next((i for i, nodes in enumerate(RUNGS) if max(held(nodes), 2 * nodes - 1) >= reports), len(RUNGS))
+    return list(RUNGS[: enough + 1])
 
 
 def point_axis() -> Axis:
     """The density concentrated at one, for likelihoods in which the axis cancels."""
-    return _laid_out([(np.ones(1), np.zeros(1), np.ones(1))], [np.inf])
+    rule = _table(1, np.ones(1), np.zeros(1), np.ones(1))
+    return Axis(np.array([0, rule.shape[1]]), np.array([1]), np.array([np.inf]), rule)
 
 
-def bends(x: Floats, complement: Floats) -> Floats:
-    """(2, nodes) coefficients of the curvature in the angle theta = arccos(1 - 2x) at each node.
-
-    The curvature, minus the second difference, is bends[0] (here - left) + bends[1] (here - right). The integrand is
-    even in the angle at both ends of the axis, so the neighbour of an end is its mirror image, from which nothing rises
-    or falls. At an end the curvature counts twice: it doubles when the peak leaves it.
-    """
-    angle = 2.0 * np.arctan2(np.sqrt(x), np.sqrt(complement))
-    before = np.diff(angle, prepend=-angle[0])
-    after = np.diff(angle, append=2.0 * np.pi - angle[-1])
-    if len(angle) == 1:
-        return np.zeros((2, 1))
-    twice = np.ones_like(angle)
-    twice[[0, -1]] = 2.0
-    found = twice * 2.0 / (np.stack([before, after]) * (before + after))
-    found[0, 0] = found[1, -1] = 0.0
+def high_polynomials(x: Floats, weight: Floats) -> Floats:
+    """(3, nodes) orthonormal polynomials of a rule, of degrees near nodes sqrt(2/3) (two of them) and sqrt(1/2)."""
+    nodes = len(x)
+    if nodes < 4:
+        return np.zeros((3, nodes))
+    root = np.sqrt(weight / weight.sum())[:, None]
+    middle, half = (x.min() + x.max()) / 2.0, (x.max() - x.min()) / 2.0
+    basis = np.linalg.qr(root * np.polynomial.legendre.legvander((x - middle) / half, nodes - 1))[0] / root
+    high = int(nodes * np.sqrt(2.0 / 3.0))
+    found: Floats = basis.T[[high, high - 1, int(nodes * np.sqrt(0.5)) - 1]]
     return found
 
 
-def _laid_out(rules: list[tuple[Floats, Floats, Floats]], capacities: list[float]) -> Axis:
-    sizes = [len(x) for x, _, _ in rules]
-    x, complement, weight = (np.concatenate(parts) for parts in zip(*rules, strict=True))
+def _laid_out(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:
+    tables = [_table(nodes, *density.rule(nodes)) for nodes in sizes]
     return Axis(
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        degrees=np.array([2 * size - 1 for size in sizes], dtype=np.int64),
-        capacities=np.array(capacities),
-        rules=np.vstack([x, complement, weight, np.hstack([bends(x, complement) for x, complement, _ in rules])]),
+        offsets=np.concatenate([[0], np.cumsum([table.shape[1] for table in tables])]).astype(np.int64),
+        degrees=np.array([2 * nodes - 1 for nodes in sizes], dtype=np.int64),
+        resolutions=np.array(resolutions),
+        rules=np.hstack(tables),
     )
+
+
+def _table(nodes: int, x: Floats, complement: Floats, weight: Floats) -> Floats:
+    """One rule (6, size), of one or more pieces of so many nodes each; fewer where the density has no more points.
+
+    The last one stands for as many as are missing to a multiple of ROWS, and they share its weight.
+    """
+    pieces, spare = max(len(x) // nodes, 1), -len(x) % ROWS
+    parts = zip(np.split(x, pieces), np.split(weight, pieces), strict=True)
+    table = np.vstack([x, complement, weight, np.hstack([high_polynomials(*part) for part in parts])])
+    table[2, -1] /= 1 + spare
+    return np.hstack([table, np.repeat(table[:, -1:], spare, axis=1)])

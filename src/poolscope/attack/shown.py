@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from poolscope.attack.fresh import at_once
-from poolscope.attack.posterior import fill_posterior
-from poolscope.attack.quadrature import axis, point_axis
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Objects
 from poolscope.kernels import shown as kernels
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import UNIFORM
 from poolscope.world.universe import Universe
+
+#: Rows of the table of integrals that are held at once; changes no bit.
+ROWS = 128
 
 
 def non_private_posterior(universe: Universe, traces: Objects) -> Floats:
     """Posterior (users, n + 1, k) of an adversary who sees the objects themselves.
 
     Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
-    scenario), so only the integral over the polarization is left.
+    scenario). The integral over the polarization depends on how many of the objects in any pool are of the preferred
+    one: a table of them serves all users.
     """
     users, n = traces.shape
-    likelihood = np.empty((users, n, universe.k + 1))
-    kernels.shown_pools(traces, universe.pool_of, likelihood)
-    out, lengths = np.empty((users, n + 1, universe.k)), np.full(users, n, dtype=np.int64)
-    prior = Behaviour().pool_prior(universe.k)
-    fill_posterior(likelihood, lengths, 0.0, 1.0, point_axis(), axis(UNIFORM, n), prior, out)
+    k = universe.k
+    out = np.empty((users, n + 1, k))
+    out[:, 0] = 1.0 / k
+    when, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
+    for first in range(1, n + 1, ROWS):
+        value, power = _integrals(k, first, min(ROWS, n + 1 - first))
+        kernels.count_pools(traces, universe.pool_of, first, value, power, when, counts, out)
     return out
+
+
+@lru_cache(maxsize=8)
+def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]]:
+    value, power = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
+    kernels.integrals(first, k, value, power)
+    return value, power
 
 
 def non_private_posteriors(universe: Universe, traces: Objects) -> Posteriors:

@@ -55,6 +55,11 @@ def report_keys(users: Keys, first: int, count: int) -> Keys:
     return children(children(users, Stream.REPORTS)[:, None], np.arange(first, first + count))
 
 
+def generator(key: np.uint64) -> np.random.Generator:
+    """NumPy's generator of a key, for laws that are drawn as a whole."""
+    return np.random.default_rng(np.random.SeedSequence(int(key)))
+
+
 def fresh_keys(rng: np.random.Generator, count: int) -> Keys:
     """Keys for reports that belong to no run."""
     return children(rng.integers(2**64, dtype=np.uint64), np.arange(count))

@@ -14,8 +14,8 @@ from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.verbs.audit.folder import Summary
 
 
-def print_audit(summary: Summary, page: Path) -> None:
-    """Table of adversaries by observation count, the headline in words, and where the page is."""
+def print_audit(summary: Summary, page: Path, seconds: float) -> None:
+    """Table of adversaries by observation count, the headline in words, where the page is and how long it took."""
     console = Terminal()
     table = Table(title=summary.scenario.title, title_justify="left")
     names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
@@ -44,7 +44,7 @@ def print_audit(summary: Summary, page: Path) -> None:
     console.print(table)
     console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
     console.print(
-        f"{summary.users:,} users, seed {summary.seed}, {summary.seconds:.1f} s. Page: {page}",
+        f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}",
         style="dim",
         highlight=False,
         soft_wrap=True,

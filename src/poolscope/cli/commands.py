@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,9 @@ app = typer.Typer(
     help="What repeated reports under local differential privacy reveal about their sender.",
 )
 
+
+#: When the user began to wait.
+STARTED = time.perf_counter()
 
 #: Set by --debug.
 DEBUG = "POOLSCOPE_DEBUG"
@@ -63,21 +67,29 @@ def audit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
 ) -> None:
     """Play the pool inference game and say what the reports reveal."""
-    from poolscope.base.engines import chosen
-    from poolscope.base.folders import last_folder, new_folder
-    from poolscope.cli.audit import print_audit
-    from poolscope.cli.progress import going_on, progress, stoppable
-    from poolscope.pages.audit import write_page
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.audit.folder import Run
-    from poolscope.verbs.audit.run import audit
+    from poolscope.cli.progress import going_on, working
 
-    loaded = load_scenario(scenario)
-    folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
-    with stoppable(going_on(folder if out is None else None, resume)):
-        with chosen(engine, scheduler) as own, progress("Playing") as (begin, tick):
-            summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, begin=begin, tick=tick)
-        print_audit(summary, write_page(Run.within(folder, summary)))
+    with working("Playing") as work:
+        from poolscope.base.engines import chosen
+        from poolscope.base.folders import last_folder, new_folder
+        from poolscope.cli.audit import print_audit
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.audit.manifest import kept_users
+        from poolscope.verbs.audit.run import audit
+
+        loaded = load_scenario(scenario)
+        folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
+        again = going_on(folder if out is None else None, resume)
+        work.kept = lambda: f"{kept_users(folder)}, {again}"
+        with watched(work.compiling), chosen(engine, scheduler) as own:
+            summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
+        work.stage("Drawing the page")
+        from poolscope.pages.audit import write_page
+        from poolscope.verbs.audit.folder import Run
+
+        page = write_page(Run.within(folder, summary))
+    print_audit(summary, page, _waited())
 
 
 @app.command()
@@ -116,18 +128,22 @@ def reproduce(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
-    from poolscope.base.engines import chosen
-    from poolscope.cli.progress import going_on, progress, stoppable
-    from poolscope.cli.reproduction import print_reproduction
-    from poolscope.pages.reproduction import write_page
-    from poolscope.verbs.reproduce.runner import reproduce
+    from poolscope.cli.progress import going_on, working
 
-    with stoppable(going_on()):
-        with chosen(engine, scheduler) as own, progress("Reproducing") as (begin, tick):
-            done = reproduce(
-                names or [], out, users=users, seed=seed, traces=traces, engine=own, begin=begin, tick=tick
-            )
-        print_reproduction(done, write_page(done, out))
+    with working("Reproducing") as work:
+        from poolscope.base.engines import chosen
+        from poolscope.cli.reproduction import print_reproduction
+        from poolscope.kernels.compiling import watched
+        from poolscope.verbs.reproduce.runner import finished_plays, reproduce
+
+        work.kept = lambda: f"{finished_plays(out)}, {going_on()}"
+        with watched(work.compiling), chosen(engine, scheduler) as own:
+            done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
+        work.stage("Drawing the page")
+        from poolscope.pages.reproduction import write_page
+
+        page = write_page(done, out)
+    print_reproduction(done, page)
 
 
 @app.command()
@@ -141,15 +157,18 @@ def attack(
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
-    from poolscope.base.engines import chosen
-    from poolscope.cli.files import print_attack
-    from poolscope.cli.progress import progress, stoppable
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.attack.attack import attack
+    from poolscope.cli.progress import working
 
-    with stoppable(), chosen(engine, scheduler) as own, progress("Attacking", "reports") as (begin, tick):
+    with working("Attacking", "reports") as work:
+        from poolscope.base.engines import chosen
+        from poolscope.cli.files import print_attack
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.attack.attack import attack
+
         loaded = load_scenario(scenario)
-        found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, begin=begin, tick=tick)
+        with watched(work.compiling), chosen(engine, scheduler) as own:
+            found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
     print_attack(found, out)
 
 
@@ -161,13 +180,16 @@ def obfuscate(
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
 ) -> None:
     """Make the reports that the users' devices would send."""
-    from poolscope.cli.files import counting, print_obfuscated
-    from poolscope.cli.progress import stoppable
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.obfuscate import obfuscate
+    from poolscope.cli.progress import working
 
-    with stoppable(), counting("Made") as tick:
-        made = obfuscate(traces, load_scenario(scenario), out, seed, tick=tick)
+    with working("Making", "reports") as work:
+        from poolscope.cli.files import print_obfuscated
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.obfuscate import obfuscate
+
+        with watched(work.compiling):
+            made = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
     print_obfuscated(made, out)
 
 
@@ -181,13 +203,16 @@ def estimate(
     ] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
-    from poolscope.cli.files import counting, print_estimate
-    from poolscope.cli.progress import stoppable
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.estimate import estimate
+    from poolscope.cli.progress import working
 
-    with stoppable(), counting("Read") as tick:
-        found = estimate(reports, load_scenario(scenario), out, method=method, tick=tick)
+    with working("Reading", "reports") as work:
+        from poolscope.cli.files import print_estimate
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.estimate import estimate
+
+        with watched(work.compiling):
+            found = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
     print_estimate(found, out)
 
 
@@ -199,11 +224,17 @@ def check(
     confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
-    from poolscope.cli.check import print_verdict
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.check.check import check
+    from poolscope.cli.progress import working
 
-    verdict = check(load_scenario(scenario), samples=samples, seed=seed, confidence=confidence)
+    with working("Checking", "reports") as work:
+        from poolscope.cli.check import print_verdict
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.check.check import check
+
+        work.stage("Making and looking at reports")
+        with watched(work.compiling):
+            verdict = check(load_scenario(scenario), samples=samples, seed=seed, confidence=confidence)
     print_verdict(verdict)
     raise typer.Exit(0 if verdict.kept else 1)
 
@@ -221,30 +252,35 @@ def compare(
     scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
-    from poolscope.base.engines import chosen
-    from poolscope.base.folders import new_folder
-    from poolscope.cli.compare import print_comparison
-    from poolscope.cli.progress import progress, stoppable
-    from poolscope.pages.comparison import write_page
-    from poolscope.scenario.scenario import load_scenario
-    from poolscope.verbs.compare import compare, numbers, words
+    from poolscope.cli.progress import working
 
-    loaded = load_scenario(scenario)
-    folder = out or new_folder(f"poolscope-compare-{loaded.name}")
-    choices = words(mechanism), numbers(epsilon)
-    with stoppable(), chosen(engine, scheduler) as own, progress("Comparing") as (begin, tick):
-        done = compare(
-            loaded,
-            *choices,
-            users=users,
-            seed=seed,
-            reports=reports,
-            engine=own,
-            out=folder,
-            begin=begin,
-            tick=tick,
-        )
-    print_comparison(done, write_page(done, folder))
+    with working("Comparing") as work:
+        from poolscope.base.engines import chosen
+        from poolscope.base.folders import new_folder
+        from poolscope.cli.compare import print_comparison
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.compare import compare, numbers, words
+
+        loaded = load_scenario(scenario)
+        folder = out or new_folder(f"poolscope-compare-{loaded.name}")
+        choices = words(mechanism), numbers(epsilon)
+        with watched(work.compiling), chosen(engine, scheduler) as own:
+            done = compare(
+                loaded,
+                *choices,
+                users=users,
+                seed=seed,
+                reports=reports,
+                engine=own,
+                out=folder,
+                progress=work,
+            )
+        work.stage("Drawing the page")
+        from poolscope.pages.comparison import write_page
+
+        page = write_page(done, folder)
+    print_comparison(done, page)
 
 
 @app.command()
@@ -270,6 +306,11 @@ def report(
     from poolscope.verbs.audit.folder import read_run
 
     typer.echo(write_page(read_run(folder)))
+
+
+def _waited() -> float:
+    """Seconds since the command was given, all but the interpreter's own start."""
+    return time.perf_counter() - STARTED
 
 
 def as_options(message: str) -> str:

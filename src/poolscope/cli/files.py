@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -36,25 +34,6 @@ METHODS = {
     "regression": "Method: regression, least squares on what each object is known to send.",
     "ibu": "Method: ibu, the popularity that makes the reports most likely.",
 }
-
-
-@contextmanager
-def counting(title: str) -> Iterator[Callable[[float], None]]:
-    """A running count of reports on a terminal, nothing in a pipe."""
-    console = Terminal(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description} {task.completed:,.0f} reports"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(title, total=None)
-        yield lambda amount: bar.advance(task, amount)
 
 
 def print_attack(found: Inferred, out: Path | None) -> None:

@@ -9,60 +9,89 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich import progress as rich
 from rich.text import Text
 
 from poolscope.base.errors import Stopped
+from poolscope.base.progress import Progress
 from poolscope.cli.terminal import Terminal
 
 #: Signals that ask a process to end; the second is not everywhere.
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-Progressing = tuple[Callable[[int], None], Callable[[float], None]]
+COMPILING = "Compiling kernels, once after an install"
 
 
-class _Speed(ProgressColumn):
+class Work(Progress):
+    """What a command is at, which in a pipe nobody sees; `kept` says what is left of it if it is stopped now."""
+
+    def __init__(self) -> None:
+        self.kept: Callable[[], str] = lambda: "nothing was written"
+
+    def compiling(self) -> None:
+        """A kernel is being compiled."""
+
+
+class _Shown(Work):
+    """The same, as a line on a terminal: what is done, and once it has begun how much of it."""
+
+    def __init__(self, bar: rich.Progress, title: str, what: str) -> None:
+        super().__init__()
+        self._bar, self._title, self._what = bar, title, what
+        self._doing = "Starting"
+        self._task = bar.add_task(self._doing, total=None)
+
+    def stage(self, doing: str) -> None:
+        self._doing = doing
+        self._bar.update(self._task, description=doing)
+
+    def begin(self, total: int) -> None:
+        self._bar.reset(self._task, total=total)
+        self.stage(f"{self._title} {total:,} {self._what}")
+
+    def tick(self, amount: float) -> None:
+        self._bar.update(self._task, advance=amount, description=self._doing)
+
+    def compiling(self) -> None:
+        self._bar.update(self._task, description=COMPILING)
+
+
+class _Count(rich.ProgressColumn):
+    """How much of how much, and how fast; nothing before there is something to count."""
+
     def __init__(self, what: str) -> None:
         super().__init__()
         self._what = what
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: rich.Task) -> Text:
+        if not task.completed:
+            return Text("")
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} {self._what}/s", style="cyan")
+        much = f"{task.completed:,.0f} {self._what}" if task.total is None else f"{task.percentage:.0f} %"
+        return Text(much if speed is None else f"{much}, {speed:,.0f} {self._what}/s", style="cyan")
 
 
 @contextmanager
-def progress(title: str, what: str = "users") -> Iterator[Progressing]:
-    """A bar on a terminal, nothing in a pipe: (begin(total), tick(amount)), of users or what else is counted."""
+def working(title: str, what: str = "users") -> Iterator[Work]:
+    """A line on a terminal from the first moment on, nothing in a pipe, and an end in one line when it is stopped."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
-        yield (lambda _: None), (lambda _: None)
+        work = Work()
+        with _stoppable(work):
+            yield work
         return
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        _Speed(what),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
+    columns = (
+        rich.SpinnerColumn(),
+        rich.TextColumn("{task.description}", markup=False),
+        rich.BarColumn(bar_width=20),
+        _Count(what),
+        rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
     )
-    with bar:
-        task = bar.add_task("Preparing", total=None)
-
-        def begin(total: int) -> None:
-            bar.reset(task, total=total, description=f"{title} {total:,} {what}")
-
-        yield begin, lambda amount: bar.advance(task, amount)
+    with rich.Progress(*columns, console=console, transient=True) as bar:
+        work = _Shown(bar, title, what)
+        with _stoppable(work):
+            yield work
 
 
 class Ended(KeyboardInterrupt):
@@ -70,8 +99,8 @@ class Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable(how: str = "nothing was written") -> Iterator[None]:
-    """Ctrl-C, TERM and HUP end what is inside with one line that says how to go on; all take their leftovers along."""
+def _stoppable(work: Work) -> Iterator[None]:
+    """Ctrl-C, TERM and HUP end what is inside with one line that says what is kept; all take their leftovers along."""
     asked: list[int] = []
 
     def end(number: int, _: object) -> None:
@@ -85,7 +114,7 @@ def stoppable(how: str = "nothing was written") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Stopped(f"stopped; {how}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
+        raise Stopped(f"stopped; {work.kept()}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -95,4 +124,4 @@ def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
     """The command that goes on with this one: the same, into the same folder, with --resume where there is such."""
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []
-    return f"what is finished is kept, go on with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
+    return f"go on with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"

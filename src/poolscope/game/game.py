@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import Adversary
+from poolscope.attack.adversary import Adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
 from poolscope.base.arrays import Floats, Objects, Tick
@@ -100,7 +100,7 @@ class Game:
     @property
     def bytes_a_user(self) -> int:
         """What a block holds of a user: support masses, and outcomes."""
-        width = sum(a.k + 1 for a in self.adversaries) + 4
+        width = view_width(self.adversaries) + 4
         return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
 
@@ -114,7 +114,7 @@ def play(
 ) -> pl.DataFrame:
     """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
 
-    The table is held in memory; `run.audit` plays any number of users into files.
+    The table is held in memory; `ps.audit` plays any number of users into files.
     """
     check_count("users", users)
     engine = engine or Local()

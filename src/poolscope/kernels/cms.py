@@ -8,31 +8,32 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.grouping import bucket_masses
 from poolscope.kernels.random import bernoulli_words
-from poolscope.kernels.vector import LANES, sum_rows
+from poolscope.kernels.rows import Rows, empty_rows, sum_set_bits
+from poolscope.kernels.vector import aligned
 from poolscope.kernels.words import set_positions
+
+#: Reports whose sums are put in their places one after another: memory far away is waited for together.
+TOGETHER = 32
 
 
 class Scratch(NamedTuple):
-    """Room for one report and for the masses of one function's buckets."""
+    """Room for one report, for the masses of one function's buckets, and for the sums of some reports."""
 
-    neutral: NDArray[np.float64]  # (views, m)
-    table: NDArray[np.float64]  # (m, width rounded up to LANES)
+    neutral: NDArray[np.float64]  # (m, views)
+    rows: Rows  # m of them
     undecided: NDArray[np.uint64]  # (ceil(m / 64),)
     words: NDArray[np.uint64]  # (ceil(m / 64),)
-    positions: NDArray[np.uint64]  # (64 words,)
-    sums: NDArray[np.float64]  # (columns of table,)
+    sums: NDArray[np.float64]  # (TOGETHER, width)
 
 
 def scratch(m: int, views: int, width: int) -> Scratch:
     """Fresh room."""
-    words, wide = -(-m // 64), -(-width // LANES) * LANES
     return Scratch(
-        neutral=np.empty((views, m)),
-        table=np.empty((m, wide)),
-        undecided=np.empty(words, dtype=np.uint64),
-        words=np.empty(words, dtype=np.uint64),
-        positions=np.empty(64 * words, dtype=np.uint64),
-        sums=np.empty(wide),
+        neutral=aligned(m, views),
+        rows=empty_rows(m, width),
+        undecided=np.empty(-(-m // 64), dtype=np.uint64),
+        words=np.empty(-(-m // 64), dtype=np.uint64),
+        sums=np.empty((TOGETHER, width)),
     )
 
 
@@ -48,28 +49,23 @@ def _obfuscate(key, bucket, m, threshold, undecided, words):
     words[bucket >> np.uint32(6)] ^= _ONE << np.uint64(bucket & np.uint32(63))
 
 
-@njit(inline="always")
-def _support_mass(words, room, out):
-    """out[c] = sum of table[p, c] over the set bits p."""
-    count = np.int64(set_positions(words, room.positions))
-    sum_rows(room.table.reshape(-1), room.positions, count, np.int64(room.sums.shape[0]), room.sums)
-    for c in range(out.shape[0]):
-        out[c] = room.sums[c]
-
-
 @njit(nogil=True, cache=True)
-def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, out):
+def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, places, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
-    Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z];
-    out (reports, width).
+    Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z]; the sums of
+    report r go to out[places[r]], (any, width).
     """
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
-        for i in range(starts[f], starts[f + 1]):
-            r = order[i]
-            _obfuscate(keys[r], buckets[f, objects[r]], m, threshold, room.undecided, room.words)
-            _support_mass(room.words, room, out[r])
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
+        for first in range(starts[f], starts[f + 1], TOGETHER):
+            some = order[first : min(first + TOGETHER, starts[f + 1])]
+            for i in range(some.shape[0]):
+                own = buckets[f, objects[some[i]]]
+                _obfuscate(keys[some[i]], own, m, threshold, room.undecided, room.words)
+                sum_set_bits(room.words, room.rows, room.sums[i])
+            for i in range(some.shape[0]):
+                out[places[some[i]]] = room.sums[i]
 
 
 @njit(nogil=True, cache=True)
@@ -81,12 +77,11 @@ def obfuscate(bucket, keys, m, threshold, undecided, out):
 
 @njit(nogil=True, cache=True)
 def support_mass(starts, order, buckets, words, runs, weights, room, out):
-    """As `play`, for reports that are given."""
+    """As `play`, for reports that are given, each in its own place."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.table)
+        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
         for i in range(starts[f], starts[f + 1]):
-            r = order[i]
-            _support_mass(words[r], room, out[r])
+            sum_set_bits(words[order[i]], room.rows, out[order[i]])
 
 
 @njit(nogil=True, cache=True)

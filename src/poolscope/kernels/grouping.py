@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.random import uniform
+from poolscope.kernels.vector import add_two
 
 
 @njit(nogil=True, cache=True)
@@ -32,23 +33,25 @@ def group(function, starts, order):
 
 @njit(nogil=True, cache=True)
 def bucket_masses(buckets, runs, weights, neutral, table):
-    """table[b, c]: weight of the objects of column c in bucket b; buckets unsigned, runs as `Views` has them.
+    """table[b, c]: weight of the objects of column c in bucket b; runs and weights as `Views` has them.
 
     The first columns are the views' neutral pools. They hold most objects of a large universe and are summed apart, in
-    `neutral` (views, m), which the first cache holds where it does not hold the table.
+    `neutral` (m, views), which a cache holds that does not hold the table.
     """
     table[:] = 0.0
     neutral[:] = 0.0
     for r in range(runs.shape[0]):
-        view, begin, end, column = runs[r, 0], runs[r, 1], runs[r, 2], runs[r, 3]
-        some, weight = buckets[begin:end], weights[view, begin:end]
-        if column == view:
-            here = neutral[view]
-            for z in range(some.shape[0]):
-                here[some[z]] += weight[z]
+        view, begin, end, column, together = runs[r]
+        into = neutral if column == view else table
+        if together == 2:
+            for z in range(begin, end):
+                add_two(into, buckets[z], column, weights, z, view)
         else:
-            for z in range(some.shape[0]):
-                table[some[z], column] += weight[z]
-    for view in range(neutral.shape[0]):
-        for b in range(table.shape[0]):
-            table[b, view] = neutral[view, b]
+            for z in range(begin, end):
+                into[buckets[z], column] += weights[z, view]
+    views = neutral.shape[1]
+    for b in range(neutral.shape[0]):
+        for view in range(0, views - 1, 2):
+            add_two(table, b, view, neutral, b, view)
+        if views % 2:
+            table[b, views - 1] = neutral[b, views - 1]

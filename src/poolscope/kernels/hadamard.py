@@ -50,8 +50,6 @@ def support_mass(starts, order, buckets, coordinate, bit, runs, weights, neutral
     """Mass of the support: (sum of weights + bit * transformed masses at the coordinate) / 2, for each column."""
     width = out.shape[1]
     for f in range(buckets.shape[0]):
-        if starts[f] == starts[f + 1]:
-            continue
         bucket_masses(buckets[f], runs, weights, neutral, table)
         transform(table)
         for i in range(starts[f], starts[f + 1]):

@@ -1,241 +1,308 @@
 """Running products of likelihoods at the nodes of a grid over (relevant interest, polarization).
 
-For pool i a report's factor at the node (g, u) is  L0 (1-g) + Lbar g (1-u) + Li g u: every term is non-negative, so
-nothing cancels. Products are kept as mantissa and exponent for each node, so that no node is lost for good however
-unlikely it once seemed.
+For pool i a report's factor at the node (g, u) is  L0 (1-g) + g (Lbar (1-u) + Li u): every term is non-negative, so
+nothing cancels. A row of a grid holds all pools and all u side by side, and LANE reports go through it in one pass.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# Reports to one pass over the nodes, and reports after which products are looked at. With likelihoods scaled to a
-# maximum of one, no factor is below (smallest node)^2 / k > 2^-45, so 16 of them stay far from the smallest normal
-# double.
-LANE = 4
-SPAN = 16
+from poolscope.kernels.fma import fma
 
-# Nodes to a tile: what a span's reports do to a tile stays in the first cache.
-TILE = 128
+# Reports to one pass over the nodes, and rows of nodes to a step of it.
+LANE, ROWS = 4, 4
 
-# Products are renormalised before one of them can fall below this.
-_LEAST = 2.0**-400
+# Rows have a multiple of this many columns: no vector of processor registers is left half full.
+_COLUMNS = 16
 
-FRACTION, _BIAS = np.uint64(52), np.uint64(1023)
-MANTISSA, UNIT = np.uint64((1 << 52) - 1), np.uint64(1023 << 52)
-_ORIGIN = np.uint64(1 << 40)
+# Each pool's largest product begins at 2^MOST, none comes below LEAST, and below FEW they are too far apart.
+_MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960
 
 
 class Scratch(NamedTuple):
-    """Room for one user of n reports and k pools on a grid of so many nodes."""
+    """Room for one user of n reports and k pools, on grids of so many nodes and columns."""
 
-    rungs: NDArray[np.int64]  # (SPAN, 2)
-    spread: NDArray[np.float64]  # (k + 1, 2)
-    scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools
-    grid: NDArray[np.float64]  # (4, nodes): 1 - g, g (1 - u), g u, weight
-    base: NDArray[np.float64]  # (SPAN, TILE)
-    product: NDArray[np.float64]  # (k, nodes) mantissas
-    exponent: NDArray[np.uint64]  # (k, nodes) exponents of two, from _ORIGIN
-    weight: NDArray[np.float64]  # (k, nodes) node weight times 2^(exponent - top)
-    sums: NDArray[np.float64]  # (SPAN, k)
-    line: NDArray[np.float64]  # (nodes,) logarithms of the products on some lines of the grid
-    shift: NDArray[np.float64]  # (nodes,) ... and the exponents in them
-    tops: NDArray[np.uint64]  # (k,) largest exponent of each pool
-    score: NDArray[np.float64]  # (n, k) score after each report, as mantissa
-    score_exponent: NDArray[np.uint64]  # (n, k) ... and exponent
+    scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
+    spread: NDArray[np.float64]  # (n + LANE, 3): how much a report varies at most along g and u; its smallest value
+    product: NDArray[np.float64]  # (nodes,)
+    mantissa: NDArray[np.float64]  # (nodes,)
+    exponent: NDArray[np.int64]  # (nodes,)
+    mix: NDArray[np.float64]  # (2 * columns,)
+    lane: NDArray[np.float64]  # (LANE * columns,)
+    sums: NDArray[np.float64]  # (LANE * columns,)
+    lines: NDArray[np.float64]  # (k * rows,)
+    tops: NDArray[np.int64]  # (k,) power of two that is taken out of each pool's products
+    scale: NDArray[np.float64]  # (k,) pool prior times 2^(top - largest top)
 
 
-def scratch(n: int, k: int, nodes: int) -> Scratch:
-    """Fresh room, as many nodes as the largest grid."""
+class Grid(NamedTuple):
+    """A tensor rule, and what is known at its nodes: rows are the nodes of g, columns the pools' nodes of u."""
+
+    rule_g: NDArray[np.float64]
+    rule_u: NDArray[np.float64]
+    product: NDArray[np.float64]  # (rows, columns) running products times node weights
+    mantissa: NDArray[np.float64]  # (rows, columns) the same where doubles cannot hold them all ...
+    exponent: NDArray[np.int64]  # (rows, columns) ... with their powers of two
+    mix: NDArray[np.float64]  # (2, one pool's columns and some more) the nodes of u and their complements
+    lane: NDArray[np.float64]  # (LANE, columns and some more) a lane's likelihoods at g = 1
+    sums: NDArray[np.float64]  # (LANE, columns)
+    lines: NDArray[np.float64]  # (4, k * rows / ROWS)
+    least: float  # no factor is less than that share of its report's largest value
+
+
+def scratch(n: int, k: int, size_g: int, size_u: int) -> Scratch:
+    """Fresh room for grids up to these sizes."""
+    width = _width(k, size_u)
     return Scratch(
-        rungs=np.empty((SPAN, 2), dtype=np.int64),
-        spread=np.empty((k + 1, 2)),
         scaled=np.empty((n + LANE, k + 2)),
-        grid=np.empty((4, nodes)),
-        base=np.empty((SPAN, TILE)),
-        product=np.empty((k, nodes)),
-        exponent=np.empty((k, nodes), dtype=np.uint64),
-        weight=np.empty((k, nodes)),
-        sums=np.empty((SPAN, k)),
-        line=np.empty(nodes),
-        shift=np.empty(nodes),
-        tops=np.empty(k, dtype=np.uint64),
-        score=np.empty((n, k)),
-        score_exponent=np.empty((n, k), dtype=np.uint64),
+        spread=np.empty((n + LANE, 3)),
+        product=np.empty(size_g * width),
+        mantissa=np.empty(size_g * width),
+        exponent=np.empty(size_g * width, dtype=np.int64),
+        mix=np.empty(2 * width),
+        lane=np.empty(LANE * (width + _COLUMNS)),
+        sums=np.empty(LANE * width),
+        lines=np.empty(k * size_g),
+        tops=np.empty(k, dtype=np.int64),
+        scale=np.empty(k),
     )
 
 
+@njit(nogil=True, cache=True)
+def _width(k, size_u):
+    return (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def scale_reports(likelihood, floor, slope, scaled):
+def scale_reports(likelihood, floor, slope, room):
     """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
 
-    scaled (n + LANE or more, k + 2): neutral, mean over pools, pools; the LANE rows behind the n reports are ones.
+    The LANE reports behind the last say nothing.
     """
-    n, columns = likelihood.shape
-    k = columns - 1
+    scaled, spread = room.scaled, room.spread
+    n, k = likelihood.shape[0], likelihood.shape[1] - 1
     possible = n
     for t in range(n):
-        top = 0.0
-        total = 0.0
-        for c in range(columns):
-            value = floor + slope * likelihood[t, c]
-            top = max(top, value)
-            if c == 0:
-                scaled[t, 0] = value
-            else:
-                scaled[t, c + 1] = value
-                total += value
-        scaled[t, 1] = total / k
+        neutral = floor + slope * likelihood[t, 0]
+        total, low, high = 0.0, np.inf, 0.0
+        for i in range(k):
+            value = floor + slope * likelihood[t, i + 1]
+            scaled[t, i + 2] = value
+            total += value
+            low = min(low, value)
+            high = max(high, value)
+        top, mean = max(high, neutral), total / k
         if top == 0.0:
             possible = t
             break
+        # 1 - min / max of a factor's two ends, for whichever pool it is largest
+        spread[t, 0] = max(
+            1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
+        )
+        spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
+        spread[t, 2] = min(low, neutral) / top
+        scaled[t, 0] = neutral
+        scaled[t, 1] = mean
+        inverse = 1.0 / top
         for c in range(k + 2):
-            scaled[t, c] /= top
-    for t in range(possible, possible + LANE):
-        for c in range(k + 2):
-            scaled[t, c] = 1.0
+            scaled[t, c] *= inverse
+    scaled[possible : possible + LANE] = 1.0
+    spread[possible : possible + LANE] = 0.0
+    spread[possible : possible + LANE, 2] = 1.0
     return possible
 
 
 @njit(nogil=True, cache=True)
-def lay_grid(rule_g, rule_u, grid):
-    """Tensor product of two rules (4, size): nodes, complements, weights, angles."""
-    q = 0
-    for a in range(rule_g.shape[1]):
-        for b in range(rule_u.shape[1]):
-            grid[0, q] = rule_g[1, a]
-            grid[1, q] = rule_g[0, a] * rule_u[1, b]
-            grid[2, q] = rule_g[0, a] * rule_u[0, b]
-            grid[3, q] = rule_g[2, a] * rule_u[2, b]
-            q += 1
+def lay_grid(rule_g, rule_u, pool_prior, room):
+    """A grid before any report, its products the node weights; returns the smallest of them besides."""
+    size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
+    width, padded = _width(k, size_u), _width(1, size_u)
+    shape, nodes = (size_g, width), size_g * width
+    grid = Grid(
+        rule_g,
+        rule_u,
+        room.product[:nodes].reshape(shape),
+        room.mantissa[:nodes].reshape(shape),
+        room.exponent[:nodes].reshape(shape),
+        room.mix[: 2 * padded].reshape((2, padded)),
+        room.lane[: LANE * (width + _COLUMNS)].reshape((LANE, width + _COLUMNS)),
+        room.sums[: LANE * width].reshape((LANE, width)),
+        room.lines[: k * size_g].reshape((4, k * size_g // 4)),
+        _end(rule_g) * _end(rule_u) / k,
+    )
+    room.tops[:] = -_MOST
+    room.scale[:] = pool_prior
+    grid.lane[:] = 0.0
+    grid.mix[:] = 0.0
+    grid.mix[:, :size_u] = rule_u[:2]
+    row = grid.sums[0]
+    row[:] = 0.0
+    for i in range(k):
+        row[i * size_u : (i + 1) * size_u] = rule_u[2]
+    smallest_g, smallest_u = np.inf, np.inf
+    for e in range(size_g):
+        weight = rule_g[2, e] * 2.0**_MOST
+        smallest_g = min(smallest_g, weight) if weight > 0.0 else smallest_g
+        for q in range(width):
+            grid.product[e, q] = weight * row[q]
+    for b in range(size_u):
+        smallest_u = min(smallest_u, rule_u[2, b]) if rule_u[2, b] > 0.0 else smallest_u
+    return grid, smallest_g * smallest_u
 
 
 @njit(nogil=True, cache=True)
-def start(nodes, room):
-    """The empty product of every pool."""
-    for i in range(room.tops.shape[0]):
-        room.tops[i] = _ORIGIN
-        for q in range(nodes):
-            room.product[i, q] = 1.0
-            room.exponent[i, q] = _ORIGIN
-            room.weight[i, q] = room.grid[3, q]
+def _end(rule):
+    """Distance between the nodes and the ends of their axis."""
+    return min(rule[0].min(), rule[1].min() if rule[1, 0] > 0.0 else 1.0)
 
 
 @njit(nogil=True, cache=True)
-def _base(scaled, begin, end, c0, c1, base):
-    """What the pools share: the neutral and the mean term of reports begin..end-1 at the nodes of a tile."""
-    for r in range(end - begin):
-        neutral, mean = scaled[begin + r, 0], scaled[begin + r, 1]
-        for q in range(c0.shape[0]):
-            base[r, q] = neutral * c0[q] + mean * c1[q]
+def rescale(wide, grid, pool_prior, room):
+    """Bring each pool's largest product to 2^MOST; returns the smallest of all, and whether products are wide from now.
 
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _multiply(scaled, begin, end, column, base, c2, product):
-    """Multiply reports begin..end-1, a multiple of LANE, into one pool's products at the nodes of a tile."""
-    for r in range(0, end - begin, LANE):
-        a0, a1 = scaled[begin + r, column], scaled[begin + r + 1, column]
-        a2, a3 = scaled[begin + r + 2, column], scaled[begin + r + 3, column]
-        for q in range(c2.shape[0]):
-            x, y = product[q], c2[q]
-            x *= (base[r, q] + a0 * y) * (base[r + 1, q] + a1 * y)
-            product[q] = x * ((base[r + 2, q] + a2 * y) * (base[r + 3, q] + a3 * y))
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _multiply_and_sum(scaled, begin, end, column, base, c2, product, weight, sums):
-    """As `_multiply`; the weighted sums of the products after each report are added to sums[:, column - 2]."""
-    for r in range(0, end - begin, LANE):
-        a0, a1 = scaled[begin + r, column], scaled[begin + r + 1, column]
-        a2, a3 = scaled[begin + r + 2, column], scaled[begin + r + 3, column]
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for q in range(c2.shape[0]):
-            y, w = c2[q], weight[q]
-            x = product[q] * (base[r, q] + a0 * y)
-            s0 += w * x
-            x *= base[r + 1, q] + a1 * y
-            s1 += w * x
-            x *= base[r + 2, q] + a2 * y
-            s2 += w * x
-            x *= base[r + 3, q] + a3 * y
-            s3 += w * x
-            product[q] = x
-        sums[r, column - 2] += s0
-        sums[r + 1, column - 2] += s1
-        sums[r + 2, column - 2] += s2
-        sums[r + 3, column - 2] += s3
-
-
-@njit(nogil=True, cache=True)
-def multiply(begin, end, first, last, nodes, room):
-    """Multiply reports begin..end-1, at most SPAN, into the products; scores of first..last-1 are written.
-
-    Behind the last report of all come LANE that say nothing, so the last pass may go beyond `end`.
+    Wide products are those that doubles cannot hold: mantissas and exponents go on besides, and a product that is much
+    too small is zero, but only for now.
     """
-    scaled, grid = room.scaled, room.grid
-    end = begin + -(-(end - begin) // LANE) * LANE
-    heard = max(begin, begin + (first - begin) // LANE * LANE) if first < end else end
-    room.sums[:] = 0.0
-    for left in range(0, nodes, TILE):
-        right = min(left + TILE, nodes)
-        c2 = grid[2, left:right]
-        _base(scaled, begin, end, grid[0, left:right], grid[1, left:right], room.base)
-        for i in range(room.tops.shape[0]):
-            product, weight = room.product[i, left:right], room.weight[i, left:right]
-            if begin < heard:
-                _multiply(scaled, begin, heard, i + 2, room.base, c2, product)
-            if heard < end:
-                base = room.base[heard - begin :]
-                _multiply_and_sum(scaled, heard, end, i + 2, base, c2, product, weight, room.sums)
-    for t in range(first, last):
-        for i in range(room.tops.shape[0]):
-            room.score[t, i] = room.sums[t - heard, i]
-            room.score_exponent[t, i] = room.tops[i]
+    mantissa, exponent, size_u = grid.mantissa, grid.exponent, grid.rule_u.shape[1]
+    smallest = np.inf
+    for i in range(pool_prior.shape[0]):
+        begin, end = i * size_u, (i + 1) * size_u
+        if not wide:
+            mantissa[:, begin:end] = grid.product[:, begin:end]
+            exponent[:, begin:end] = room.tops[i]
+        top = np.int64(-(2**62))
+        for e in range(mantissa.shape[0]):
+            for q in range(begin, end):
+                if mantissa[e, q] > 0.0:
+                    mantissa[e, q], power = math.frexp(mantissa[e, q])
+                    exponent[e, q] += power
+                    top = max(top, exponent[e, q])
+        room.tops[i] = top - _MOST
+        for e in range(mantissa.shape[0]):
+            for q in range(begin, end):
+                power = exponent[e, q] - room.tops[i]
+                grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
+                if mantissa[e, q] > 0.0:
+                    smallest = min(smallest, grid.product[e, q])
+    top = room.tops.max()
+    for i in range(pool_prior.shape[0]):
+        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000)
+    wide = wide or smallest < _FEW
+    return (0.5 if wide else smallest), wide
 
 
 @njit(nogil=True, cache=True)
-def make_room(begin, end, smallest, corners, nodes, room):
-    """Renormalise if reports begin..end-1 could make a product too small; returns how small one may be after them.
+def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
+    """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
 
-    A factor is bilinear in (g, u), so on the grid it is smallest at one of its corners.
+    Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
+    report's values, of which one is one: that bounds it from below.
     """
-    scaled, grid = room.scaled, room.grid
-    least = 1.0
-    for t in range(begin, end):
-        low = 1.0
-        for q in corners:
-            base = scaled[t, 0] * grid[0, q] + scaled[t, 1] * grid[1, q]
-            for i in range(room.tops.shape[0]):
-                low = min(low, base + scaled[t, i + 2] * grid[2, q])
-        least *= low
-    if smallest * least < _LEAST:
-        renormalise(nodes, room)
-        smallest = 1.0
-    return smallest * least
+    for t in range(begin, end, LANE):
+        least = 1.0
+        for r in range(LANE):
+            least *= max(room.spread[t + r, 2], grid.least)
+        if smallest * least < _LEAST:
+            smallest, wide = rescale(wide, grid, pool_prior, room)
+        smallest *= least
+        _lay_lane(t, pool_prior.shape[0], grid.rule_u.shape[1], room.scaled, grid.mix, grid.lane)
+        if wide:
+            _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.mantissa)
+        if out.shape[0] == 0:
+            _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.product)
+        else:
+            _multiply_and_sum(t, room.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
+            _write(t, grid.rule_u.shape[1], grid.sums, room.scale, out)
+    return smallest, wide
 
 
 @njit(nogil=True, cache=True)
-def renormalise(nodes, room):
-    """Move the exponents out of the products; weight = node weight * 2^(exponent - top).
+def _lay_lane(t, k, size_u, scaled, mix, lane):
+    """What a lane's reports say at g = 1: the mean and the pool, mixed by u.
 
-    Exponents are biased and unsigned, which vectorises.
+    A pool's columns are written in whole vectors: what is too much the next pool overwrites.
     """
-    for i in range(room.tops.shape[0]):
-        bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
-        top = np.uint64(0)
-        for q in range(nodes):
-            e = bits[q] >> FRACTION
-            bits[q] = (bits[q] & MANTISSA) | UNIT
-            exponent[q] += e - _BIAS
-            top = max(top, exponent[q])
-        scale = room.weight[i].view(np.uint64)
-        for q in range(nodes):
-            # 2^max(exponent - top, -1023) as bits: an exponent field of 0 is exactly zero
-            drop = top - exponent[q]
-            scale[q] = (_BIAS - min(drop, _BIAS)) << FRACTION
-        weight, node_weight = room.weight[i], room.grid[3]
-        for q in range(nodes):
-            weight[q] *= node_weight[q]
-        room.tops[i] = top
+    u, rest = mix[0], mix[1]
+    for r in range(LANE):
+        mean = scaled[t + r, 1]
+        for i in range(k):
+            pool, row = scaled[t + r, i + 2], lane[r, i * size_u :]
+            for b in range(mix.shape[1]):
+                row[b] = fma(pool, u[b], mean * rest[b])
+
+
+@njit(nogil=True, cache=True)
+def _multiply(t, scaled, rule_g, lane, product):
+    """Multiply a lane's reports into the products (nodes of g, columns)."""
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    for e in range(product.shape[0]):
+        g, rest, row = rule_g[0, e], rule_g[1, e], product[e]
+        n0, n1, n2, n3 = scaled[t, 0] * rest, scaled[t + 1, 0] * rest, scaled[t + 2, 0] * rest, scaled[t + 3, 0] * rest
+        for q in range(product.shape[1]):
+            row[q] *= (fma(g, l0[q], n0) * fma(g, l1[q], n1)) * (fma(g, l2[q], n2) * fma(g, l3[q], n3))
+
+
+@njit(nogil=True, cache=True)
+def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
+    """As `_multiply`, ROWS rows at a time; sums (LANE, columns) are those over g after each report."""
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    n0, n1, n2, n3 = scaled[t, 0], scaled[t + 1, 0], scaled[t + 2, 0], scaled[t + 3, 0]
+    sums[:] = 0.0
+    for e in range(0, product.shape[0], ROWS):
+        ga, gb, gc, gd = rule_g[0, e], rule_g[0, e + 1], rule_g[0, e + 2], rule_g[0, e + 3]
+        ra, rb, rc, rd = rule_g[1, e], rule_g[1, e + 1], rule_g[1, e + 2], rule_g[1, e + 3]
+        pa, pb, pc, pd = product[e], product[e + 1], product[e + 2], product[e + 3]
+        for q in range(product.shape[1]):
+            x = l0[q]
+            a, b = pa[q] * fma(ga, x, n0 * ra), pb[q] * fma(gb, x, n0 * rb)
+            c, d = pc[q] * fma(gc, x, n0 * rc), pd[q] * fma(gd, x, n0 * rd)
+            s0[q] += (a + b) + (c + d)
+            x = l1[q]
+            a *= fma(ga, x, n1 * ra)
+            b *= fma(gb, x, n1 * rb)
+            c *= fma(gc, x, n1 * rc)
+            d *= fma(gd, x, n1 * rd)
+            s1[q] += (a + b) + (c + d)
+            x = l2[q]
+            a *= fma(ga, x, n2 * ra)
+            b *= fma(gb, x, n2 * rb)
+            c *= fma(gc, x, n2 * rc)
+            d *= fma(gd, x, n2 * rd)
+            s2[q] += (a + b) + (c + d)
+            x = l3[q]
+            a *= fma(ga, x, n3 * ra)
+            b *= fma(gb, x, n3 * rb)
+            c *= fma(gc, x, n3 * rc)
+            d *= fma(gd, x, n3 * rd)
+            s3[q] += (a + b) + (c + d)
+            pa[q], pb[q], pc[q], pd[q] = a, b, c, d
+
+
+@njit(nogil=True, cache=True)
+def _write(t, size_u, sums, scale, out):
+    """Posteriors of a lane from the sums over g: out (n + 1, k)."""
+    k = scale.shape[0]
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+    for i in range(k):
+        x0, x1, x2, x3 = 0.0, 0.0, 0.0, 0.0
+        for q in range(i * size_u, (i + 1) * size_u):
+            x0 += s0[q]
+            x1 += s1[q]
+            x2 += s2[q]
+            x3 += s3[q]
+        s0[i], s1[i], s2[i], s3[i] = scale[i] * x0, scale[i] * x1, scale[i] * x2, scale[i] * x3
+        t0 += s0[i]
+        t1 += s1[i]
+        t2 += s2[i]
+        t3 += s3[i]
+    totals = (t0, t1, t2, t3)
+    for r in range(min(LANE, out.shape[0] - 1 - t)):
+        inverse = 1.0 / totals[r]
+        for i in range(k):
+            out[t + r + 1, i] = inverse * sums[r, i]

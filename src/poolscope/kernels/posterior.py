@@ -1,164 +1,96 @@
-"""The double integral of eq. (score_estimate) after every report, on grids that grow with the integrand's sharpness."""
+"""The double integral of eq. (score_estimate) after every report, on grids that grow with what they must resolve."""
 
 import numpy as np
 from numba import njit
-from numpy.polynomial import Chebyshev, Polynomial
 
-from poolscope.kernels.nodes import (
-    FRACTION,
-    MANTISSA,
-    SPAN,
-    UNIT,
-    lay_grid,
-    make_room,
-    multiply,
-    renormalise,
-    scale_reports,
-    start,
-)
+from poolscope.kernels.fma import fma
+from poolscope.kernels.nodes import LANE, ROWS, carry, lay_grid, rescale, scale_reports
 
-# How far below the peak, in nats, the shape of the integrand counts.
-DEPTH = 12.0
-
-# Lines along each axis, besides the one through the peak, on which the shape is looked at.
-LINES = 3
-
-# A larger grid is laid for so many times the curvature that asks for it: all earlier reports are multiplied again.
-AHEAD = 1.75
-
-_LOG2 = np.log(2.0)
-
-# The logarithm between 1 and 2 as a polynomial.
-_C0, _C1, _C2, _C3, _C4, _C5 = Chebyshev.interpolate(np.log, 5, domain=[1.0, 2.0]).convert(kind=Polynomial).coef
-
-
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _peak(product, weight, rows, size):
-    """The node with the largest mass, of a grid of rows."""
-    best, begin = -1.0, 0
-    for row in range(rows):
-        top = 0.0
-        for j in range(size):
-            top = max(top, product[row * size + j] * weight[row * size + j])
-        if top > best:
-            best, begin = top, row * size
-    at = begin
-    while at + 1 < begin + size and product[at] * weight[at] != best:
-        at += 1
-    return at
-
-
-@njit(inline="always")
-def _copy_line(bits, exponent, reference, begin, stride, size, at, mantissa, shift):
-    """The products on the line begin, begin + stride, ..., as mantissas and as exponents from `reference`."""
-    for j in range(size):
-        q = begin + j * stride
-        mantissa[at + j] = (bits[q] & MANTISSA) | UNIT
-        shift[at + j] = np.float64(np.int64((bits[q] >> FRACTION) + exponent[q] - reference))
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _logarithms(size, line, shift):
-    """line = log(line) + shift log 2, for 1 <= line < 2, to 1e-5: a shape needs no more."""
-    for j in range(size):
-        x = line[j]
-        line[j] = _C0 + x * (_C1 + x * (_C2 + x * (_C3 + x * (_C4 + x * _C5)))) + _LOG2 * shift[j]
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _line_curvature(line, bend_left, bend_right):
-    """Largest curvature of the log products on a line where there is mass: within e^-DEPTH of the peak.
-
-    Minus the second difference in the angle arccos(1 - 2x), in which Gauss nodes are evenly spaced; the axis has its
-    coefficients (`quadrature.bends`).
-    """
-    size = line.shape[0]
-    last = size - 1
-    first_end = bend_right[0] * (line[0] - line[1])
-    last_end = bend_left[last] * (line[last] - line[last - 1])
-    worst = max(first_end if line[0] >= -DEPTH else 0.0, last_end if line[last] >= -DEPTH else 0.0)
-    for j in range(size - 2):
-        here = line[j + 1]
-        curvature = bend_left[j + 1] * (here - line[j]) + bend_right[j + 1] * (here - line[j + 2])
-        worst = max(worst, curvature if here >= -DEPTH else 0.0)
-    return max(worst, 0.0)
+# Reports for which a grid should hold before it is looked at again; what an integrand's sharpness may grow by, beyond
+# all foresight and as a multiple of a report's spread; and the reports for which the first grid is exact.
+LAST, MARGIN, GROWTH, FIRST_STAGE = 6, 1.0, 2.0, 20
 
 
 @njit(nogil=True, cache=True)
-def _curvatures(rule_g, rule_u, room):
-    """Largest curvature of any pool's integrand along g and along u, on the lines through its peak and some others.
-
-    The others matter where the mass lies along an edge or a hyperbola: there the lines through the peak are flat.
-    """
-    size_g, size_u = rule_g.shape[1], rule_u.shape[1]
-    lines = LINES + 1 if size_g > 1 else 1
-    along_g, along_u = 0.0, 0.0
-    mantissa = room.line.view(np.uint64)
-    for i in range(room.tops.shape[0]):
-        bits, exponent = room.product[i].view(np.uint64), room.exponent[i]
-        peak = _peak(room.product[i], room.weight[i], size_g, size_u)
-        reference = (bits[peak] >> FRACTION) + exponent[peak]
-        at = 0
-        for line in range(lines):
-            row = line * (size_g - 1) // (LINES - 1) if line < LINES and lines > 1 else peak // size_u
-            _copy_line(bits, exponent, reference, row * size_u, 1, size_u, at, mantissa, room.shift)
-            at += size_u
-        for line in range(lines if size_g > 1 else 0):
-            column = line * (size_u - 1) // (LINES - 1) if line < LINES else peak % size_u
-            _copy_line(bits, exponent, reference, column, size_u, size_g, at, mantissa, room.shift)
-            at += size_g
-        _logarithms(at, room.line, room.shift)
-        for begin in range(0, lines * size_u, size_u):
-            along_u = max(along_u, _line_curvature(room.line[begin : begin + size_u], rule_u[3], rule_u[4]))
-        for begin in range(lines * size_u, at, size_g):
-            along_g = max(along_g, _line_curvature(room.line[begin : begin + size_g], rule_g[3], rule_g[4]))
-    return along_g, along_u
+def _along_g(rule_g, product, sums):
+    """sums (4, columns): mass of every column, and its coefficients along g."""
+    s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
+    sums[:] = 0.0
+    for e in range(0, product.shape[0], 2):
+        va, wa, xa = rule_g[3, e], rule_g[4, e], rule_g[5, e]
+        vb, wb, xb = rule_g[3, e + 1], rule_g[4, e + 1], rule_g[5, e + 1]
+        pa, pb = product[e], product[e + 1]
+        for q in range(product.shape[1]):
+            a, b = pa[q], pb[q]
+            s0[q] += a + b
+            s1[q] = fma(va, a, fma(vb, b, s1[q]))
+            s2[q] = fma(wa, a, fma(wb, b, s2[q]))
+            s3[q] = fma(xa, a, fma(xb, b, s3[q]))
 
 
-@njit(inline="always")
-def _spread(x, y):
-    """1 - min / max: the share of a factor that varies along an axis."""
-    return 1.0 - min(x, y) / max(x, y) if x != y else 0.0
+@njit(nogil=True, cache=True)
+def _along_u(rule_u, product, k, lines):
+    """lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
+    size_u, count = rule_u.shape[1], product.shape[0] // ROWS
+    u1, u2, u3 = rule_u[3], rule_u[4], rule_u[5]
+    for e in range(count):
+        for i in range(k):
+            row = product[ROWS * e + ROWS // 2, i * size_u : (i + 1) * size_u]
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            z0, z1, z2, z3 = 0.0, 0.0, 0.0, 0.0
+            for b in range(0, size_u, 2):
+                x, z = row[b], row[b + 1]
+                s0, z0 = s0 + x, z0 + z
+                s1, z1 = fma(u1[b], x, s1), fma(u1[b + 1], z, z1)
+                s2, z2 = fma(u2[b], x, s2), fma(u2[b + 1], z, z2)
+                s3, z3 = fma(u3[b], x, s3), fma(u3[b + 1], z, z3)
+            line = i * count + e
+            lines[0, line], lines[1, line], lines[2, line], lines[3, line] = s0 + z0, s1 + z1, s2 + z2, s3 + z3
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _choose_rungs(scaled, begin, end, curvatures, axis_g, axis_u, spread, rungs):
-    """The rungs for the posterior after each report of a span, from the curvatures at its begin.
+def _worst(lines, k, count):
+    """Largest relative error of a rule on a pool's lines, count of them, of known masses and coefficients.
 
-    A report adds to the curvature at most about its spread, and no curvature that matters exceeds the sum of spreads
-    (`quadrature`). The choice depends on the reports up to t alone, so that a prefix of the reports has the same bits
-    in any run. spread (k + 1, 2) are the sums so far: of pool i along g and u, and of the mean along g.
+    That is the sixth power of the first two coefficients, or the eighth of the third (`quadrature`).
     """
-    k = scaled.shape[1] - 2
-    need_g, need_u = curvatures
-    g, u = rungs[0, 0], rungs[0, 1]
-    for t in range(begin, end):
-        neutral, mean = scaled[t, 0], scaled[t, 1]
-        grow_g, grow_u = _spread(neutral, mean), 0.0
-        spread[k, 0] += grow_g
-        most_g, most_u = spread[k, 0], 0.0
-        for i in range(k):
-            pool = scaled[t, i + 2]
-            along_g, along_u = _spread(neutral, pool), _spread(mean, pool)
-            spread[i, 0] += along_g
-            spread[i, 1] += along_u
-            grow_g = max(grow_g, along_g)
-            grow_u = max(grow_u, along_u)
-            most_g = max(most_g, spread[i, 0])
-            most_u = max(most_u, spread[i, 1])
-        need_g = min(need_g + grow_g, most_g)
-        need_u = min(need_u + grow_u, most_u)
-        if not (_holds(g, need_g, t + 1, axis_g) and _holds(u, need_u, t + 1, axis_u)):
-            g = _climb(g, AHEAD * need_g, AHEAD * (t + 1), axis_g)
-            u = _climb(u, AHEAD * need_u, AHEAD * (t + 1), axis_u)
-        rungs[t - begin, 0] = g
-        rungs[t - begin, 1] = u
+    m, c1, c2, c3 = lines[0], lines[1], lines[2], lines[3]
+    for q in range(k * count):
+        inverse = 1.0 / max(m[q], 1e-300)
+        x, y, z = c1[q] * inverse, c2[q] * inverse, c3[q] * inverse
+        sixth, eighth = fma(x, x, y * y), (z * z) * (z * z)
+        c1[q] = m[q] * fma(sixth * sixth, sixth, eighth * eighth)
+    worst = 0.0
+    for i in range(k):
+        mass, error = 0.0, 0.0
+        for q in range(i * count, (i + 1) * count):
+            mass += m[q]
+            error += c1[q]
+        worst = max(worst, error / mass)
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def _needs(grid, k, nodes_g, nodes_u):
+    """How sharp the integrand of any pool is along g and along u, in units of `resolution`."""
+    _along_g(grid.rule_g, grid.product, grid.sums)
+    _along_u(grid.rule_u, grid.product, k, grid.lines)
+    worst_g, worst_u = _worst(grid.sums, k, grid.rule_u.shape[1]), _worst(grid.lines, k, grid.rule_g.shape[1] // ROWS)
+    return _sharpness(worst_g, nodes_g), _sharpness(worst_u, nodes_u)
+
+
+@njit(inline="always")
+def _sharpness(error, nodes):
+    """Of an integrand on which a rule of so many nodes has that error."""
+    if error == 0.0:
+        return 0.0
+    return 2.0 * nodes * nodes / -np.log(error) if error < 1.0 else np.inf
 
 
 @njit(inline="always")
 def _holds(rung, need, reports, axis):
-    """Whether a rung holds the curvature, is exact for so many reports, or is the last."""
-    return rung + 1 == axis.capacities.shape[0] or axis.capacities[rung] >= need or axis.degrees[rung] >= reports
+    """Whether a rung resolves that much, is exact for so many reports, or is the last."""
+    return rung + 1 == axis.resolutions.shape[0] or axis.resolutions[rung] >= need or axis.degrees[rung] >= reports
 
 
 @njit(inline="always")
@@ -169,69 +101,68 @@ def _climb(rung, need, reports, axis):
     return rung
 
 
+@njit(inline="always")
+def _rule(axis, rung):
+    return axis.rules[:, axis.offsets[rung] : axis.offsets[rung + 1]]
+
+
 @njit(nogil=True, cache=True)
-def _scores(n, axis_g, axis_u, room):
-    """Scores of one user after every report, as mantissa and exponent of two."""
-    rungs = room.rungs
-    g, u, nodes = np.int64(-1), np.int64(-1), 0
-    rule_g, rule_u = axis_g.rules, axis_u.rules
-    curvatures = (0.0, 0.0)
-    rungs[0, 0] = 0
-    rungs[0, 1] = 0
-    room.spread[:] = 0.0
-    smallest, corners = 1.0, (0, 0, 0, 0)
-    for begin in range(0, n, SPAN):
-        end = min(begin + SPAN, n)
-        _choose_rungs(room.scaled, begin, end, curvatures, axis_g, axis_u, room.spread, rungs)
-        first, ready = begin, False
-        while first < end:
-            next_g, next_u = rungs[first - begin, 0], rungs[first - begin, 1]
-            last = first + 1
-            while last < end and rungs[last - begin, 0] == next_g and rungs[last - begin, 1] == next_u:
-                last += 1
-            if next_g != g or next_u != u:
-                # a larger grid: what went before is multiplied again, silently
-                g, u = next_g, next_u
-                rule_g = axis_g.rules[:, axis_g.offsets[g] : axis_g.offsets[g + 1]]
-                rule_u = axis_u.rules[:, axis_u.offsets[u] : axis_u.offsets[u + 1]]
-                nodes = rule_g.shape[1] * rule_u.shape[1]
-                lay_grid(rule_g, rule_u, room.grid)
-                start(nodes, room)
-                smallest, corners = 1.0, (0, rule_u.shape[1] - 1, nodes - rule_u.shape[1], nodes - 1)
-                for replay in range(0, begin, SPAN):
-                    smallest = make_room(replay, replay + SPAN, smallest, corners, nodes, room)
-                    multiply(replay, replay + SPAN, n, n, nodes, room)
-                ready = False
-            if not ready:
-                smallest = make_room(begin, end, smallest, corners, nodes, room)
-                ready = True
-            multiply(begin, last, first, last, nodes, room)
-            first = last
-        rungs[0, 0] = g
-        rungs[0, 1] = u
-        if end < n:
-            curvatures = _curvatures(rule_g, rule_u, room)
+def next_stage(stage):
+    """A grid is laid for the reports of a stage: 20, 192, 384, 768, ..."""
+    return max(192, 2 * stage)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _normalise(score, score_exponent, pool_prior, n, out):
-    """Posterior after every report: out (n + 1, k); row 0 is the prior."""
-    k = pool_prior.shape[0]
-    for i in range(k):
-        out[0, i] = pool_prior[i]
-    for t in range(n):
-        top = score_exponent[t, 0]
-        for i in range(1, k):
-            top = max(top, score_exponent[t, i])
-        total = 0.0
-        for i in range(k):
-            value = pool_prior[i] * score[t, i]
-            if score_exponent[t, i] != top:
-                value *= 2.0 ** -min(np.int64(top - score_exponent[t, i]), 2000)
-            out[t + 1, i] = value
-            total += value
-        for i in range(k):
-            out[t + 1, i] /= total
+def _ahead(need, t, end, need_before, before):
+    """What will be needed at the end of a stage, if it grows as since the last one began."""
+    power = 0.55
+    if before > 0 and need_before > 0.0 and t > before:
+        power = min(max(np.log(need / need_before) / np.log(t / before), 0.3), 1.0)
+    return need * (end / t) ** power
+
+
+@njit(nogil=True, cache=True)
+def _attack(n, pool_prior, axis_g, axis_u, room, out):
+    """Posterior of one user after every report: out (n + 1, k).
+
+    What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
+    """
+    t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
+    g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
+    grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+    need_g, need_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0
+    before_g, before_u, before = 0.0, 0.0, np.int64(0)
+    out[0] = pool_prior
+    while t < n:
+        begin = t
+        while t < n and t < stage:
+            if not (_holds(g, need_g + MARGIN, t + LANE, axis_g) and _holds(u, need_u + MARGIN, t + LANE, axis_u)):
+                break
+            for r in range(LANE):
+                along_g, along_u = room.spread[t + r, 0], room.spread[t + r, 1]
+                sum_g += along_g
+                sum_u += along_u
+                need_g = min(need_g + GROWTH * along_g, sum_g)
+                need_u = min(need_u + GROWTH * along_u, sum_u)
+            t += LANE
+        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out)
+        if t >= n:
+            break
+        begins = t == stage
+        stage = next_stage(stage) if begins else stage
+        now_g, now_u = _needs(grid, pool_prior.shape[0], (axis_g.degrees[g] + 1) // 2, (axis_u.degrees[u] + 1) // 2)
+        need_g, need_u = min(need_g, now_g), min(need_u, now_u)
+        more_g, more_u = MARGIN + LAST * sum_g / t, MARGIN + LAST * sum_u / t
+        holds = _holds(g, need_g + more_g, t + LANE, axis_g) and _holds(u, need_u + more_u, t + LANE, axis_u)
+        then_g, then_u = _ahead(need_g, t, stage, before_g, before), _ahead(need_u, t, stage, before_u, before)
+        if begins:
+            before_g, before_u, before = need_g, need_u, t
+            holds = _holds(g, then_g + more_g, stage, axis_g) and _holds(u, then_u + more_u, stage, axis_u)
+        if not holds:
+            g = _climb(g, then_g + more_g, stage, axis_g)
+            u = _climb(u, then_u + more_u, stage, axis_u)
+            grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+            smallest, wide = carry(np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0])
 
 
 @njit(nogil=True, cache=True)
@@ -241,37 +172,29 @@ def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, ro
     likelihood (users, n, k + 1); the axes are ladders of rules (`quadrature.Axis`). After an impossible report: NaN.
     """
     for user in range(likelihood.shape[0]):
-        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room.scaled)
-        _scores(n, axis_g, axis_u, room)
-        _normalise(room.score, room.score_exponent, pool_prior, n, out[user])
+        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room)
+        _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
         out[user, n + 1 : lengths[user] + 1] = np.nan
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
     """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
-    size_u = rule_u.shape[1]
-    nodes = rule_g.shape[1] * size_u
-    n = scale_reports(likelihood, floor, slope, room.scaled)
+    out_g[:] = np.nan
+    out_u[:] = np.nan
+    n = scale_reports(likelihood, floor, slope, room)
     if n < likelihood.shape[0]:
-        out_g[:] = np.nan
-        out_u[:] = np.nan
         return
-    lay_grid(rule_g, rule_u, room.grid)
-    start(nodes, room)
-    for begin in range(0, n, SPAN):
-        multiply(begin, min(begin + SPAN, n), n, n, nodes, room)
-        renormalise(nodes, room)
-    top = room.tops.max()
+    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
+    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)))
+    rescale(wide, grid, pool_prior, room)
     out_g[:] = 0.0
     out_u[:] = 0.0
-    total = 0.0
-    for i in range(pool_prior.shape[0]):
-        share = pool_prior[i] * 2.0 ** -min(np.int64(top - room.tops[i]), 2000)
-        for q in range(nodes):
-            mass = share * room.product[i, q] * room.weight[i, q]
-            out_g[q // size_u] += mass
-            out_u[q % size_u] += mass
-            total += mass
-    out_g /= total
-    out_u /= total
+    for e in range(out_g.shape[0]):
+        for i in range(pool_prior.shape[0]):
+            for b in range(out_u.shape[0]):
+                mass = room.scale[i] * grid.product[e, i * out_u.shape[0] + b]
+                out_g[e] += mass
+                out_u[b] += mass
+    out_g /= out_g.sum()
+    out_u /= out_u.sum()

@@ -73,13 +73,16 @@ def bernoulli_words(key, index, threshold, undecided, out):
         undecided[w] = _ALL
     rest = threshold
     left = _ALL
+    # `word(key, index + w)`, by an addition where that has a multiplication, which vectors do not have
+    state = key + np.uint64(index) * GOLDEN
     while left != _ZERO and rest != _ZERO:
         # all ones where this bit of the threshold is set, without a branch
         one = _ZERO - (rest >> _S63)
         rest <<= _ONE
         left = _ZERO
         for w in range(count):
-            x = word(key, index + w)
+            state += GOLDEN
+            x = _mix(state)
             open_ = undecided[w]
             out[w] |= open_ & ~x & one
             open_ &= ~(x ^ one)

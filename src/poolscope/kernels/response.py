@@ -5,7 +5,7 @@ from numba import njit
 
 from poolscope.kernels.hadamard import hadamard_entry
 from poolscope.kernels.random import uniform, word
-from poolscope.kernels.unary import sum_positions
+from poolscope.kernels.rows import sum_positions
 
 _S32 = np.uint64(32)
 _ONE = np.uint64(1)

@@ -1,19 +1,62 @@
-"""What objects say of the pools when they are seen as they are."""
+"""The non-private game from counts: no integral is left to be taken."""
 
+import numpy as np
 from numba import njit
+
+# Integrals are kept as value times UNIT^power.
+_UNIT = 2.0**256
 
 
 @njit(nogil=True, cache=True)
-def shown_pools(objects, pool_of, out):
-    """Likelihoods of the non-private game, up to what all pools share: out (users, n, k + 1).
+def integrals(first, k, value, power):
+    """value, power (rows, longest + 1): the integral for every number c of own objects among s = first + row.
 
-    An object of pool i says "pool i"; a neutral one says nothing about the pools.
+    a_c = integral of delta^c ((1-delta)/(k-1))^(s-c) over delta from 1/k to 1, up to a factor of the row. By parts,
+    a_c = (1 + c (k-1) a_(c-1)) / (s-c+1): nothing cancels.
     """
-    out[:] = 0.0
+    for row in range(value.shape[0]):
+        s, a, one, unit = first + row, 0.0, 1.0, 0
+        for c in range(s + 1):
+            a = (one + c * (k - 1.0) * a) / (s - c + 1.0)
+            if a > _UNIT:
+                a /= _UNIT
+                one /= _UNIT
+                unit += 1
+            value[row, c] = a
+            power[row, c] = unit
+
+
+@njit(nogil=True, cache=True)
+def count_pools(objects, pool_of, first, value, power, when, counts, out):
+    """Posteriors out (users, n + 1, k) of all users, as far as the rows of the table go.
+
+    when (users,) is how many objects were looked at, counts (users, k + 1) how many fell into each pool and into any.
+    """
+    k = out.shape[2]
     for user in range(objects.shape[0]):
-        for t in range(objects.shape[1]):
+        own = counts[user]
+        t = when[user]
+        while t < objects.shape[1]:
             pool = pool_of[objects[user, t]]
             if pool < 0:
-                out[user, t] = 1.0
-            else:
-                out[user, t, pool + 1] = 1.0
+                out[user, t + 1] = out[user, t]
+                t += 1
+                continue
+            row = own[k] + 1 - first
+            if row == value.shape[0]:
+                break
+            own[pool] += 1
+            own[k] += 1
+            t += 1
+            top = np.int64(0)
+            for i in range(k):
+                top = max(top, power[row, own[i]])
+            total = 0.0
+            for i in range(k):
+                below = top - power[row, own[i]]
+                score = value[row, own[i]] * (1.0 if below == 0 else _UNIT ** -min(below, 8))
+                out[user, t, i] = score
+                total += score
+            for i in range(k):
+                out[user, t, i] /= total
+        when[user] = t

@@ -1,44 +1,16 @@
 """Reports that are a bit for each object: noise, subsets, the mass of the set bits, and their counts."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from poolscope.kernels.random import bernoulli_words, uniform, word
-from poolscope.kernels.vector import LANES, sum_rows
-from poolscope.kernels.words import clear_bit, is_set, set_bit, set_positions
+from poolscope.kernels.rows import sum_set_bits
+from poolscope.kernels.words import clear_bit, is_set, population, set_bit
 
-_ONE, _BYTE, _ALL = np.uint64(1), np.uint64(0xFF), np.uint64(0xFFFFFFFFFFFFFFFF)
+_BYTE, _ALL = np.uint64(0xFF), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 #: Byte -> its bits, one to a byte of the word.
 SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(256)], dtype=np.uint64)
-
-
-class Rows(NamedTuple):
-    """A table with a row for each object, padded to whole vectors, and room for one sum of rows."""
-
-    table: NDArray[np.float64]  # (universe * wide,)
-    positions: NDArray[np.uint64]  # (universe rounded up to words,)
-    sums: NDArray[np.float64]  # (wide,)
-
-
-def rows_of(matrix: NDArray[np.float64]) -> Rows:
-    """The rows of a matrix (universe, width)."""
-    universe, width = matrix.shape
-    wide = -(-width // LANES) * LANES
-    table = np.zeros((universe, wide))
-    table[:, :width] = matrix
-    return Rows(table.reshape(-1), np.empty(-(-universe // 64) * 64 + 1, dtype=np.uint64), np.empty(wide))
-
-
-@njit(inline="always")
-def sum_positions(rows, count, out):
-    """out[c] = sum of the table's rows at the first `count` positions."""
-    sum_rows(rows.table, rows.positions, np.int64(count), np.int64(rows.sums.shape[0]), rows.sums)
-    for c in range(out.shape[0]):
-        out[c] = rows.sums[c]
 
 
 @njit(nogil=True, cache=True)
@@ -52,15 +24,6 @@ def flip_bits(objects, keys, m, raised, dropped, undecided, out):
         clear_bit(words, own)
         if word(keys[r], 0) >= dropped:
             set_bit(words, own)
-
-
-@njit(inline="always")
-def _population(word):
-    """Number of set bits of a word: in pairs, fours and bytes, which one product sums."""
-    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @njit(nogil=True, cache=True)
@@ -79,7 +42,7 @@ def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
         missing = size - 1 if uniform(keys[r], 0) < included else size
         with_own = missing < size
         for w in range(words.shape[0]):
-            missing -= _population(words[w])
+            missing -= np.int64(population(words[w]))
         while missing != 0:
             at = np.uint64(uniform(keys[r], free) * m)
             free += 1
@@ -96,10 +59,10 @@ def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(words, rows, out):
-    """out[r, c] = sum of the table's rows at the set bits of report r."""
+def support_mass(words, rows, places, out):
+    """out[places[r], c] = sum of the table's rows at the set bits of report r."""
     for r in range(words.shape[0]):
-        sum_positions(rows, set_positions(words[r], rows.positions), out[r])
+        sum_set_bits(words[r], rows, out[places[r]])
 
 
 @njit(nogil=True, cache=True)

@@ -1,26 +1,57 @@
-"""Sums of rows of a table in vector registers, which loops over short rows do not reach by themselves."""
+"""Sums in vector registers, which loops over short rows do not reach by themselves."""
 
+import math
+
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 LANES = 8
 
 
-@intrinsic
-def sum_rows(typingctx, table, positions, count, width, out):
-    """out[c] = sum over i < count of table[positions[i] * width + c], for c < width, a multiple of LANES.
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
+    size = math.prod(shape)
+    room = np.empty(size + LANES)
+    begin = -room.ctypes.data // room.itemsize % LANES
+    return room[begin : begin + size].reshape(shape)
 
-    table (rows * width) and out (width) contiguous float64, positions contiguous uint64, count and width int64. Even
-    and odd positions are summed apart and added at the end, so that additions overlap.
+
+@intrinsic
+def add_two(typingctx, table, row, column, other, other_row, other_column):
+    """table[row, column : column + 2] += other[other_row, other_column : other_column + 2], contiguous float64."""
+
+    def codegen(context, builder, signature, args):
+        def two(k):
+            array = context.make_array(signature.args[k])(context, builder, args[k])
+            index = builder.zext(args[k + 1], word) if signature.args[k + 1].bitwidth < 64 else args[k + 1]
+            offset = builder.add(builder.mul(index, builder.extract_value(array.shape, 1)), args[k + 2])
+            return builder.bitcast(builder.gep(array.data, [offset]), ir.VectorType(ir.DoubleType(), 2).as_pointer())
+
+        word = ir.IntType(64)
+        here, there = two(0), two(3)
+        builder.store(builder.fadd(builder.load(here, align=8), builder.load(there, align=8)), here, align=8)
+        return context.get_dummy_value()
+
+    return types.void(table, row, column, other, other_row, other_column), codegen
+
+
+@intrinsic
+def sum_rows(typingctx, table, positions, count, out):
+    """out[c] = sum over i < count of table[positions[i], c].
+
+    table (rows, wide) and out (wide,) contiguous float64, wide a multiple of LANES; positions contiguous uint64, count
+    int64. Even and odd positions are summed apart and added at the end, so that additions overlap.
     """
 
     def codegen(context, builder, signature, args):
-        def data(k):
-            return context.make_array(signature.args[k])(context, builder, args[k]).data
+        def array(k):
+            return context.make_array(signature.args[k])(context, builder, args[k])
 
-        rows, where, sums = data(0), data(1), data(4)
-        stop, pitch = args[2], args[3]
+        rows, where, sums = (array(k).data for k in (0, 1, 3))
+        stop, pitch = args[2], builder.extract_value(array(3).shape, 0)
         word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
         nothing = ir.Constant(strip_type, [0.0] * LANES)
 
@@ -71,4 +102,4 @@ def sum_rows(typingctx, table, positions, count, width, out):
         loop(constant(0), pitch, LANES, [], strip)
         return context.get_dummy_value()
 
-    return types.void(table, positions, count, width, out), codegen
+    return types.void(table, positions, count, out), codegen

@@ -5,6 +5,9 @@ from numba import njit
 
 from poolscope.kernels.random import trailing_zeros
 
+#: Positions that are written at a time; a list of them has room for as many beyond the last.
+AT_ONCE = 8
+
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _S6, _LOW6 = np.uint64(6), np.uint64(63)
 
@@ -25,14 +28,29 @@ def clear_bit(words, position):
 
 
 @njit(inline="always")
+def population(word):
+    """Number of set bits of a word: in pairs, fours and bytes, which one product sums."""
+    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@njit(inline="always")
 def set_positions(words, positions):
-    """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign."""
-    count = 0
+    """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign.
+
+    A word's positions are written several at a time, whether there are so many or not: a loop that ends after each
+    word's own number of bits is mispredicted at every word.
+    """
+    count = _ZERO
     for w in range(words.shape[0]):
-        rest = words[w]
+        rest, here = words[w], count
         first = np.uint64(64 * w)
-        while rest != _ZERO:
-            positions[count] = first + trailing_zeros(rest)
-            count += 1
-            rest &= rest - _ONE
-    return count
+        count += population(rest)
+        while here < count:
+            for i in range(AT_ONCE):
+                positions[here + np.uint64(i)] = first + trailing_zeros(rest)
+                rest &= rest - _ONE
+            here += np.uint64(AT_ONCE)
+    return np.int64(count)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.response import TILE
-from poolscope.kernels.unary import sum_positions
+from poolscope.kernels.rows import sum_positions
 
 _P1, _P2, _P3, _P4, _P5 = (np.uint64(p) for p in (2654435761, 2246822519, 3266489917, 668265263, 374761393))
 _MASK, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)

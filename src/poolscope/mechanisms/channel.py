@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
+from poolscope.base.randomness import generator
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.likelihood import Likelihood
@@ -77,8 +78,7 @@ class Channel(Likelihood):
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
         """By its law: multinomial."""
         chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        return rng.multinomial(count, chance / chance.sum()).astype(np.int64)
+        return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)
 
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) the exact logarithms, with no constant left out."""
@@ -158,8 +158,8 @@ class Empirical(Channel):
     def spread(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
         """(count, ...) what a function of the channel is on so many replicas of it.
 
-        ``channel.spread(lambda c: attack(c, reports, adversary), 200, rng)`` shows how far the posterior of a user is
-        uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
+        ``channel.spread(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows how far the posterior of a
+        user is uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
         """
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 
@@ -181,10 +181,10 @@ def count_pairs(samples: NDArray[np.integer], universe: int, reports: int | None
 def exact_epsilon(matrix: Floats) -> float:
     """The largest log ratio of two entries of one column; infinite where a zero meets another."""
     most, least = matrix.max(axis=0), matrix.min(axis=0)
-    possible = most > 0
+    possible = most != 0
     if np.any(least[possible] == 0):
         return float(np.inf)
-    return float(np.max(np.log(most[possible]) - np.log(least[possible])))
+    return float(np.max(np.log(most[possible]) - np.log(least[possible]), initial=0.0))
 
 
 def check_cells(objects: int, reports: int) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
+from poolscope.kernels.words import AT_ONCE
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
-from poolscope.mechanisms.role import Rates, ReportColumn, Reports, at, check_objects, lie, settle
+from poolscope.mechanisms.role import ReportColumn, Reports, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
 from poolscope.mechanisms.views import Views
 
@@ -49,17 +50,8 @@ class CMS(Sketch):
         return lie(self.epsilon / 2.0)
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - self.flip
-
-    @property
-    def q_star(self) -> float:
-        share = self.family.collisions.share
-        return self.p_star * share + self.flip * (1.0 - share)
-
-    @property
-    def rates(self) -> Rates:
-        return Rates(self.p_star, self.q_star, (self.p_star - self.flip) ** 2 * self.family.collisions.variance)
+    def elsewhere(self) -> float:
+        return self.flip
 
     @property
     def cells(self) -> Cells:
@@ -83,24 +75,22 @@ class CMS(Sketch):
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)
-        out = np.zeros((len(words), views.width))
-        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        out = np.empty((len(words), views.width))
+        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        out = np.zeros((len(objects), views.width))
-        seen = views.runs, views.weights, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.play(starts, order, buckets, *made, *seen, out)
-        return out
+            kernels.play(starts, order, buckets, *made, *seen, places, out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
-        positions = np.empty(64 * words_of(self.m), dtype=np.uint64)
+        positions = np.empty(64 * words_of(self.m) + AT_ONCE, dtype=np.uint64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
             sketch = np.zeros((len(buckets), self.m), dtype=np.int64)

@@ -30,6 +30,14 @@ def check_range(column: str, values: NDArray[np.integer], size: int) -> None:
         raise InputError(f"{column} must be 0..{size - 1}", value=int(bad))
 
 
+def sort_by_function(function: NDArray[np.integer], size: int, column: str) -> tuple[Integers, Integers]:
+    """starts (size + 1,) and order (reports,): the reports of function f are order[starts[f]:starts[f + 1]]."""
+    check_range(column, function, size)
+    starts, order = np.empty(size + 1, dtype=np.int64), np.empty(len(function), dtype=np.int64)
+    kernels.group(np.asarray(function, dtype=np.int64), starts, order)
+    return starts, order
+
+
 def by_function(
     family: Tabulated, function: NDArray[np.integer], column: str
 ) -> Iterator[tuple[Buckets, Integers, Integers]]:
@@ -40,10 +48,7 @@ def by_function(
     Yields buckets (functions, universe), starts (functions + 1,) and order (reports,): the reports of function f of the
     chunk are order[starts[f]:starts[f + 1]].
     """
-    check_range(column, function, family.size)
-    starts = np.empty(family.size + 1, dtype=np.int64)
-    order = np.empty(len(function), dtype=np.int64)
-    kernels.group(np.asarray(function, dtype=np.int64), starts, order)
+    starts, order = sort_by_function(function, family.size, column)
     used = np.flatnonzero(np.diff(starts))
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
     for begin in range(0, len(used), at_once):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
+from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
@@ -68,8 +69,7 @@ class GRR(Sized):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: a report is its object with probability p* - q*, and else uniform over all objects."""
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
+        rng, own = drawn(popularity, count, key)
         own = rng.binomial(own, self.p_star - self.q_star)
         return own + rng.multinomial(count - own.sum(), np.full(self.universe, 1.0 / self.universe))
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
+from poolscope.base.randomness import generator
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
+from poolscope.mechanisms.defaults import binomial_noise
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
 from poolscope.mechanisms.views import Views
@@ -117,14 +119,13 @@ class HadamardResponse(Sized):
     def yes_or_no(self) -> bool:
         return self.blocks == 1
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    def noise(self, counts: Floats, reports: float) -> Floats:
         """That of scores 0 and 1 with the same means, less 1/4 for each report outside the block: it scores 1/2."""
         block = self._places()[0]
         shares = np.bincount(block, weights=counts, minlength=self.blocks)
         within = reports * shares / max(shares.sum(), np.finfo(float).tiny) if self.blocks > 1 else np.array([reports])
         outside = within * (1.0 - self.inside) + (reports - within) * (1.0 - 2.0 * self.unit)
-        p, q = self.own_mean, self.other_mean
-        return counts * p * (1.0 - p) + (reports - counts) * q * (1.0 - q) - 0.25 * outside[block]
+        return binomial_noise(counts, reports, self.own_mean, self.other_mean) - 0.25 * outside[block]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
@@ -161,7 +162,6 @@ class HadamardResponse(Sized):
 
         .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)
         """
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
         frequency = np.asarray(popularity) / np.sum(popularity)
         table = np.zeros((self.order, self.blocks))
         block, row = self._places()
@@ -172,7 +172,7 @@ class HadamardResponse(Sized):
         tilt = 2.0 * (1.0 - 1.0 / (1.0 + math.exp(min(self.epsilon, LARGEST_EPSILON)))) - 1.0
         # rounding must not make a probability negative
         chance = np.maximum(1.0 + tilt * (table - outside), 0.0).T.ravel()
-        return self._score_sums(rng.multinomial(count, chance / chance.sum()))
+        return self._score_sums(generator(key).multinomial(count, chance / chance.sum()))
 
     def _places(self) -> tuple[Integers, Integers]:
         """(universe,) the block of each object, and its row there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -15,7 +16,7 @@ from poolscope.mechanisms.defaults import Reporting
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.mechanisms.hashing import Buckets, HashFamily, TableFamily, Tabulated
 from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import ReportColumn, check_epsilon, settle
+from poolscope.mechanisms.role import Rates, ReportColumn, check_epsilon, settle
 
 
 class Cells(NamedTuple):
@@ -96,7 +97,13 @@ class Hashed(Reporting):
 
 @dataclass(frozen=True, kw_only=True)
 class Sketch(Hashed, Pure):
-    """A pure mechanism on the bucket of the object."""
+    r"""A pure mechanism on the bucket of the object, whose bit is flipped with probability xi.
+
+    .. math:: p^* = 1 - \xi, \qquad q^* = p^* s + e (1 - s)
+
+    where s is the share of the functions under which two objects meet (1/m, or that of a given table), and e how often
+    a report supports an object that it does not meet (`elsewhere`): a mechanism states xi and e.
+    """
 
     family: HashFamily = field(init=False, repr=False)
 
@@ -105,3 +112,27 @@ class Sketch(Hashed, Pure):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_epsilon(self.epsilon)
+
+    @property
+    @abstractmethod
+    def flip(self) -> float:
+        """xi, the probability that a bit is flipped."""
+
+    @property
+    @abstractmethod
+    def elsewhere(self) -> float:
+        """Probability that a report supports an object of another bucket than the reported one's."""
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - self.flip
+
+    @property
+    def q_star(self) -> float:
+        share = self.family.collisions.share
+        return self.p_star * share + self.elsewhere * (1.0 - share)
+
+    @property
+    def rates(self) -> Rates:
+        collisions = self.family.collisions
+        return Rates(self.p_star, self.q_star, (self.p_star - self.elsewhere) ** 2 * collisions.variance)

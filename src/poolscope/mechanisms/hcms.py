@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
-from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE, check_range
+from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.hashed import Cells, Sketch
-from poolscope.mechanisms.role import Rates, ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.hashing import Buckets
+from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
+from poolscope.mechanisms.sketch_law import function_totals, over_functions
 from poolscope.mechanisms.views import Views
 
 
@@ -55,17 +56,8 @@ class HCMS(Sketch):
         return lie(self.epsilon)
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - self.flip
-
-    @property
-    def q_star(self) -> float:
-        share = self.family.collisions.share
-        return self.p_star * share + 0.5 * (1.0 - share)
-
-    @property
-    def rates(self) -> Rates:
-        return Rates(self.p_star, self.q_star, (self.p_star - 0.5) ** 2 * self.family.collisions.variance)
+    def elsewhere(self) -> float:
+        return 0.5
 
     @property
     def cells(self) -> Cells:
@@ -92,7 +84,7 @@ class HCMS(Sketch):
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         table = np.empty((self.m, views.width))
-        neutral = np.empty((len(views.columns), self.m))
+        neutral = np.empty((self.m, len(views.columns)))
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(
                 starts,
@@ -101,7 +93,7 @@ class HCMS(Sketch):
                 reports["coordinate"],
                 reports["bit"],
                 views.runs,
-                views.weights,
+                views.by_object,
                 neutral,
                 table,
                 out,
@@ -122,15 +114,11 @@ class HCMS(Sketch):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: given how many reports a function has, its coordinates' bits are sums of equal coins."""
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        totals = rng.multinomial(count, np.full(self.family.size, 1.0 / self.family.size)).astype(np.int64)
+        totals = function_totals(self.family, count, key)
         shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-        used, at_once = np.flatnonzero(totals), max(1, BUCKETS_AT_ONCE // self.universe)
 
-        def part(begin: int) -> NDArray[np.int64]:
-            chunk, out = used[begin : begin + at_once], np.zeros(self.universe, dtype=np.int64)
+        def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
             room = np.empty((self.m, TOGETHER)), np.empty((self.m, TOGETHER), dtype=np.int64)
-            sketch_rows(self.family.buckets(chunk), totals[chunk], children(key, chunk), self.flip, shares, *room, out)
-            return out
+            sketch_rows(buckets, totals, keys, self.flip, shares, *room, out)
 
-        return sum(run(part, range(0, len(used), at_once)), np.zeros(self.universe, dtype=np.int64))
+        return over_functions(self.family, totals, key, rows, (self.universe,), run)

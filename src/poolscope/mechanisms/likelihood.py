@@ -31,10 +31,14 @@ class Likelihood(Reporting, ABC):
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
 
+    def likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
+        return scaled(self.log_likelihood(reports))
+
     def mass(self, reports: Reports, views: Views) -> Floats:
         """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
         matrix = views.matrix()
-        parts = [scaled(self.log_likelihood(part)) @ matrix for part in in_parts(reports, self.universe)]
+        parts = [self.likelihood(part) @ matrix for part in in_parts(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
 
 

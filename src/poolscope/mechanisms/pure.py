@@ -31,6 +31,17 @@ class Pure(Reporting, Counting):
     def slope(self) -> float:
         return float(-np.expm1(-self.epsilon))
 
+    def likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) one inside the support of a report, `floor` outside."""
+        out: Floats = np.multiply(self.support(reports), self.slope, dtype=np.float64)
+        out += self.floor
+        return out
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) its natural logarithm; -inf outside the support where epsilon is infinite."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.likelihood(reports))
+
     def mass(self, reports: Reports, views: Views) -> Floats:
         """Popularity mass of each report's support in each column."""
         matrix = views.matrix()

@@ -15,7 +15,7 @@ from poolscope.kernels import bloom as kernels
 from poolscope.kernels.cms import sketch as set_bits
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.bloom_filters import BloomFilters
-from poolscope.mechanisms.defaults import Counting, one_by_one
+from poolscope.mechanisms.defaults import Counting, added, one_by_one
 from poolscope.mechanisms.hashed import Cells, Hashed
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import Rates, ReportColumn, Reports, check_epsilon, check_objects, derived, lie, settle
@@ -113,11 +113,6 @@ class Rappor(Hashed, Counting, Likelihood):
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
-    def permanent_epsilon(self) -> float:
-        """What all reports of a device that keeps its permanent answers reveal of one object."""
-        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
-
-    @property
     def p_star(self) -> float:
         if self.hash_table is not None:
             return float(np.mean(self.rates.own))
@@ -166,7 +161,7 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """One by one: supports and set bits have no closed law together."""
-        return one_by_one(self, self.tally, popularity, count, key, run)
+        return one_by_one(self, self.tally, added, popularity, count, key, run)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.views import Views
 
@@ -73,8 +73,8 @@ class Mechanism(Protocol):
         """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
         ...
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        """mass(report(objects, keys), views), without keeping the reports."""
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+        """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
         ...
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
@@ -105,7 +105,12 @@ class Countable(Mechanism, Protocol):
         """Whether a score is one or nothing: a sum of scores is then a binomial number."""
         ...
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    @property
+    def rates(self) -> Rates:
+        """The means by the object, and what collisions add to the variance."""
+        ...
+
+    def noise(self, counts: Floats, reports: float) -> Floats:
         """(universe,) variance of the sums of so many reports' scores, given how many are of each object."""
         ...
 
@@ -117,14 +122,34 @@ class Countable(Mechanism, Protocol):
         """(universe,) the sum of the reports' scores of each object; exact, so that the order does not matter."""
         ...
 
+    def tally(self, reports: Reports) -> NDArray[Any]:
+        """(rows, universe) the score sums, and below them what else a regression counts."""
+        ...
+
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
         """The score sums of so many reports on objects drawn from the popularity."""
+        ...
+
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+        """The tally of so many reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
         self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
     ) -> NDArray[Any]:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
+        ...
+
+
+class Stated(Mechanism, Protocol):
+    """What needs the law itself of a mechanism: the estimate of most likelihood, the attack on devices with memory."""
+
+    def likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) Pr[report | z], up to a factor of the report."""
+        ...
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) its natural logarithm, up to a constant of the report; -inf: impossible."""
         ...
 
 
@@ -142,16 +167,22 @@ class Rates(NamedTuple):
 
 def is_countable(mechanism: object) -> TypeGuard[Countable]:
     """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
-    return all(
-        hasattr(mechanism, name) for name in ("own_mean", "other_mean", "noise", "score_sums", "simulate_counts")
-    )
+    return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
 
 
 def countable(mechanism: object) -> Countable:
     """The mechanism, for whoever must have its frequency estimate."""
     if not is_countable(mechanism):
-        raise InputError("this mechanism has no frequency estimate", value=type(mechanism).__name__)
+        name, remedy = type(mechanism).__name__, "take the method ibu"
+        raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
     return mechanism
+
+
+def stated(mechanism: object) -> Stated:
+    """The mechanism, for whoever must have its law."""
+    if not all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood")):
+        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
+    return cast(Stated, mechanism)
 
 
 def at(mechanism: Any, epsilon: float) -> Any:
@@ -173,6 +204,18 @@ def settle(mechanism: object, **values: object) -> None:
 def report_count(reports: Reports) -> int:
     """Rows of a set of report columns."""
     return len(next(iter(reports.values())))
+
+
+def distinct(reports: Reports) -> tuple[Integers, Integers]:
+    """Where each different report stands first, in the order of its bytes, and (reports,) which of them each is."""
+    rows = report_count(reports)
+    if rows == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    columns = [np.ascontiguousarray(column).reshape(rows, -1).view(np.uint8) for column in reports.values()]
+    flat = np.hstack(columns)
+    whole = flat.view(np.dtype((np.void, flat.shape[1]))).ravel()
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    return first, which
 
 
 def check_epsilon(epsilon: float) -> None:

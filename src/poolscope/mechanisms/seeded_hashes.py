@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Integers, Objects
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.kernels import response, xxhash32
-from poolscope.kernels.unary import rows_of
+from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.role import settle
 
 Seeds = NDArray[np.int64]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import histogram as kernels
-from poolscope.mechanisms.defaults import Scoring
+from poolscope.mechanisms.defaults import Scoring, drawn
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import ReportColumn, Reports, check_finite_epsilon, check_objects
 from poolscope.mechanisms.views import Views
@@ -91,7 +91,7 @@ class SHE(Scoring, Likelihood):
     def other_mean(self) -> float:
         return 0.0
 
-    def noise(self, counts: Floats, reports: int) -> Floats:
+    def noise(self, counts: Floats, reports: float) -> Floats:
         return np.full(self.universe, 2.0 * reports * self.scale**2)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
@@ -104,12 +104,11 @@ class SHE(Scoring, Likelihood):
         """epsilon times each entry, kept within 0 and 1."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
-        out, at_once = np.empty((len(objects), views.width)), max(1, NUMBERS_AT_ONCE // self.universe)
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+        at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             part = slice(start, start + at_once)
-            out[part] = self.mass(self.report(objects[part], keys[part]), views)
-        return out
+            super().play(objects[part], keys[part], views, places[part], out)
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""
@@ -120,8 +119,7 @@ class SHE(Scoring, Likelihood):
         """By the closed law: the noise of a report is the difference of two geometric numbers, that of all reports the
         difference of two negative binomial ones.
         """
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
+        rng, own = drawn(popularity, count, key)
         stop = -math.expm1(-self.step / self.scale)
         up, down = (rng.negative_binomial(count, stop, self.universe) if count else 0 for _ in range(2))
         return own + self.step * (up - down)

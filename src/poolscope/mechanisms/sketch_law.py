@@ -1,4 +1,4 @@
-"""The closed law of Count Mean Sketch's aggregate, so that 10^9 reports cost what the sketch's cells cost.
+"""The closed laws of sketches, so that 10^9 reports cost what the cells of a sketch cost: Count Mean Sketch's.
 
 Given how many of the reports fall on each (function, bucket), the set bits of a cell are Binomial(hits, 1 - xi) +
 Binomial(rest, xi), independently. The law is exact, not an approximation.
@@ -6,18 +6,18 @@ Binomial(rest, xi), independently. The law is exact, not an approximation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Map
-from poolscope.base.randomness import children
+from poolscope.base.arrays import Integers, Keys, Map
+from poolscope.base.randomness import children, generator
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import tabulate
-from poolscope.mechanisms.hashing import HashFamily
+from poolscope.mechanisms.hashing import Buckets, HashFamily
 
 #: Buckets held at once by one chunk: functions times objects.
 BUCKETS_AT_ONCE = 1 << 21
@@ -38,8 +38,7 @@ def sketch_counts(
 
     The objects and the functions are drawn once for all of them.
     """
-    rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-    totals = rng.multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
+    totals = function_totals(family, count, key)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe), dtype=np.uint32)
     lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
@@ -48,28 +47,40 @@ def sketch_counts(
     fewest = largest - int(min(largest, 12 * np.sqrt(largest) + 64))
     many = kernels.listed([_binomial_tables(fewest, largest, flip) for flip in flips])
     few = kernels.listed([_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips])
+    law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, many, few
+
+    def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
+        kernels.sketch_rows(buckets, totals, keys, *law, kernels.scratch(family.m), out)
+
+    return over_functions(family, totals, key, rows, (len(flips), family.universe), run)
+
+
+def function_totals(family: HashFamily, count: int, key: np.uint64) -> Integers:
+    """(functions,) how many of so many reports each function has."""
+    return generator(key).multinomial(count, np.full(family.size, 1.0 / family.size)).astype(np.int64)
+
+
+def over_functions(
+    family: HashFamily,
+    totals: Integers,
+    key: np.uint64,
+    rows: Callable[[Buckets, Integers, Keys, Integers], None],
+    shape: tuple[int, ...],
+    run: Map = map,
+) -> Integers:
+    """The sum over the functions that have reports of what `rows` adds to an array of this shape.
+
+    It gets some functions at a time: their buckets (functions, universe), totals and keys, and the array.
+    """
     used = np.flatnonzero(totals)
     at_once = max(1, BUCKETS_AT_ONCE // family.universe)
 
-    def part(begin: int) -> NDArray[np.int64]:
-        chunk = used[begin : begin + at_once]
-        out = np.zeros((len(flips), family.universe), dtype=np.int64)
-        kernels.sketch_rows(
-            family.buckets(chunk),
-            totals[chunk],
-            children(key, chunk),
-            np.asarray(flips, dtype=np.float64),
-            popularity,
-            keep,
-            alias,
-            many,
-            few,
-            kernels.scratch(family.m),
-            out,
-        )
+    def part(begin: int) -> Integers:
+        chunk, out = used[begin : begin + at_once], np.zeros(shape, dtype=np.int64)
+        rows(family.buckets(chunk), totals[chunk], children(key, chunk), out)
         return out
 
-    return sum(run(part, range(0, len(used), at_once)), np.zeros((len(flips), family.universe), dtype=np.int64))
+    return sum(run(part, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
 
 
 def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:

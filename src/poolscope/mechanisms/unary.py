@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
+from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
+from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
@@ -44,20 +46,20 @@ class ObjectBits(Sized):
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        rows, bits = kernels.rows_of(views.matrix()), reports["bits"]
+        rows, bits = rows_of(views.matrix()), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
-            kernels.support_mass(as_words(bits[part], self.universe), rows, out[part])
+            places = np.arange(part.start, part.stop)
+            kernels.support_mass(as_words(bits[part], self.universe), rows, places, out)
         return out
 
-    def play(self, objects: Objects, keys: Keys, views: Views) -> Floats:
+    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        rows, out = kernels.rows_of(views.matrix()), np.empty((len(objects), views.width))
+        rows = rows_of(views.matrix())
         for part in self._chunks(len(objects)):
-            words = np.empty((len(out[part]), words_of(self.universe)), dtype=np.uint64)
+            words = np.empty((len(places[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
-            kernels.support_mass(words, rows, out[part])
-        return out
+            kernels.support_mass(words, rows, places[part], out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         bits, out = reports["bits"], np.zeros(self.universe, dtype=np.int64)
@@ -87,6 +89,5 @@ class Unary(ObjectBits):
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
-        rng = np.random.default_rng(np.random.SeedSequence(int(key)))
-        own = rng.multinomial(count, np.asarray(popularity) / np.sum(popularity))
+        rng, own = drawn(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)

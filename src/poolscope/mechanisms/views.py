@@ -26,13 +26,24 @@ class Views:
 
     @cached_property
     def runs(self) -> NDArray[np.int64]:
-        """(runs, 4) view, begin, end and column of neighbouring objects that count to the same column of a view."""
-        found = []
-        for view, columns in enumerate(self.columns):
+        """(runs, 5) view, begin, end and column of neighbouring objects that count to the same column of a view, and
+        how many views: two where all objects count to the next column of the next view.
+        """
+        found, view = [], 0
+        while view < len(self.columns):
+            columns = self.columns[view]
+            beside = self.columns[view + 1 : view + 2]
+            together = 1 + (len(beside) and np.array_equal(columns + 1, beside[0]))
             edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
             for begin, end in pairwise(edges):
-                found.append((view, begin, end, columns[begin]))
+                found.append((view, begin, end, columns[begin], together))
+            view += together
         return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def by_object(self) -> Floats:
+        """(universe, views) the weights, those of an object side by side."""
+        return np.ascontiguousarray(self.weights.T)
 
     def matrix(self) -> Floats:
         """(universe, width) the same as a dense matrix."""

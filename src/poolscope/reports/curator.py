@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from poolscope.base.arrays import Floats, Integers, Map, Objects
+from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.defaults import added, numbered
 from poolscope.mechanisms.hashed import Hashed
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, is_countable, report_count
-from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, report_count
+from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
 from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
-
-#: Reports that are made and counted together.
-AT_ONCE = 1 << 16
+from poolscope.reports.shares import shares_of, some
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
 NOTABLE = 0.05
@@ -61,11 +61,10 @@ def frequencies_of_objects(
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
     found = estimator(mechanism, method)
 
-    def part(start: int) -> Any:
-        some = objects[start : start + AT_ONCE]
-        return found.count(mechanism.report(some, children(key, np.arange(start, start + len(some)))))
+    def part(numbers: Integers) -> Any:
+        return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
-    return found.estimate(found.join(run(part, range(0, max(1, len(objects)), AT_ONCE))), len(objects))
+    return found.estimate(found.join(run(part, numbered(len(objects)))), len(objects))
 
 
 def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
@@ -84,14 +83,39 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         raise InputError(rule, value=mechanism.matrix.shape, place="method", remedy="take ibu")
     if isinstance(mechanism, Channel):
         raise InputError("a channel must be estimated by regression or ibu", value=method, place="method")
-    if not is_countable(mechanism):
-        name, remedy = type(mechanism).__name__, "take the method ibu"
-        raise InputError("this mechanism has no frequency estimate", value=name, remedy=remedy)
-    counts = Counts(mechanism, method)
+    counts = Counts(countable(mechanism), method)
     if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
     return counts
+
+
+class Counting:
+    """What an estimate needs to know of reports, counted block after block."""
+
+    def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
+        self._mechanism, self._engine = mechanism, engine
+        self._estimator = estimator(mechanism, method)
+        self.counted: Any = None
+        self.reports = 0
+
+    def add(self, reports: Reports) -> None:
+        """Count a block."""
+        rows = shares_of(self._mechanism, reports, self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(some(reports, own)), rows):
+            self.join(counted, 0)
+        self.reports += report_count(reports)
+
+    def join(self, counted: Any, reports: int) -> None:
+        """Add what others have counted in so many reports."""
+        if counted is not None:
+            self.counted = counted if self.counted is None else self._estimator.join([self.counted, counted])
+        self.reports += reports
+
+    def estimate(self) -> Frequencies:
+        """What the curator learns from them."""
+        check_reports(self.reports)
+        return self._estimator.estimate(self.counted, self.reports)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,18 +134,13 @@ class Counts:
         return design if design.affordable else None
 
     def count(self, reports: Reports) -> Integers:
-        tally = getattr(self.mechanism, "tally", None)
-        return self.mechanism.score_sums(reports)[None] if tally is None else tally(reports)
+        return self.mechanism.tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
-        return reduce(np.add, counted)
+        return added(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
-        tally = getattr(self.mechanism, "simulate_tally", None)
-        if tally is None:
-            return self.mechanism.simulate_counts(popularity, count, key, run)[None]
-        counts: Integers = tally(popularity, count, key, run)
-        return counts
+        return self.mechanism.simulate_tally(popularity, count, key, run)
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         if self.method == REGRESSION:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.tables import Batch, check_output, open_table, writing
+from poolscope.base.tables import Batch, open_table
 from poolscope.base.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
 from poolscope.reports.columns import KINDS
@@ -41,16 +40,6 @@ def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Univ
     found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
     users = pl.concat([users for users, _ in found])
     return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
-
-
-def write_reports(
-    path: str | PathLike[str], users: pl.Series, reports: Reports, mechanism: Mechanism, universe: Universe
-) -> None:
-    """Write reports as Parquet or CSV, by the file's ending; a file that is there already is refused."""
-    out = Path(path)
-    check_output(out, overwrite=False)
-    with writing(out, compression="uncompressed") as parts:
-        parts.write(0, report_frame(users, reports, mechanism.report_columns, universe, text=parts.text))
 
 
 def row_bytes(columns: Columns) -> int:

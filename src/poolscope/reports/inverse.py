@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.defaults import added
 from poolscope.mechanisms.role import Reports
 from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
 from poolscope.reports.regression import inverted
@@ -69,7 +70,7 @@ class Inverse:
         return self.channel.tally(reports)
 
     def join(self, counted: Iterable[Integers]) -> Integers:
-        return reduce(np.add, counted)
+        return added(counted)
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
         return self.channel.simulate_tally(popularity, count, key, run)

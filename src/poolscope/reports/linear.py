@@ -23,16 +23,10 @@ from poolscope.mechanisms.role import Countable, Rates
 from poolscope.reports.frequencies import LINEAR, Frequencies, check_reports
 
 
-def rates_of(mechanism: Countable) -> Rates:
-    """What the mechanism says of its supports; p* and q* for all objects alike where it says no more."""
-    rates = getattr(mechanism, "rates", None)
-    return Rates(mechanism.own_mean, mechanism.other_mean, 0.0) if rates is None else rates
-
-
 def unbiased(mechanism: Countable, support: NDArray[np.integer], count: int) -> Frequencies:
     """The linear estimate, with the standard errors at the estimated counts, kept within 0..N."""
     check_reports(count)
-    rates = rates_of(mechanism)
+    rates = mechanism.rates
     other: Floats = np.asarray(rates.other, dtype=np.float64)
     counts: Floats = (support - count * other) / (rates.own - other)
     c = np.clip(counts, 0.0, count)
@@ -43,16 +37,12 @@ def unbiased(mechanism: Countable, support: NDArray[np.integer], count: int) -> 
 
 def variance_of_linear(mechanism: Countable, counts: Floats) -> tuple[Floats, Floats]:
     """The two parts of the variance at known counts, (universe,) both: noise, and collisions."""
-    rates, count = rates_of(mechanism), float(np.sum(counts))
+    rates, count = mechanism.rates, float(np.sum(counts))
     return _noise(mechanism, rates, counts, count), _collisions(rates, counts, count, float(np.sum(np.square(counts))))
 
 
 def _noise(mechanism: Countable, rates: Rates, c: Floats, count: float) -> Floats:
-    own, other = np.asarray(rates.own), np.asarray(rates.other)
-    if not mechanism.yes_or_no:
-        return np.asarray(mechanism.noise(c, count) / (own - other) ** 2)  # type: ignore[arg-type]
-    variance: Floats = (c * own * (1.0 - own) + (count - c) * other * (1.0 - other)) / (own - other) ** 2
-    return variance
+    return mechanism.noise(c, count) / (rates.own - rates.other) ** 2
 
 
 def _collisions(rates: Rates, c: Floats, count: float, squares: float) -> Floats:

@@ -29,7 +29,7 @@ Scandinavian Journal of Statistics 35, 2008.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,14 +37,11 @@ import numpy as np
 
 from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import in_parts
-from poolscope.mechanisms.likelihood import scaled
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.defaults import one_by_one, tabulated
+from poolscope.mechanisms.role import Mechanism, Reports, distinct, report_count, stated
 from poolscope.reports.frequencies import IBU, Frequencies, check_reports
 from poolscope.reports.regression import inverted
-from poolscope.world.synthetic import draw_objects
 
 #: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
 GAP, MOST_UPDATES = 0.5, 2000
@@ -52,15 +49,19 @@ GAP, MOST_UPDATES = 0.5, 2000
 #: Likelihoods that are held: half a GiB.
 MOST_CELLS = 1 << 26
 
-#: Simulated reports that are made at once.
-AT_ONCE = 1 << 16
-
 
 class Repeated(NamedTuple):
     """Distinct reports, and how often each was sent."""
 
     reports: Reports
     times: Integers
+
+    @classmethod
+    def of(cls, reports: Reports, times: Integers) -> Repeated:
+        """Reports, each sent so many times, taken together where they are the same."""
+        first, which = distinct(reports)
+        summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
+        return cls({name: column[first] for name, column in reports.items()}, summed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,28 +71,23 @@ class Mixture:
     mechanism: Mechanism
 
     def count(self, reports: Reports) -> Repeated:
-        return self._checked(distinct(reports, np.ones(report_count(reports), dtype=np.int64)))
+        return self._checked(Repeated.of(reports, np.ones(report_count(reports), dtype=np.int64)))
 
     def join(self, counted: Iterable[Repeated]) -> Repeated:
         parts = list(counted)
         reports = {name: np.concatenate([part.reports[name] for part in parts]) for name in parts[0].reports}
-        return self._checked(distinct(reports, np.concatenate([part.times for part in parts])))
+        return self._checked(Repeated.of(reports, np.concatenate([part.times for part in parts])))
 
     def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Repeated:
         """By the law of a channel, else one by one."""
         if isinstance(self.mechanism, Channel):
             times = self.mechanism.simulate_tally(popularity, count, key, run)
             return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
-
-        def part(start: int) -> Repeated:
-            keys = children(key, np.arange(start, min(start + AT_ONCE, count)))
-            return self.count(self.mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
-
-        return self.join(run(part, range(0, max(count, 1), AT_ONCE)))
+        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, run)
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)
-        likelihood = likelihoods(self.mechanism, counted.reports)
+        likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
         possible = likelihood.max(axis=1) > 0
         likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
         counts = reports * most_likely(likelihood, times)
@@ -109,39 +105,6 @@ class Mixture:
             rule = f"ibu must hold at most {MOST_CELLS} likelihoods (distinct reports times objects)"
             raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
         return counted
-
-
-def distinct(reports: Reports, times: Integers) -> Repeated:
-    """The reports, each once."""
-    columns = [np.ascontiguousarray(column).reshape(len(times), -1) for column in reports.values()]
-    rows = np.hstack([column.view(np.uint8).reshape(len(times), -1) for column in columns]) if len(times) else None
-    if rows is None:
-        return Repeated(reports, times)
-    _, first, which = np.unique(
-        rows.view(np.dtype((np.void, rows.shape[1]))).ravel(), return_index=True, return_inverse=True
-    )
-    summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
-    return Repeated({name: column[first] for name, column in reports.items()}, summed)
-
-
-def likelihoods(mechanism: Mechanism, reports: Reports) -> Floats:
-    """(reports, universe) the likelihood of each report from each object, up to a factor of the report."""
-    law: Callable[[Reports], Floats] | None = getattr(mechanism, "log_likelihood", None)
-    support = getattr(mechanism, "support", None)
-    if law is None and support is None:
-        raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
-    out = np.empty((report_count(reports), mechanism.universe))
-    begin = 0
-    for part in in_parts(reports, mechanism.universe):
-        rows = out[begin : begin + report_count(part)]
-        if law is not None:
-            rows[:] = scaled(law(part))
-        else:
-            assert support is not None
-            np.multiply(support(part), mechanism.slope, out=rows)
-            rows += mechanism.floor
-        begin += len(rows)
-    return out
 
 
 def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:

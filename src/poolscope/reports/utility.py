@@ -25,12 +25,10 @@ class Utility:
 
     Parameters
     ----------
-    reports : how many an estimate is made of.
     mse, mae : mean squared and mean absolute error, measured on simulated reports.
     mse_expected, mae_expected : the same in closed form; None where there is none.
     """
 
-    reports: int
     mse: float
     mae: float
     mse_expected: float | None
@@ -51,7 +49,6 @@ def measure_utility(
         errors.append(learning.estimate(counted, reports).counts / reports - frequency)
     squared, absolute = expected_of(learning, mechanism, frequency, reports)
     return Utility(
-        reports=reports,
         mse=float(np.mean(np.square(errors))),
         mae=float(np.mean(np.abs(errors))),
         mse_expected=None if squared is None else float(squared.mean()),

@@ -70,7 +70,7 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
         return None
     assert scenario.attack is not None
     path = scenario.resolve(scenario.users.traces, place="users.traces")
-    traces = read_traces(path, universe, outside="count")
+    traces = read_traces(path, universe)
     recipe = Recipe(length=max(Recipe().length, scenario.attack.observations[-1]))
     with located(file=path):
         prepared = prepare(traces.users, traces.user, traces.object, universe, seed=seed, recipe=recipe)

@@ -25,8 +25,6 @@ from pydantic_core import PydanticCustomError
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.game.columns import NON_PRIVATE
 
-"""The name of the row that the identity mechanism gives; no adversary can have it."""
-
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"
 
 _RULES = {

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, did_you_mean, located
 from poolscope.base.folders import ANOTHER, check_new, told
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import claimed, scratch_folder
 from poolscope.base.tables.atomic import write_text
@@ -144,8 +145,7 @@ def compare(
     reports: int = DEFAULT_REPORTS,
     engine: Engine | None = None,
     out: str | PathLike[str] | None = None,
-    begin: Callable[[int], None] | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """Play a scenario's users against every mechanism at every epsilon.
 
@@ -158,7 +158,7 @@ def compare(
     reports : how many reports the frequency estimate is made of.
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
-    begin : told the number of users of all choices together, tick : told users as they are played.
+    progress : told what is done, the number of users of all choices together, and users as they are played.
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
@@ -179,9 +179,9 @@ def compare(
         # the game without a mechanism is the same for all of them
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
-        if begin and position == 0:
-            begin(count * len(choices))
-        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, tick)
+        if position == 0:
+            progress.begin(count * len(choices))
+        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
         seed=seed,
@@ -206,7 +206,7 @@ def _play(
     reports: int,
     engine: Engine,
     beside: Path,
-    tick: Tick | None,
+    tick: Tick,
 ) -> Iterator[Leak]:
     """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
@@ -221,7 +221,7 @@ def _play(
 
 
 def _outcomes(
-    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick | None
+    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
 ) -> Iterator[tuple[str, int, pl.DataFrame]]:
     """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
     with scratch_folder(beside) as folder:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Tick
 from poolscope.base.engines import Local
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
+from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
-from poolscope.reports.shares import Counting
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
@@ -46,7 +46,7 @@ def estimate(
     *,
     method: str | None = None,
     engine: Local | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Estimated:
     """How often each object was reported, from the reports of a file of any size.
 
@@ -56,7 +56,7 @@ def estimate(
         ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
-    tick : told reports as they are read.
+    progress : told reports as they are read.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -68,8 +68,7 @@ def estimate(
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        if tick:
-            tick(len(users))
+        progress.tick(len(users))
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

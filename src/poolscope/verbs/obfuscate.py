@@ -1,4 +1,8 @@
-"""From a file of traces to what the devices would send."""
+"""From a file of traces to what the devices would send.
+
+What a device draws hangs on its user's place among the users, by their first rows, and on the row's place among the
+user's: whoever makes reports knows all users, about 150 bytes each.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Tick
+from poolscope.base.arrays import Integers
 from poolscope.base.engines import Local
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
-from poolscope.world.arrivals import Arrivals, Places
 from poolscope.world.universe import Universe
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
@@ -53,7 +57,7 @@ def obfuscate(
     seed: int = 0,
     *,
     engine: Local | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Obfuscated:
     """One report for each row of a file of traces, in its order.
 
@@ -64,7 +68,7 @@ def obfuscate(
     ----------
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
-    tick : told reports as they are made.
+    progress : told reports as they are made.
     """
     path, target = Path(traces_path), Path(out)
     check_output(target, overwrite=False)
@@ -88,8 +92,7 @@ def obfuscate(
         reports = 0
         for count in engine.map(part, _parts(path, universe, arrivals, min(rows, ROWS))):
             reports += count
-            if tick:
-                tick(count)
+            progress.tick(count)
     return Obfuscated(users=len(arrivals), reports=reports)
 
 
@@ -100,3 +103,49 @@ def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Ite
     for number, (names, block) in enumerate(blocks(open_table(path), columns, universe, rows=rows, reuse=False)):
         users = arrivals.number(names)
         yield _Part(number, names, users, places.of(users), block["object"])
+
+
+class Arrivals:
+    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str | int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, users: pl.Series) -> Integers:
+        """The number of each row's user; new users get the next ones."""
+        # Rows of a user often stand together, and a run costs what a row does.
+        runs = users.rle().struct.unnest()
+        different = runs["value"].unique(maintain_order=True)
+        numbers = [self._numbers.setdefault(user, len(self._numbers)) for user in different.to_list()]
+        of_run = runs["value"].replace_strict(different, numbers, return_dtype=pl.Int64)
+        return np.repeat(of_run.to_numpy(), runs["len"].to_numpy())
+
+
+class Places:
+    """Counts each user's rows, batch after batch; 8 bytes a user, 16 while there is room for more."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def of(self, users: Integers) -> Integers:
+        """How many rows of its user are before each row."""
+        order = np.argsort(users, kind="stable")
+        ordered = users[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        lengths = np.diff(np.append(starts, len(users)))
+        out = np.empty(len(users), dtype=np.int64)
+        before = self._before(ordered[starts], lengths)
+        out[order] = np.arange(len(users)) - np.repeat(starts - before, lengths)
+        return out
+
+    def _before(self, users: Integers, more: Integers) -> Integers:
+        """The rows of these users so far, to which there are now some more."""
+        missing = int(users.max()) + 1 - len(self._counts)
+        if missing > 0:
+            self._counts = np.concatenate([self._counts, np.zeros(max(missing, len(self._counts)), dtype=np.int64)])
+        before = self._counts[users]
+        self._counts[users] += more
+        return before

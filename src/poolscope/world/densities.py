@@ -124,8 +124,9 @@ def _fine_grid(points: int) -> tuple[Floats, Floats]:
     return (1.0 + x) / 2.0, w / 2.0
 
 
-#: A step below this share of the mean step makes the choice of few nodes unsafe.
-SHALLOW = 0.05
+#: A step below this share of the mean step makes the choice of few nodes unsafe, unless it is integrated by itself; and
+#: into how many pieces a density is taken apart for that at most.
+SHALLOW, PIECES = 0.05, 4
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,8 @@ class StepDensity:
 
     Weights need not be normalised, and some may be zero. The rules are the density's own Gauss rules, exact for
     polynomials up to twice the number of nodes: as many Legendre nodes in each cell have all the moments that a Gauss
-    rule needs, whatever jumps lie between the cells.
+    rule needs, whatever jumps lie between the cells. Where some steps are (almost) zero, each run of cells without such
+    a jump has a rule of that many nodes of its own.
     """
 
     weights: tuple[float, ...]
@@ -149,13 +151,12 @@ class StepDensity:
 
     @property
     def sharpness(self) -> float:
-        """Zero where no step is much below the others, for then the bound on uniform priors holds nearly.
+        """Zero where no step is much below the others of its run, for then the bound on uniform priors holds nearly.
 
         An error of a rule is small beside the integrand's largest value; where the density is (almost) zero there, that
-        is not small beside the integral. Then only the exact rule will do, whatever the reports.
+        is not small beside the integral. Where there are too many runs only the exact rule will do.
         """
-        values = np.asarray(self.weights)
-        return 0.0 if values.min() >= SHALLOW * values.mean() else np.inf
+        return 0.0 if len(_runs(self.weights)) <= PIECES else np.inf
 
     def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
         return _step_rule(self.weights, nodes)
@@ -166,13 +167,39 @@ class StepDensity:
         return np.interp(probability, cumulative / cumulative[-1], edges)
 
 
+def _runs(weights: tuple[float, ...]) -> list[list[int]]:
+    """Cells with a weight, in runs of neighbours none of which is much below the run's mean."""
+    runs: list[list[int]] = []
+    for cell in np.flatnonzero(weights).tolist():
+        last = runs[-1] if runs else []
+        values = [weights[c] for c in (*last, cell)]
+        if last and last[-1] == cell - 1 and min(values) >= SHALLOW * np.mean(values):
+            last.append(cell)
+        else:
+            runs.append([cell])
+    return runs
+
+
 @lru_cache(maxsize=64)
 def _step_rule(weights: tuple[float, ...], nodes: int) -> tuple[Floats, Floats, Floats]:
+    runs = _runs(weights)
+    parts = [
+        _run_rule(weights, run, nodes) for run in (runs if len(runs) <= PIECES else [np.flatnonzero(weights).tolist()])
+    ]
+    x, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return x, 1.0 - x, mass / mass.sum()
+
+
+def _run_rule(weights: tuple[float, ...], run: list[int], nodes: int) -> tuple[Floats, Floats]:
+    """Nodes and masses of the Gauss rule for some cells alone."""
+    cells = np.asarray(run)
     x, w = special.roots_legendre(nodes)
-    cells = np.flatnonzero(weights)
     points = (cells[:, None] + (1.0 + x) / 2.0) / len(weights)
-    share = np.asarray(weights)[cells] / np.sum(weights)
-    return gauss_rule(points.ravel(), (share[:, None] * (w / 2.0)).ravel(), nodes)
+    share = np.asarray(weights)[cells]
+    if len(cells) == 1:
+        return points[0], share[0] * w / 2.0
+    own, _, mass = gauss_rule(points.ravel(), (share[:, None] * (w / 2.0)).ravel(), nodes)
+    return own, share.sum() * mass
 
 
 def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
@@ -195,7 +222,3 @@ def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Flo
             inverse = inverse + here**2
     weights = np.where(np.isfinite(inverse), 1.0 / inverse, 0.0)
     return points, 1.0 - points, weights / weights.sum()
-
-
-#: The as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian.
-AS_PUBLISHED_INTEREST = Beta(a=2.0, b=1.0)

@@ -199,37 +199,6 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     return float(np.clip(nats / np.log(2), 0, 1))
 
 
-def perturb(popularity: Floats, sigma: float, rng: np.random.Generator) -> Floats:
-    r"""One user's own popularity: the population's with noise (appendix robustness).
-
-    .. math:: \tilde p(x) \sim p(x) + N(0, \sigma^2), \quad
-              p_U(x) \propto \tilde p(x) + |\min_y \tilde p(y)|
-
-    The object with the smallest noisy popularity gets zero, so a pool of one object can lose its
-    mass: use ``within_pools(..., empty="uniform")`` on the result.
-
-    Parameters
-    ----------
-    popularity : (size,)
-    sigma
-        Standard deviation of the noise; with 0 the popularity itself is returned.
-    rng
-        Draws ``size`` normal numbers, none for sigma = 0.
-
-    Returns
-    -------
-    (size,) float64
-    """
-    if not 0 <= sigma < np.inf:
-        raise InputError("must be a finite number, at least 0", value=sigma, place="sigma")
-    if sigma == 0:
-        return popularity
-    noisy = popularity + sigma * rng.standard_normal(len(popularity))
-    shifted = noisy + abs(noisy.min())
-    estimate: Floats = shifted / shifted.sum()
-    return estimate
-
-
 def _part_of(universe: Universe) -> Integers:
     """The part of each object, (size,): 0 is neutral, i + 1 is pool i."""
     return universe.pool_of + 1

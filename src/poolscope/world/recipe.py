@@ -94,39 +94,27 @@ class Measured:
         The relevant interest.
     delta : (users,) float64
         The polarization; NaN for a user without an object in any pool.
-    tied : (users,) bool
-        Whether another pool has as many objects as the preferred one.
     """
 
     iota: Integers
     gamma: Floats
     delta: Floats
-    tied: Flags
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared:
-    """Who is attacked, who is external, and who was left out.
+    """Who is attacked, and who is external.
 
     Parameters
     ----------
     attacked
         Users of the 80 % with an object in a pool.
-    measured
-        How the attacked behaved.
     external
         The users of the 20 %.
-    too_few
-        Number of users with fewer objects than the recipe asks for.
-    neutral_only
-        Number of users of the 80 % without an object in a pool.
     """
 
     attacked: Cohort
-    measured: Measured
     external: Cohort
-    too_few: int
-    neutral_only: int
 
 
 def prepare(
@@ -160,22 +148,10 @@ def prepare(
         raise InputError(rule, value=len(everyone))
     chosen = split(name_keys([names[i] for i in everyone.user], seed), recipe.share)
     candidates, external = everyone[chosen], everyone[~chosen]
-    measured = measure(candidates.objects, universe)
-    playing = measured.iota >= 0
+    playing = measure(candidates.objects, universe).iota >= 0
     if not playing.any():
         raise InputError("must have a user with an object in a pool among those to attack", value=0)
-    return Prepared(
-        attacked=candidates[playing],
-        measured=Measured(
-            iota=measured.iota[playing],
-            gamma=measured.gamma[playing],
-            delta=measured.delta[playing],
-            tied=measured.tied[playing],
-        ),
-        external=external,
-        too_few=len(np.unique(user)) - len(everyone),
-        neutral_only=int((~playing).sum()),
-    )
+    return Prepared(attacked=candidates[playing], external=external)
 
 
 def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> Cohort:
@@ -238,16 +214,10 @@ def measure(traces: Integers, universe: Universe) -> Measured:
         counts[:, i] = there.sum(axis=1)
         first[:, i] = np.where(there.any(axis=1), there.argmax(axis=1), n)
     most, total = counts.max(axis=1), counts.sum(axis=1)
-    is_most = counts == most[:, None]
-    iota = np.where(is_most, first, n + 1).argmin(axis=1)
+    iota = np.where(counts == most[:, None], first, n + 1).argmin(axis=1)
     some = total > 0
     delta = np.divide(most, total, out=np.full(users, np.nan), where=some)
-    return Measured(
-        iota=np.where(some, iota, -1).astype(np.int64),
-        gamma=total / n,
-        delta=delta,
-        tied=some & (is_most.sum(axis=1) > 1),
-    )
+    return Measured(iota=np.where(some, iota, -1).astype(np.int64), gamma=total / n, delta=delta)
 
 
 def duplicated(objects: Integers, at_least: int) -> Integers:

@@ -17,10 +17,9 @@ from scipy.special import logsumexp
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
+from poolscope.mechanisms.defaults import tabulated
 from poolscope.mechanisms.devices import Device, Memoised, RapporMemory
-from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import Reports, report_count
+from poolscope.mechanisms.role import Reports, distinct, report_count, stated
 from poolscope.world.popularity import within_pools
 
 #: Devices whose reports fall into groups.
@@ -43,9 +42,11 @@ def groups(device: Device, reports: Reports, adversary: Adversary) -> tuple[Floa
 
 @groups.register
 def _(device: Memoised, reports: Reports, adversary: Adversary) -> tuple[Floats, Integers]:
-    """Identical reports: right, as long as no two objects of a user have the same answer."""
-    different, counts = distinct(reports)
-    return log_likelihood(device.mechanism, different), counts
+    """Identical reports, in order of arrival: right, as long as no two objects of a user have the same answer."""
+    law, (first, which) = stated(device.mechanism), distinct(reports)
+    arrived = np.argsort(first)
+    different = {name: column[first[arrived]] for name, column in reports.items()}
+    return tabulated(law.log_likelihood, different, law.universe), np.bincount(which)[arrived]
 
 
 @groups.register
@@ -59,28 +60,6 @@ def _(device: RapporMemory, reports: Reports, adversary: Adversary) -> tuple[Flo
     cohort, bits = int(reports["cohort"][0]), device.bits(reports)
     ones, counts = gathered(bits, group_by_agreement(device, bits, cohort, adversary))
     return device.group_log_likelihood(ones, counts, cohort), counts
-
-
-def distinct(reports: Reports) -> tuple[Reports, Integers]:
-    """The different reports of one user, in order of first arrival, and how often each was sent."""
-    rows = report_count(reports)
-    if rows == 0:
-        return reports, np.zeros(0, dtype=np.int64)
-    flat = [np.ascontiguousarray(column).reshape(rows, -1).view(np.uint8) for column in reports.values()]
-    _, first, counts = np.unique(np.concatenate(flat, axis=1), axis=0, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    return {name: np.asarray(column)[first[order]] for name, column in reports.items()}, counts[order]
-
-
-def log_likelihood(mechanism: object, reports: Reports) -> Floats:
-    """(reports, universe) log Pr[report | z], up to a constant of the report."""
-    if isinstance(mechanism, Likelihood):
-        return mechanism.log_likelihood(reports)
-    if not isinstance(mechanism, Pure):
-        raise InputError("must be a mechanism with a support or a likelihood", value=type(mechanism).__name__)
-    with np.errstate(divide="ignore"):
-        fits: Floats = np.log(mechanism.floor + mechanism.slope * mechanism.support(reports))
-        return fits
 
 
 def group_by_agreement(device: RapporMemory, bits: NDArray[np.uint8], cohort: int, adversary: Adversary) -> Integers:

@@ -10,7 +10,7 @@ has them counted before.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Floats, Tick
+from poolscope.base.arrays import Floats
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
+from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, row_bytes, rows_within
-from poolscope.reports.shares import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
@@ -76,8 +77,7 @@ def attack(
     seed: int = 0,
     memory: int = MEMORY_BYTES,
     engine: Engine | None = None,
-    begin: Callable[[int], None] | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Inferred:
     """The posterior of every user of a file of reports, for every adversary of the scenario.
 
@@ -88,7 +88,7 @@ def attack(
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     memory : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
-    begin : told the number of reports, tick : told reports, half of each when it is read and half when it is used.
+    progress : told the number of reports, and reports, half of each when it is read and half when it is used.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -121,15 +121,14 @@ def attack(
             threshold=threshold,
             seed=seed,
         )
-        if begin:
-            begin(reports)
+        progress.begin(reports)
         weighing = Weighing(reading=reading, view=scorer.view, horizon=scorer.horizon)
-        done = list(warmed(engine, weigh, weighing, pieces, tick))
+        done = list(warmed(engine, weigh, weighing, pieces, progress.tick))
         _check_unchanged(source, before)
         scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
         tally = Tally(scorer, HEAD)
         found = crowds(done, scorer.view.width, int(memory * Shares.crowd))
-        for scored in warmed(engine, score_crowd, scoring, found, tick):
+        for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
             if scored is not None:
                 tally.add(*scored)
     return Inferred(

@@ -25,8 +25,9 @@ from poolscope.base.folders import check_shared
 from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
+from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
-from poolscope.reports.shares import Counting, masses
+from poolscope.reports.shares import masses
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, places, together
 from poolscope.world.universe import Universe

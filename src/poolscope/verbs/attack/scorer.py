@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
@@ -89,7 +88,7 @@ class Scorer:
     threshold: float | None = None
     seed: int = 0
     view: Views = field(init=False)
-    columns: list[NDArray[np.int64]] = field(init=False)
+    columns: list[slice] = field(init=False)
 
     def __post_init__(self) -> None:
         view, columns = views(self.adversaries)

@@ -115,6 +115,15 @@ def read_manifest(out: Path) -> Manifest | None:
     return Manifest(**found)
 
 
+def kept_users(out: Path) -> str:
+    """How many users of a run are on disk, in words."""
+    if (kept := read_manifest(out)) is None:
+        return "nothing was written"
+    numbers = [int(name.removeprefix("part-").removesuffix(".parquet")) for name in kept.parts]
+    users = sum(min(kept.block, kept.users - number * kept.block) for number in numbers)
+    return f"{users:,} of {kept.users:,} users are kept"
+
+
 def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
     """The kept run, if it is the one asked for; its blocks are verified."""
     for name, words in SAME.items():

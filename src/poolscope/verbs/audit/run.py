@@ -10,7 +10,6 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
 from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
@@ -44,8 +44,7 @@ def audit(
     seed: int = 0,
     engine: Engine | None = None,
     resume: bool = False,
-    begin: Callable[[int], None] | None = None,
-    tick: Tick | None = None,
+    progress: Progress = SILENT,
 ) -> Summary:
     """Play a scenario into a folder; returns its summary.
 
@@ -53,12 +52,13 @@ def audit(
     ----------
     users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
     engine : where the blocks are played; the threads of this process where absent.
-    begin : told the number of users before the first block, tick : told users as they are played.
+    progress : told what is done, the number of users before the first block, and users as they are played.
     """
     engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
     check_count("users", users)
     check_run(out, resume)
+    progress.stage("Preparing")
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     asked = playing(game, users or (scenario.users.count if scenario.users else None))
@@ -76,12 +76,12 @@ def audit(
     )
     if kept:
         manifest = continued(kept, manifest, out)
-    if begin:
-        begin(plan.users)
+    progress.begin(plan.users)
     try:
         with claimed(out):
             check_run(out, resume)
-            play_missing(game, manifest, out, engine, tick or (lambda _: None))
+            play_missing(game, manifest, out, engine, progress.tick)
+            progress.stage("Summing up")
             summary = summary_of(scenario, game, manifest, OutcomeFiles.within(out / "outcomes"))
             summary = summary.model_copy(update={"seconds": round(time.perf_counter() - started, 3)})
             write_text(out / "summary.json", json.dumps(summary.as_json(), indent=1, allow_nan=False) + "\n")

@@ -106,12 +106,6 @@ class Verdict:
         """What is no breach but should be known."""
         return (FOREIGN,) if self.repeats.foreign else ()
 
-    @property
-    def tightness(self) -> float:
-        """Share of the claimed epsilon that the samples show to be spent, at most 1; 0 where no number is claimed."""
-        lower = self.shown.epsilon if self.shown else 0.0
-        return min(lower / self.claimed, 1.0) if math.isfinite(self.claimed) else 0.0
-
     def _reasons(self) -> Iterator[str]:
         if self.exact and self.exact.epsilon > self.claimed * (1.0 + ROUNDING):
             yield f"its stated law has epsilon {self.exact.epsilon:.4g}, it claims {self.claimed:g}"

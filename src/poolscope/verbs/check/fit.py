@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.arrays import Floats
+from poolscope.mechanisms.likelihood import scaled
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.verbs.check.events import Seen
 from poolscope.verbs.check.law import LAW_ERROR, states_law
@@ -92,7 +93,6 @@ class Fitting:
 
 def posterior(log_likelihood: Floats) -> Floats:
     """(reports, objects) probability of each object if all are equally likely; zeros where none can send the report."""
-    largest = log_likelihood.max(axis=1, keepdims=True)
-    likelihood = np.exp(log_likelihood - np.where(np.isfinite(largest), largest, 0.0))
+    likelihood = scaled(log_likelihood)
     law: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
     return law

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from scipy import optimize
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
+from poolscope.mechanisms.channel import exact_epsilon
+from poolscope.mechanisms.defaults import in_parts
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, report_count
 from poolscope.mechanisms.views import Views
@@ -58,18 +60,25 @@ class Share:
 
 
 def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
-    """(reports, objects) Pr[report | z] by the stated law, up to a factor of the report."""
+    """(reports, objects) Pr[report | z] of some objects by the stated law, up to a factor of the report.
+
+    Through the masses of single objects: a mechanism of one's own may state these alone.
+    """
+    return mechanism.floor + mechanism.slope * _masses(mechanism, reports, objects)
+
+
+def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
+    """(reports, objects) the mass of pools of one object each."""
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
         # the fast path of a sketch pays off with many reports to a hash function only
         support = mechanism.support  # type: ignore[attr-defined]
-        parts = [support(part)[:, list(objects)] for part in in_parts(reports, mechanism.universe)]
-        return mechanism.floor + mechanism.slope * np.concatenate(parts).astype(np.float64)
+        parts = in_parts(reports, mechanism.universe, CELLS_ENUMERATED)
+        return np.concatenate([support(part)[:, list(objects)] for part in parts]).astype(np.float64)
     columns = np.zeros((1, mechanism.universe), dtype=np.uint32)
     weights = np.zeros((1, mechanism.universe))
     columns[0, list(objects)] = np.arange(1, len(objects) + 1)
     weights[0, list(objects)] = 1.0
-    mass = mechanism.mass(reports, Views(columns, weights, len(objects) + 1))
-    return mechanism.floor + mechanism.slope * mass[:, 1:]
+    return mechanism.mass(reports, Views(columns, weights, len(objects) + 1))[:, 1:]
 
 
 def is_pure(mechanism: Any) -> bool:
@@ -78,13 +87,6 @@ def is_pure(mechanism: Any) -> bool:
         return True
     # of one's own: supports, and no likelihood that says otherwise
     return hasattr(mechanism, "support") and (mechanism.floor > 0 if states_law(mechanism) else True)
-
-
-def in_parts(reports: Reports, universe: int) -> Iterator[Reports]:
-    """The reports, so many at once that a matrix with a column for each object is held."""
-    at_once = max(1, CELLS_ENUMERATED // universe)
-    for start in range(0, report_count(reports), at_once):
-        yield {name: column[start : start + at_once] for name, column in reports.items()}
 
 
 def states_law(mechanism: Mechanism) -> bool:
@@ -149,14 +151,11 @@ def exact(mechanism: Mechanism) -> Exact | None:
     if reports is None:
         return None
     law = likelihoods(mechanism, reports, range(mechanism.universe))
-    possible = law.any(axis=1)
-    with np.errstate(divide="ignore"):
-        ratio = np.log(law[possible].max(axis=1)) - np.log(law[possible].min(axis=1))
     consistent = None
     if law.size <= CELLS_SOLVED:
         support = mechanism.support(reports) if is_pure(mechanism) else None  # type: ignore[attr-defined]
         consistent = normalises(law, support, stated(mechanism, "p_star"))
-    return Exact(epsilon=float(ratio.max(initial=0.0)), reports=len(law), consistent=consistent)
+    return Exact(epsilon=exact_epsilon(law.T), reports=len(law), consistent=consistent)
 
 
 def normalises(law: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Objects
+from poolscope.mechanisms.adapt import as_columns
+from poolscope.mechanisms.defaults import summed
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.verbs.check.events import Seen
-from poolscope.verbs.check.law import Share, in_parts, stated, support_shares
+from poolscope.verbs.check.law import Share, stated, support_shares
 
 #: Bytes of reports, and reports, that are held at once.
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
@@ -64,9 +66,7 @@ class Sampler:
 
     def make(self, objects: Objects, rng: np.random.Generator) -> Reports:
         """A report of each object, by one call of the mechanism."""
-        made: Any = self.mechanism.obfuscate(objects, rng)
-        columns = made if isinstance(made, Mapping) else {"report": made}
-        return {name: np.asarray(column) for name, column in columns.items()}
+        return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0]
 
     def look(self, stage: Stage, position: int, count: int) -> Seen:
         """Reports that are held all at once, hence no more than fit."""
@@ -109,11 +109,7 @@ class Supports:
         if hasattr(self.mechanism, "support_counts"):
             counts: NDArray[np.int64] = self.mechanism.support_counts(reports)
             return counts
-        parts = in_parts(reports, self.mechanism.universe)
-        total: NDArray[np.int64] = sum(
-            (self.mechanism.support(part).sum(axis=0) for part in parts), np.zeros_like(self.counts[0])
-        )
-        return total
+        return summed(self.mechanism.support, reports, self.mechanism.universe)
 
     def shares(self) -> tuple[Share, ...]:
         return support_shares(self.mechanism, self.objects, self.trials.tolist(), self.counts) if self.known else ()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.json import read_json
+from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
@@ -72,9 +72,7 @@ def reproduce(
     seed: int = 0,
     traces: Path | None = None,
     engine: Engine | None = None,
-    begin: Callable[[int], None] | None = None,
-    tick: Tick | None = None,
-    note: Callable[[str], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Reproduction:
     """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
 
@@ -82,11 +80,10 @@ def reproduce(
     """
     check_count("users", users)
     engine = engine or Local()
-    tick, note = tick or (lambda _: None), note or (lambda _: None)
     wanted = data.chosen(names, with_traces=traces is not None)
     with told(out, ANOTHER), claimed(out):
         _settle(out, {"users": users, "seed": seed})
-        return _reproduced(wanted, out, users, seed, traces, engine, begin, tick, note)
+        return _reproduced(wanted, out, users, seed, traces, engine, progress)
 
 
 def _reproduced(
@@ -96,39 +93,42 @@ def _reproduced(
     seed: int,
     traces: Path | None,
     engine: Engine,
-    begin: Callable[[int], None] | None,
-    tick: Tick,
-    note: Callable[[str], None],
+    progress: Progress,
 ) -> Reproduction:
     """Play what is needed, simulate, and lay every cell beside the published one."""
     needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
-    if begin:
-        begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
+    progress.begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
     played: dict[str, Played] = {}
     seconds: dict[str, float] = {}
     for play in needed:
-        note(play.name)
-        played[play.name], took = _play(play, _scenario(play, traces), out, users, seed, engine, tick)
+        progress.stage(play.name)
+        played[play.name], took = _play(play, _scenario(play, traces), out, users, seed, engine, progress)
         first = next(e.name for e in wanted if play.name in e.plays)
         seconds[first] = seconds.get(first, 0.0) + took
     simulated = {}
     for simulation, epsilons in _utilities(wanted).items():
         scenario, reports = simulation
-        note(f"{scenario}, {reports:g} reports")
+        progress.stage(f"{scenario}, {reports:g} reports")
         started = time.perf_counter()
         simulated[simulation] = _simulate(simulation, epsilons, out, seed, engine)
-        tick(UTILITY_WEIGHT)
+        progress.tick(UTILITY_WEIGHT)
         first = next(e.name for e in wanted if any(c.value in OF_UTILITY for c in e.cells))
         seconds[first] = seconds.get(first, 0.0) + time.perf_counter() - started
     cells = []
     for experiment in wanted:
-        note(experiment.name)
+        progress.stage(experiment.name)
         started = time.perf_counter()
         for cell in experiment.cells:
             cells.append(_compare(experiment, cell, _value(cell, played, simulated)))
         seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
     write_text(out / "reproduction.json", json.dumps([asdict(c) for c in cells], indent=1) + "\n")
     return Reproduction(cells=cells, played=played, seconds=seconds)
+
+
+def finished_plays(out: Path) -> str:
+    """How many plays of a reproduction are on disk, in words."""
+    done = len(list(out.glob("plays/*/summary.json")))
+    return f"{done} finished {'play is' if done == 1 else 'plays are'} kept, and of the next what is finished"
 
 
 def _settle(out: Path, settings: dict[str, Any]) -> None:
@@ -165,17 +165,18 @@ def _play(
     users: int | None,
     seed: int,
     engine: Engine,
-    tick: Callable[[float], None],
+    progress: Progress,
 ) -> tuple[Played, float]:
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
     count = _users(play, users)
     folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
     if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
-        tick(count)
+        progress.tick(count)
         run = read_run(folder)
     else:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), tick=tick)
+        inner = progress.within()
+        summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), progress=inner)
         run = Run.within(folder, summary)
     return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
 

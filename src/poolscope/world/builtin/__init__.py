@@ -1,9 +1,4 @@
-"""Recorded behaviour: from what people really did to traces that the game can play.
-
-``emojis`` and ``hosts`` find objects in texts and links, ``news`` knows the outlets; ``sources`` reads recorded data,
-``finders`` finds a universe's objects in it, ``extract`` writes them as traces; ``traces_file`` reads traces, and
-``prepare`` makes the paper's experiment of them. The built-in universes are chosen by name, here.
-"""
+"""The built-in universes, chosen by name: emojis and news outlets, and how both are found in texts and links."""
 
 from __future__ import annotations
 

@@ -51,11 +51,8 @@ def registered_host(link: str) -> str | None:
 
 def outlet_or_site(link: str) -> str | None:
     """The object of a link: its registered name, where an outlet's other names (``nyti.ms``) are the outlet's."""
-    host = host_of(link)
-    if host is None:
-        return None
-    name = registered(host, _outlets())
-    return _other_names().get(name, name)
+    name = registered_host(link)
+    return None if name is None else _other_names().get(name, name)
 
 
 @cache

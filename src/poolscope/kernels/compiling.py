@@ -1,0 +1,52 @@
+"""When numba compiles, and where it keeps what it has compiled."""
+
+import atexit
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from numba import config, njit
+from numba.core import event
+
+
+def _probe():
+    """For numba to say whether it finds a place to keep it."""
+
+
+def keep_somewhere() -> None:
+    """Where neither the package nor the user's cache can be written, keep what is compiled for this process alone.
+
+    Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place.
+    """
+    try:
+        njit(cache=True)(_probe)
+    except RuntimeError:
+        folder = tempfile.mkdtemp(prefix="poolscope-kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = folder
+        warnings.warn(
+            "compiled kernels cannot be kept, so that every run compiles them anew: "
+            "set NUMBA_CACHE_DIR to a folder that can be written",
+            stacklevel=2,
+        )
+
+
+class _Compiling(event.Listener):
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+
+    def on_start(self, _: event.Event) -> None:
+        self._told()
+
+    def on_end(self, _: event.Event) -> None:
+        pass
+
+
+@contextmanager
+def watched(told: Callable[[], None]) -> Iterator[None]:
+    """`told` is called whenever a kernel is compiled inside; one that is found in the cache is not."""
+    with event.install_listener("numba:compile", _Compiling(told)):
+        yield

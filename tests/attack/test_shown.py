@@ -1,0 +1,59 @@
+"""The non-private posterior from counts, against the quadrature and the oracle."""
+
+import numpy as np
+import pytest
+from cases.synthetic import SEED
+from oracle import reference
+
+from poolscope.attack import shown as attack
+from poolscope.attack.posterior import posterior_of_likelihood
+from poolscope.attack.shown import non_private_posterior
+from poolscope.world.universe import Universe
+
+
+def shown(k, users, n, neutral=3):
+    """A universe of one object to a pool, and traces in which some pools are more common than others."""
+    universe = Universe.sized(k + neutral, {f"p{i}": 1 for i in range(k)})
+    rng = np.random.default_rng([SEED, k, n])
+    weights = rng.dirichlet(np.full(universe.size, 0.5), size=users)
+    traces = np.stack([rng.choice(universe.size, size=n, p=own) for own in weights])
+    return universe, traces
+
+
+def likelihood_of(universe, traces):
+    pool = universe.pool_of[traces]
+    return np.where(pool[..., None] < 0, 1.0, np.arange(-1, universe.k) == pool[..., None])
+
+
+@pytest.mark.parametrize(("k", "n"), [(2, 180), (6, 180), (60, 300)])
+def test_counts_give_the_integral(k, n):
+    universe, traces = shown(k, 20, n)
+    ours = non_private_posterior(universe, traces)
+    np.testing.assert_allclose(ours, posterior_of_likelihood(likelihood_of(universe, traces)), rtol=0, atol=1e-12)
+
+
+def test_counts_give_the_oracles_posterior():
+    universe, traces = shown(3, 1, 25, neutral=0)
+    ours = non_private_posterior(universe, traces)
+    rows = np.eye(universe.size)[traces[0]].tolist()
+    expected = reference.posterior(rows, [1.0] * universe.size, universe.pool_of.tolist(), 3)
+    np.testing.assert_allclose(ours[0, -1], expected, rtol=0, atol=1e-14)
+
+
+def test_prefixes_and_parts_of_the_table(monkeypatch):
+    universe, traces = shown(5, 8, 90)
+    whole = non_private_posterior(universe, traces)
+    np.testing.assert_array_equal(non_private_posterior(universe, traces[:, :30]), whole[:, :31])
+    np.testing.assert_array_equal(non_private_posterior(universe, traces[:, :0]), whole[:, :1])
+    monkeypatch.setattr(attack, "ROWS", 7)
+    np.testing.assert_array_equal(non_private_posterior(universe, traces), whole)
+
+
+def test_thousands_of_objects():
+    """Integrals that no double holds: everything in one pool of 60, and everything alike."""
+    universe = Universe.sized(60, {f"p{i}": 1 for i in range(60)})
+    one, alike = np.zeros(3000, dtype=np.int64), np.arange(3000) % 60
+    ours = non_private_posterior(universe, np.stack([one, alike]))
+    assert ours[0, -1, 0] == pytest.approx(1)
+    np.testing.assert_allclose(ours[1, -1], 1 / 60, rtol=1e-12)
+    assert np.isfinite(ours).all()

@@ -1,0 +1,70 @@
+"""What a person sees on a terminal while a command works."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from cases.engines import scenario_text
+from rich.progress import Progress as Bar
+
+from poolscope.cli.progress import COMPILING, _Shown
+from poolscope.cli.terminal import Terminal
+
+
+def on_a_terminal(arguments, cwd):
+    """(everything shown, first second's share of it, exit code, seconds) of a command whose streams are a terminal."""
+    ours, theirs = pty.openpty()
+    started, early, shown = time.perf_counter(), b"", b""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "poolscope", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd
+    )
+    os.close(theirs)
+    while True:
+        try:
+            found = os.read(ours, 1 << 16)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        if not found:
+            break
+        early = early or found
+        shown += found
+    code = process.wait()
+    os.close(ours)
+    return shown.decode(), early.decode(), code, time.perf_counter() - started
+
+
+def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
+    (tmp_path / "small.toml").write_text(scenario_text(users=40))
+    shown, early, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
+    assert code == 0, shown
+    assert "Starting" in early  # before anything heavy is imported
+    for stage in ("Preparing", "Playing 40 users", "Drawing the page"):
+        assert stage in shown
+    said = float(re.search(r"seed 0, ([\d.]+) s\.", shown)[1])
+    # the interpreter's own start and end are not in it
+    assert seconds - 3 < said <= seconds + 0.1
+
+
+def test_a_bar_says_that_it_compiles_and_goes_on():
+    bar = Bar(console=Terminal(file=io.StringIO()))
+    shown = _Shown(bar, "Playing", "users")
+    shown.begin(1000)
+    shown.compiling()
+    assert bar.tasks[0].description == COMPILING
+    shown.tick(250)
+    assert (bar.tasks[0].description, bar.tasks[0].completed) == ("Playing 1,000 users", 250)
+
+
+@pytest.mark.parametrize("total", [None, 1000])
+def test_what_is_counted_is_shown(total):
+    bar = Bar(console=Terminal(file=io.StringIO()))
+    shown = _Shown(bar, "Reading", "reports")
+    if total:
+        shown.begin(total)
+    shown.tick(10)
+    assert (bar.tasks[0].completed, bar.tasks[0].total) == (10, total)
