@@ -170,3 +170,23 @@ def test_recorded_experiments_need_traces(tmp_path):
 def test_unknown_experiments_suggest_the_nearest(tmp_path):
     with pytest.raises(InputError, match="did you mean 'emojis'"):
         runner.reproduce(["emoji"], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("reproduction-settings.json", "{", r"settings\.json: line 1: must be JSON"),
+        ("utility/apple-web-domains-1e+06.json", "[", r"line 1: must be JSON"),
+        (
+            "utility/apple-web-domains-1e+06.json",
+            '{"4": {"mae": 1}}',
+            r"json: must be the errors of a simulation",
+        ),
+    ],
+)
+def test_a_damaged_folder_is_told(tmp_path, name, content, message):
+    (tmp_path / "utility").mkdir()
+    (tmp_path / "reproduction-settings.json").write_text('{"users": 5, "seed": 0}')
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        runner.reproduce(["utility-mae"], tmp_path, users=5)

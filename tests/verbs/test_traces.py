@@ -273,17 +273,17 @@ def test_a_universe_from_a_file(tmp_path):
             "name a column of links or hosts as domain",
         ),
         ({"universe": "words.csv"}, "text: goes only with a universe of emojis or one of domains, got 'words.csv'"),
-        ({"out": "o.xlsx"}, "o.xlsx: must end in .csv or .parquet"),
-        ({"out": "no/o.csv"}, "no/o.csv: must be in a folder that is there"),
-        ({"out": "t.csv"}, "t.csv: is there already and is not overwritten"),
-        ({"out": "t.csv", "overwrite": True}, "t.csv: must not be a file that is read"),
+        ({"out": "o.xlsx"}, "o.xlsx: an output must end in .csv or .parquet"),
+        ({"out": "no/o.csv"}, "no/o.csv: the output's folder must exist"),
+        ({"out": "t.csv"}, "t.csv: the output is there already"),
+        ({"out": "t.csv", "overwrite": True}, "t.csv: the output must not be the input"),
         (
             {"universe": "news-2021", "out": "words.csv", "overwrite": False},
-            "words.csv: is there already and is not overwritten",
+            "words.csv: the output is there already",
         ),
         (
             {"universe": "news-2021", "out": "old.parquet"},
-            "old.objects.csv: is there already and is not overwritten",
+            "old.objects.csv: the output is there already",
         ),
         (
             {"text": None, "object": "who"},

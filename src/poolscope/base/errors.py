@@ -121,6 +121,12 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
         raise InputError(f"cannot be read: {error.strerror or error}", file=file) from error
 
 
+def check_count(name: str, count: int | None) -> None:
+    """Refuse a number of users or reports that is none; where it is left out another takes its place."""
+    if count is not None and count < 1:
+        raise InputError(f"{name} must be at least 1", value=count)
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like ``name``, or None where nothing is alike."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}

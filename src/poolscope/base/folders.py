@@ -59,3 +59,14 @@ def check_new(out: Path, *, what: str = "is not empty", remedy: str = ANOTHER) -
     check_folder(out)
     if out.exists() and any(path.name != LOCK for path in out.iterdir()):
         raise InputError(f"the output folder {what}", file=out, remedy=remedy)
+
+
+def check_shared(folder: Path, what: str) -> None:
+    """A worker, who may be on another machine, sees the folder that is `what`."""
+    if not folder.is_dir():
+        raise unshared(f"a worker cannot see {what}", folder)
+
+
+def unshared(rule: str, path: Path) -> InputError:
+    """The error of a file or folder that is there on one machine and not on another."""
+    return InputError(rule, file=path, remedy="workers must share the file system of the output folder")

@@ -45,6 +45,11 @@ def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
     return children(children(seed_key(seed), Stream.USERS), users)
 
 
+def curator_key(seed: int, index: int) -> np.uint64:
+    """The key of a curator's simulation: each has its own draws of other people's reports."""
+    return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+
+
 def report_keys(users: Keys, first: int, count: int) -> Keys:
     """(users, count) the key of each user's reports first, first + 1, ..."""
     return children(children(users, Stream.REPORTS)[:, None], np.arange(first, first + count))

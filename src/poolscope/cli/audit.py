@@ -43,12 +43,7 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
         last = row.adversary
     console.print(table)
     console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
-    console.print(
-        f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}",
-        style="dim",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 
 def _at_threshold(row: Record) -> list[str]:

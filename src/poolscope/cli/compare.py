@@ -23,12 +23,9 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     estimated = [record for record in comparison.results if record.adversary == first]
     console.print(_utility(f"frequencies from {comparison.reports:,} reports", estimated))
     console.print(in_plain_words(comparison), highlight=False)
-    console.print(
+    console.note(
         f"{comparison.users:,} users, seed {comparison.seed}, {comparison.seconds:.1f} s. "
-        f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}",
-        style="dim",
-        highlight=False,
-        soft_wrap=True,
+        f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}"
     )
 
 

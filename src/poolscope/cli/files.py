@@ -147,4 +147,4 @@ def _text(value: object) -> Text:
 
 def _print_place(console: Terminal, what: str, out: Path | None) -> None:
     if out is not None:
-        console.print(Text(f"{what}: {out}"), style="dim", highlight=False, soft_wrap=True)
+        console.note(f"{what}: {out}")

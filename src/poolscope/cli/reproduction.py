@@ -20,7 +20,7 @@ def print_reproduction(done: Reproduction, page: Path) -> None:
     for table in terminal_tables(done):
         console.print(table)
     console.print(verdict(done), highlight=False)
-    console.print(f"{sum(done.seconds.values()):.0f} s. Page: {page}", style="dim", highlight=False, soft_wrap=True)
+    console.note(f"{sum(done.seconds.values()):.0f} s. Page: {page}")
 
 
 def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:

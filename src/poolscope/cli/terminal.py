@@ -20,3 +20,7 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of what can be printed of a string."""
         return super().render_str("".join(c for c in text if c.isprintable() or c == "\n"), **options)
+
+    def note(self, text: str) -> None:
+        """What a command closes with: a dim line that is never broken, so that the path in it can be copied."""
+        self.print(text, style="dim", highlight=False, soft_wrap=True)

@@ -14,7 +14,8 @@ import polars as pl
 
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, PoolscopeError
+from poolscope.base.errors import PoolscopeError
+from poolscope.base.folders import check_shared, unshared
 from poolscope.base.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 
@@ -73,8 +74,7 @@ def play_parts(playing: Playing, todo: Iterable[Block], engine: Engine, tick: Ti
 
 def play_part(playing: Playing, block: Block, engine: Local, tick: Tick) -> Part:
     """The task: play, write beside, flush, rename."""
-    if not playing.folder.is_dir():
-        raise _unshared("a worker cannot see the output folder", playing.folder)
+    check_shared(playing.folder, "the output folder")
     try:
         outcomes = play_block(playing.game, block.users, playing.seed, tick, engine)
     except PoolscopeError:
@@ -104,9 +104,5 @@ def _wait_for(path: Path) -> None:
     end = time.monotonic() + SEEN
     while not path.exists():
         if time.monotonic() > end:
-            raise _unshared("a worker wrote a file that cannot be seen here", path)
+            raise unshared("a worker wrote a file that cannot be seen here", path)
         time.sleep(0.1)
-
-
-def _unshared(rule: str, path: Path) -> InputError:
-    return InputError(rule, file=path, remedy="workers must share the file system of the output folder")

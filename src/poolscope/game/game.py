@@ -15,7 +15,7 @@ from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
 from poolscope.base.arrays import Floats, Objects, Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
@@ -116,8 +116,7 @@ def play(
 
     The table is held in memory; `ps.audit` plays any number of users into files.
     """
-    if users < 1:
-        raise InputError("users must be at least 1", value=users)
+    check_count("users", users)
     engine = engine or Local()
     return in_order(pl.concat(engine.tasks(_play_some, (game, seed), blocks(users, game.block_users), tick)))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from math import inf, isfinite, isnan, nan
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
 
 import polars as pl
 
 from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
+from poolscope.base.json import plain
 from poolscope.game.columns import EXPOSED
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
@@ -98,9 +99,9 @@ class Record:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Estimate):
-                flat |= {f"{entry.name}{end}": _plain(part) for end, part in zip(_ENDS, value, strict=True)}
+                flat |= {f"{entry.name}{end}": plain(part) for end, part in zip(_ENDS, value, strict=True)}
             elif value is not None or entry.default is not None:
-                flat[entry.name] = _plain(value)
+                flat[entry.name] = plain(value)
         return flat
 
     @classmethod
@@ -123,13 +124,6 @@ class Record:
 
 UNKNOWN = ("bayes_security", "bayes_security_least", "precision_when_sure")
 """Fields whose value may be null: nobody errs without reports, all prefer one pool, nobody is sure."""
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON, which has no infinity and no NaN."""
-    if isinstance(value, float) and not isfinite(value):
-        return None if isnan(value) else str(value)
-    return value
 
 
 def _number(flat: Mapping[str, Any], name: str) -> float:

@@ -18,8 +18,8 @@ from poolscope.metrics.records import Record
 from poolscope.metrics.words import headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import Picture, pictures
 from poolscope.pages.glossary import AUDIT, explained
-from poolscope.pages.html import render, tied
-from poolscope.pages.inline import inline
+from poolscope.pages.html import origin, render, tied
+from poolscope.pages.inline import both
 from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
@@ -135,8 +135,7 @@ def _figures(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
             "number": number,
             "title": picture.title,
             "caption": tied(picture.caption),
-            "wide": inline(picture.wide, prefix=f"wide{number}", label=picture.title),
-            "narrow": inline(picture.narrow, prefix=f"narrow{number}", label=picture.title),
+            **both(picture.wide, picture.narrow, number=number, label=picture.title),
         }
         for number, picture in enumerate(pictures, start=1)
     ]
@@ -166,15 +165,5 @@ def _separated(results: Sequence[Record], delimiter: str) -> str:
 
 
 def _origin(summary: Summary) -> list[tuple[str, str]]:
-    """Where the numbers come from, down to the command that makes them again."""
-    file = summary.scenario.file
-    command = f"poolscope audit {shlex.quote(file)} --users {summary.users} --seed {summary.seed}"
-    origin = [
-        ("Command", command),
-        ("Seed", str(summary.seed)),
-        ("Users", f"{summary.users:,}"),
-        ("Version", f"poolscope {summary.version}"),
-    ]
-    if summary.seconds is not None:
-        origin.append(("Time", f"{summary.seconds:,.1f} s"))
-    return origin
+    command = f"poolscope audit {shlex.quote(summary.scenario.file)} --users {summary.users} --seed {summary.seed}"
+    return origin(command, seed=summary.seed, users=summary.users, version=summary.version, seconds=summary.seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from poolscope.pages import figures
+from poolscope.pages.html import slug
 from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
 
@@ -60,7 +60,7 @@ def _exposure(table: pl.DataFrame) -> Picture:
 def _map(table: pl.DataFrame, number: int, k: int) -> Picture:
     adversary = table["adversary"][0]
     return _picture(
-        f"behaviour-{number}-{_slug(adversary)}".rstrip("-"),
+        f"behaviour-{number}-{slug(adversary)[:40]}".rstrip("-"),
         f"Who is most at risk? The {adversary} adversary",
         "A cell holds users of like behaviour, from left to right those who pick from the pools "
         "more often, upwards those who keep more to one pool: its colour says how many of them "
@@ -84,8 +84,3 @@ def _calibration(table: pl.DataFrame) -> Picture:
 def _picture(name: str, title: str, caption: str, figure: Callable[[int], Figure]) -> Picture:
     wide, narrow = (to_svg(figure(columns)) for columns in (3, 1))
     return Picture(name=name, title=title, caption=caption, wide=wide, narrow=narrow)
-
-
-def _slug(name: str) -> str:
-    """What a file name can hold of an adversary's name; two names may have the same."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:40].strip("-")

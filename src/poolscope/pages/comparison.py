@@ -12,8 +12,8 @@ from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
-from poolscope.pages.html import render, tied
-from poolscope.pages.inline import inline
+from poolscope.pages.html import origin, render, tied
+from poolscope.pages.inline import both
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.pages.style import to_svg
 from poolscope.pages.tables import Column, table
@@ -72,8 +72,7 @@ def page_of(comparison: Comparison, wide: str, narrow: str) -> str:
         words=tied(in_plain_words(comparison)),
         facts=_facts(comparison),
         figure={
-            "wide": inline(wide, prefix="wide", label=label),
-            "narrow": inline(narrow, prefix="narrow", label=label),
+            **both(wide, narrow, label=label),
             "caption": tied(f"{CAPTION} {reservation(comparison)}".strip()),
         },
         note=tied(
@@ -111,17 +110,12 @@ def _utility(comparison: Comparison, records: Sequence[Choice]) -> dict[str, Any
 
 
 def _origin(comparison: Comparison) -> list[tuple[str, str]]:
-    """Where the numbers come from, down to the command that makes them again."""
     kinds = ",".join(dict.fromkeys(record.mechanism for record in comparison.results))
     epsilons = ",".join(dict.fromkeys(f"{record.epsilon:g}" for record in comparison.results))
     command = (
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
         f"--users {comparison.users} --reports {comparison.reports} --seed {comparison.seed}"
     )
-    return [
-        ("Command", command),
-        ("Seed", str(comparison.seed)),
-        ("Users", f"{comparison.users:,}"),
-        ("Version", f"poolscope {__version__}"),
-        ("Time", f"{comparison.seconds:,.1f} s"),
-    ]
+    return origin(
+        command, seed=comparison.seed, users=comparison.users, version=__version__, seconds=comparison.seconds
+    )

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from poolscope.base.errors import one_line
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.records import Record
 from poolscope.pages import style
 from poolscope.verbs.compare import Choice
@@ -132,5 +133,5 @@ def _keys(styles: Mapping[str, Mapping[str, Any]], baseline: float, non_private:
         Line2D([], [], **look, markersize=3.6, linewidth=1.2, label=one_line(name)) for name, look in styles.items()
     ]
     if non_private:
-        keys.append(Line2D([], [], color=style.FAINT, linewidth=2.2, label="non-private"))
+        keys.append(Line2D([], [], color=style.FAINT, linewidth=2.2, label=NON_PRIVATE))
     return [*keys, Line2D([], [], **style.REFERENCE, label=f"random guess, 1/{round(1 / baseline)}")]

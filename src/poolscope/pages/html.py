@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,17 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def origin(command: str, *, seed: int, users: int, version: str, seconds: float | None) -> list[tuple[str, str]]:
+    """Where the numbers come from, down to the command that makes them again."""
+    told = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
+    return told if seconds is None else [*told, ("Time", f"{seconds:,.1f} s")]
+
+
+def slug(name: str) -> str:
+    """What a file name can hold of a name; two names may have the same."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def tied(text: str) -> str:

@@ -44,6 +44,12 @@ def inline(svg: str, *, prefix: str, label: str) -> Markup:
     return Markup(ET.tostring(root, encoding="unicode"))
 
 
+def both(wide: str, narrow: str, *, number: int | str = "", label: str) -> dict[str, Markup]:
+    """A picture's two forms, of which a page shows the one that fits; `number` tells it from the page's others."""
+    forms = {"wide": wide, "narrow": narrow}
+    return {form: inline(svg, prefix=f"{form}{number}", label=label) for form, svg in forms.items()}
+
+
 def _prefixed(name: str, value: str, prefix: str) -> str:
     """An attribute's value with every id in it renamed."""
     if name == "id":

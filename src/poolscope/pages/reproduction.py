@@ -39,10 +39,14 @@ def write_page(reproduction: Reproduction, out: Path) -> Path:
     ]
     html = render(
         "reproduction.html.j2",
-        verdict=verdict(reproduction),
+        title="The paper, reproduced",
+        words=verdict(reproduction),
+        facts=[
+            f"poolscope {__version__}",
+            f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
+            f"{sum(reproduction.seconds.values()):,.0f} s in all",
+        ],
         version=__version__,
-        machine=f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
-        seconds=f"{sum(reproduction.seconds.values()):,.0f}",
         tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
         figures=[_figure(i, picture) for i, picture in enumerate(pictures, 1)],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import figures
+from poolscope.pages.html import slug
 from poolscope.pages.style import to_svg
 from poolscope.verbs.reproduce.experiments import PaperFigure
 from poolscope.verbs.reproduce.values import Played
@@ -29,7 +29,7 @@ def picture_of(figure: PaperFigure, played: Mapping[str, Played]) -> Picture:
     """One figure; its plays must be there."""
     plays = [played[name] for name in figure.plays]
     svg = to_svg(KINDS[figure.kind](figure, plays))
-    return Picture(name=figure.name, slug=re.sub(r"[^a-z0-9]+", "-", figure.name.lower()).strip("-"), svg=svg)
+    return Picture(name=figure.name, slug=slug(figure.name), svg=svg)
 
 
 def _precision(figure: PaperFigure, plays: list[Played]) -> Figure:

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from poolscope.base.errors import one_line
+from poolscope.game.columns import NON_PRIVATE
 
 COLUMN, PAGE = 3.3, 7.2
 """Widths in inches of a figure one panel wide and of a wider one."""
@@ -98,7 +99,7 @@ REFERENCE: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, 
 """Lines to compare with: the baseline, the diagonal."""
 
 _DASHED = (0, (5, 1.4))
-_FAMILIAR: dict[str, Any] = {"weak": _DASHED, "strong": "solid", "non-private": "solid"}
+_FAMILIAR: dict[str, Any] = {"weak": _DASHED, "strong": "solid", NON_PRIVATE: "solid"}
 _OTHERS: tuple[Any, ...] = ((0, (5, 1.4, 1, 1.4)), (0, (1, 1)), (0, (3, 1.4, 1, 1.4, 1, 1.4)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
-from poolscope.base.randomness import Stream, children, seed_key
+from poolscope.base.randomness import curator_key
 from poolscope.game.game import Game
 from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
@@ -114,7 +114,7 @@ def build_adversary(
             raise InputError("must have reports", remedy=remedy)
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.reports or 0)
-            key = _curator_key(seed, index)
+            key = curator_key(seed, index)
             believed = frequencies_of_objects(mechanism, others, key, run, entry.method).popularity
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
@@ -122,14 +122,9 @@ def build_adversary(
             believed = popularity
         else:
             assert entry.reports is not None
-            key = _curator_key(seed, index)
+            key = curator_key(seed, index)
             believed = simulate_frequencies(mechanism, popularity, entry.reports, key, run, entry.method).popularity
         return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
-
-
-def _curator_key(seed: int, index: int) -> np.uint64:
-    """Each adversary has its own draws of other people's reports."""
-    return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
 
 
 def adversary_of(

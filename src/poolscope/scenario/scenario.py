@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.base.errors import InputError, did_you_mean, located, reading
+from poolscope.base.json import plain
 from poolscope.base.machine import check_memory
 from poolscope.scenario.tables import (
     OUTSIDE,
@@ -160,10 +161,14 @@ class Scenario(Table):
         """The error of a command that needs a table which is not there."""
         return InputError(f"must have a table [{table}]", file=self.file)
 
+    def about(self) -> dict[str, str]:
+        """What results keep of it, for JSON."""
+        return {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
+
     def dump(self) -> dict[str, Any]:
         """The tables as the file has them, for JSON: infinity is the text "inf"."""
-        plain: dict[str, Any] = _plain(self.model_dump(by_alias=True, exclude_unset=True))
-        return plain
+        tables: dict[str, Any] = plain(self.model_dump(by_alias=True, exclude_unset=True))
+        return tables
 
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
@@ -305,11 +310,3 @@ def _parse_toml(text: str) -> dict[str, Any]:
         line = re.match(r"line (\d+)", where)
         number = line[1] if line else str(text.count("\n") + 1)
         raise InputError(f"must be TOML: {message}", place=f"line {number}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value

@@ -20,16 +20,17 @@ from poolscope import __version__
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, did_you_mean, located
+from poolscope.base.errors import InputError, check_count, did_you_mean, located
 from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.progress import SILENT, Progress
-from poolscope.base.randomness import Stream, children, seed_key
+from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import claimed, scratch_folder
 from poolscope.base.tables.atomic import write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.plan import playing
 from poolscope.mechanisms import MECHANISMS
 from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
@@ -114,12 +115,7 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The content of ``comparison.json``."""
         return {
-            "scenario": {
-                "name": self.scenario.name,
-                "file": self.scenario.file,
-                "title": self.scenario.title,
-                "text": self.scenario.text,
-            },
+            "scenario": self.scenario.about(),
             "seed": self.seed,
             "users": self.users,
             "reports": self.reports,
@@ -168,9 +164,8 @@ def compare(
     started = time.perf_counter()
     if target is not None:
         check_new(target)
-    for name, count in (("users", users), ("reports", reports)):
-        if count is not None and count < 1:
-            raise InputError(f"{name} must be at least 1", value=count)
+    check_count("users", users)
+    check_count("reports", reports)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     choices = list(variants(scenario, mechanisms, epsilons))
@@ -286,17 +281,14 @@ def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
-    """How many users play; recorded ones are as many as there are."""
-    if game.recorded:
-        return min(users or len(game.recorded), len(game.recorded))
+    """How many users play: without a word the scenario's, up to a thousand."""
     asked = scenario.users.count if scenario.users else None
-    return users or min(asked or DEFAULT_USERS, DEFAULT_USERS)
+    return playing(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
 def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
-    key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), 1 << 32))
-    found = measure_utility(game.mechanism, _truth(game), reports, key, engine.map)
+    found = measure_utility(game.mechanism, _truth(game), reports, curator_key(seed, 1 << 32), engine.map)
     names = ("mse", "mae", "mse_expected", "mae_expected")
     return {name: asdict(found)[name] if found else None for name in names}
 

@@ -17,7 +17,6 @@ import polars as pl
 from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_file
-from poolscope.base.tables.reading import ENDINGS
 from poolscope.world.universe import Universe
 
 COLUMNS = ("user", "object")
@@ -68,12 +67,6 @@ def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[
         table.write_csv(path)
     else:
         table.write_parquet(path)
-
-
-def check_ending(path: Path) -> None:
-    """Traces are written as CSV or Parquet."""
-    if path.suffix.lower() not in ENDINGS:
-        raise InputError(f"must end in {' or '.join(ENDINGS)}", file=path)
 
 
 def _encoded(text: pl.Series) -> tuple[tuple[str, ...], Integers]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
+from poolscope.base.folders import check_shared
 from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
@@ -159,7 +160,5 @@ def _early(rows: Integers, count: int) -> tuple[Integers, NDArray[np.bool_]]:
 
 def _block(reading: Reading, piece: Piece) -> tuple[pl.Series, Reports]:
     """The users and the reports of a piece, checked."""
-    if not reading.folder.is_dir():
-        remedy = "workers must share the file system of the output folder"
-        raise InputError("a worker cannot see the folder of temporary files", file=reading.folder, remedy=remedy)
+    check_shared(reading.folder, "the folder of temporary files")
     return next(blocks(piece, reading.mechanism.report_columns, reading.universe, rows=piece.count))

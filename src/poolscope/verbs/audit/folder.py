@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, InstanceOf, ValidationError, field_serializer, field_validator
 
-from poolscope.base.errors import InputError, located, one_line, reading
+from poolscope.base.errors import InputError, located, one_line
+from poolscope.base.json import read_json
 from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.records import Record
@@ -108,15 +108,10 @@ def read_run(folder: Path) -> Run:
 def _read_summary(path: Path) -> Summary:
     if not path.is_file():
         raise InputError("must have summary.json", file=path.parent, remedy=_REMEDY)
-    with reading(path):
+    with located(file=path):
         try:
-            summary = Summary.model_validate(json.loads(path.read_text("utf-8")))
-        except json.JSONDecodeError as error:
-            raise InputError(f"must be JSON: {error.msg}", place=f"line {error.lineno}") from None
-        except RecursionError:
-            raise InputError("must not be nested that deeply") from None
+            return Summary.model_validate(read_json(path))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise InputError(one_line(first["msg"]), place=place or None) from None
-    return summary

@@ -12,6 +12,7 @@ from typing import Any
 from poolscope.attack.role import MOST_USERS
 from poolscope.base.errors import InputError, reading
 from poolscope.base.folders import ANOTHER
+from poolscope.base.json import read_json
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.scenario.parameters import FILES
@@ -108,14 +109,10 @@ def read_manifest(out: Path) -> Manifest | None:
     path = out / "manifest.json"
     if not path.exists():
         return None
-    with reading(path):
-        try:
-            found = json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError):
-            found = None
-        if not _is_manifest(found):
-            raise InputError("must be the manifest of a run", remedy=ANOTHER)
-        return Manifest(**found)
+    found = read_json(path)
+    if not _is_manifest(found):
+        raise InputError("must be the manifest of a run", file=path, remedy=ANOTHER)
+    return Manifest(**found)
 
 
 def kept_users(out: Path) -> str:

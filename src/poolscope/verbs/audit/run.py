@@ -16,7 +16,7 @@ from pathlib import Path
 from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, PoolscopeError, located
+from poolscope.base.errors import InputError, PoolscopeError, check_count, located
 from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
@@ -56,8 +56,7 @@ def audit(
     """
     engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
-    if users is not None and users < 1:
-        raise InputError("users must be at least 1", value=users)
+    check_count("users", users)
     check_run(out, resume)
     progress.stage("Preparing")
     game = build_game(scenario, seed, engine.map)
@@ -161,9 +160,8 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             for name, k in game.pool_counts.items()
             for n in game.observations
         ]
-    about = {"name": scenario.name, "file": scenario.file, "text": scenario.text, "title": scenario.name}
     return Summary(
-        scenario=ScenarioText(**about | scenario.dump()),
+        scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
         users=manifest.users,
         version=manifest.version,

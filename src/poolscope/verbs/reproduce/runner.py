@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, check_count
 from poolscope.base.folders import ANOTHER, check_new, told
+from poolscope.base.json import read_json
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
@@ -77,8 +78,7 @@ def reproduce(
 
     Experiments on recorded users need `traces`, made with the universe emoji-11.
     """
-    if users is not None and users < 1:
-        raise InputError("users must be at least 1", value=users)
+    check_count("users", users)
     engine = engine or Local()
     wanted = data.chosen(names, with_traces=traces is not None)
     with told(out, ANOTHER), claimed(out):
@@ -135,7 +135,7 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
     """A folder holds one reproduction: the same seed and number of users."""
     path = out / "reproduction-settings.json"
     if path.exists():
-        if json.loads(path.read_text("utf-8")) != settings:
+        if read_json(path) != settings:
             raise InputError(
                 "the folder holds a reproduction with another seed or number of users",
                 file=out,
@@ -210,12 +210,25 @@ def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: 
     """One simulation of the curator for all epsilons, kept in a file for later."""
     scenario, reports = simulation
     path = out / "utility" / f"{scenario}-{reports:g}.json"
-    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    kept = read_json(path) if path.exists() else {}
+    if not _are_errors(kept):
+        raise InputError("must be the errors of a simulation", file=path, remedy="delete it to simulate again")
     if missing := [epsilon for epsilon in epsilons if epsilon not in kept]:
         path.parent.mkdir(exist_ok=True)
         kept |= utility(scenario, missing, reports, seed, engine.map)
         write_text(path, json.dumps(kept) + "\n")
     return kept
+
+
+def _are_errors(kept: Any) -> bool:
+    """Whether it is what `utility` gives: for each epsilon the errors, each with its interval."""
+    return isinstance(kept, dict) and all(
+        isinstance(errors, dict)
+        and set(errors) == set(OF_UTILITY)
+        and all(isinstance(one, list | tuple) and len(one) == 3 for one in errors.values())
+        and all(isinstance(number, int | float) for one in errors.values() for number in one)
+        for errors in kept.values()
+    )
 
 
 def _compare(experiment: Experiment, cell: Cell, ours: Estimate) -> Compared:

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from poolscope.base.arrays import Map
-from poolscope.base.randomness import Stream, children, seed_key, user_keys
+from poolscope.base.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT, EXPOSED
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import Countable, at, countable
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
 from poolscope.reports.linear import unbiased
@@ -99,15 +99,13 @@ def divergence(played: Played, *, adversary: str, sigma: str) -> Estimate:
     values = np.array(
         [jensen_shannon(believed, own_popularity(played.game.popularity, float(sigma), key)) for key in keys]
     )
-    half = 1.96 * values.std() / np.sqrt(len(values))
-    return Estimate(values.mean(), values.mean() - half, values.mean() + half)
+    return _mean(values)
 
 
 def entropy(*, size: str, exponent: float) -> Estimate:
     """Entropy within a pool of this size under Zipf's law, in bits."""
     universe = Universe.sized(2 * int(size), {"one": int(size), "other": int(size)})
-    bits = float(pool_entropy(universe, zipf(universe, exponent))[0])
-    return Estimate(bits, bits, bits)
+    return exactly(float(pool_entropy(universe, zipf(universe, exponent))[0]))
 
 
 def utility(
@@ -121,7 +119,7 @@ def utility(
     universe = base.universe()
     truth = base.true_popularity(universe)
     mechanism = countable(build_mechanism(base, universe))
-    key = np.uint64(children(children(seed_key(seed), Stream.CURATOR), int(reports) % (1 << 40)))
+    key = curator_key(seed, int(reports) % (1 << 40))
     values = [float(epsilon) for epsilon in epsilons]
     counts = mechanism.simulate_at(values, truth, int(reports), key, run)
     return {
@@ -137,6 +135,7 @@ def _errors(mechanism: Countable, truth: np.ndarray, support: np.ndarray, report
 
 
 def _mean(values: np.ndarray) -> Estimate:
+    """The mean of many, with a normal interval."""
     half = 1.96 * values.std() / np.sqrt(len(values))
     return Estimate(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
 

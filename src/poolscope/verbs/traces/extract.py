@@ -10,13 +10,14 @@ from os import PathLike
 from pathlib import Path
 
 from poolscope.base.errors import InputError, shown
+from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
 from poolscope.verbs.traces import archive
 from poolscope.verbs.traces.archive import is_archive, own_words
 from poolscope.verbs.traces.finders import Finder, Kind, Target, finder, target_of
 from poolscope.verbs.traces.sources import Columns, ordered, read_rows
 from poolscope.world.builtin.news import widened
-from poolscope.world.traces_file import check_ending, write_rows
+from poolscope.world.traces_file import write_rows
 from poolscope.world.universe import Universe
 
 MOST_FREQUENT = 5
@@ -92,14 +93,13 @@ def make_traces(
     are searched.
     """
     traces = Path(out)
-    check_ending(traces)
     paths = ordered(sources)
     who, kind, what = _columns(paths, user, {"text": text, "object": object, "domain": domain})
     target = target_of(universe)
     find = finder(target, kind)
     objects = traces.with_suffix(".objects.csv") if target.is_open else None
     for path in filter(None, (traces, objects)):
-        _check_writable(path, overwrite, inputs=[*paths, Path(universe)])
+        check_output(path, overwrite=overwrite, inputs=(*paths, Path(universe)))
 
     gathered = _Gathered(target=target)
     for path in paths:
@@ -202,16 +202,6 @@ def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str |
         raise InputError(rule, value=list(named), place=", ".join(given))
     ((kind, column),) = named.items()
     return user, kind, column
-
-
-def _check_writable(path: Path, overwrite: bool, inputs: Sequence[Path]) -> None:
-    if not path.parent.is_dir():
-        raise InputError("must be in a folder that is there", file=path)
-    if path.exists():
-        if not overwrite:
-            raise InputError("is there already and is not overwritten", file=path)
-        if any(entry.exists() and entry.samefile(path) for entry in inputs):
-            raise InputError("must not be a file that is read", file=path)
 
 
 def _write_objects(path: Path, universe: Universe) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.json import parse_json
 from poolscope.base.tables import open_file
 from poolscope.base.tables.batch import chosen, no_column
 from poolscope.verbs.traces.archive import is_archive, time_of
@@ -153,12 +153,12 @@ def _read_json_lines(path: Path, columns: Columns) -> Cells:
         for line, text in lines:
             if text.strip():
                 number += 1
-                yield _record(_parse_json(text, f"line {line}"), columns, number)
+                yield _record(parse_json(text, f"line {line}"), columns, number)
 
 
 def _read_json(path: Path, columns: Columns) -> Cells:
     with _lines(path) as lines:
-        entries = _parse_json("".join(text for _, text in lines), None)
+        entries = parse_json("".join(text for _, text in lines), None)
     if not isinstance(entries, list):
         raise InputError("must be a list of JSON objects", value=entries)
     records = [_record(entry, columns, number) for number, entry in enumerate(entries, start=1)]
@@ -213,17 +213,6 @@ def _lines(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
             yield decoded(stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"must be a whole gzip file: {one_line(str(error))}") from error
-
-
-def _parse_json(text: str, place: str | None) -> Any:
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise InputError("must not be nested that deeply", place=place) from None
-    except ValueError as error:
-        message = getattr(error, "msg", str(error))
-        place = place or f"line {getattr(error, 'lineno', 1)}"
-        raise InputError(f"must be JSON: {message}", place=place) from error
 
 
 def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
