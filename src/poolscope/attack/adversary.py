@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.attack.posterior import fill_posterior
+from poolscope.attack.posterior import posteriors
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
@@ -87,19 +87,8 @@ def view_width(adversaries: Sequence[Adversary]) -> int:
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
     """Posteriors (users, n + 1, k) from support masses (users, n, k + 1)."""
-    users, n, _ = mass.shape
-    out = np.empty((users, n + 1, adversary.k))
-    fill_posterior(
-        mass,
-        lengths,
-        mechanism.floor,
-        mechanism.slope,
-        # without neutral objects the relevant interest is one, whatever is believed of it
-        axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis(),
-        axis(adversary.belief.polarization, n),
-        adversary.belief.pool_prior(adversary.k),
-        out,
-    )
-    for user in np.flatnonzero(lengths < n):
-        out[user, lengths[user] + 1 :] = out[user, lengths[user]]
-    return out
+    _, n, _ = mass.shape
+    # without neutral objects the relevant interest is one, whatever is believed of it
+    interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
+    polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
+    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, interest, polarization, prior)

@@ -44,21 +44,10 @@ def posterior_of_likelihood(
     on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN.
     """
     table, counts, single = _checked(likelihood, lengths)
-    users, n, columns = table.shape
+    _, n, columns = table.shape
     belief = belief or Behaviour()
-    out = np.empty((users, n + 1, columns - 1))
-    fill_posterior(
-        table,
-        counts,
-        floor,
-        slope,
-        axis(belief.interest, n),
-        axis(belief.polarization, n),
-        belief.pool_prior(columns - 1),
-        out,
-    )
-    for user in np.flatnonzero(counts < n):
-        out[user, counts[user] + 1 :] = out[user, counts[user]]
+    axes = axis(belief.interest, n), axis(belief.polarization, n)
+    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1))
     return out[0] if single else out
 
 
@@ -82,7 +71,7 @@ def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, 
     return table, counts, single
 
 
-def fill_posterior(
+def posteriors(
     likelihood: Floats,
     lengths: NDArray[np.int64],
     floor: float,
@@ -90,12 +79,16 @@ def fill_posterior(
     interest: Axis,
     polarization: Axis,
     pool_prior: Floats,
-    out: Floats,
-) -> None:
-    """`posterior_of_likelihood` without checks, for blocks: fills out (users, n + 1, k) up to each user's length."""
-    _, n, columns = likelihood.shape
-    room = scratch(n, columns - 1)
-    kernels.posteriors(likelihood, lengths, floor, slope, pool_prior, interest, polarization, room, out)
+) -> Floats:
+    """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
+    users, n, columns = likelihood.shape
+    out = np.empty((users, n + 1, columns - 1))
+    # of one layout, as numba compiles a kernel for each that it meets
+    table = np.require(likelihood, np.float64, ["C", "W"])
+    kernels.posteriors(table, lengths, floor, slope, pool_prior, interest, polarization, scratch(n, columns - 1), out)
+    for user in np.flatnonzero(lengths < n):
+        out[user, lengths[user] + 1 :] = out[user, lengths[user]]
+    return out
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,9 +95,10 @@ def scale_reports(likelihood, floor, slope, room):
         inverse = 1.0 / top
         for c in range(k + 2):
             scaled[t, c] *= inverse
-    scaled[possible : possible + LANE] = 1.0
-    spread[possible : possible + LANE] = 0.0
-    spread[possible : possible + LANE, 2] = 1.0
+    for t in range(possible, possible + LANE):
+        spread[t, 0], spread[t, 1], spread[t, 2] = 0.0, 0.0, 1.0
+        for c in range(k + 2):
+            scaled[t, c] = 1.0
     return possible
 
 
@@ -119,13 +120,13 @@ def lay_grid(rule_g, rule_u, pool_prior, room):
         np.empty((4, k * size_g // 4)),
         _end(rule_g) * _end(rule_u) / k,
     )
-    room.tops[:] = -_MOST
-    room.scale[:] = pool_prior
-    grid.mix[:, :size_u] = rule_u[:2]
     row = grid.sums[0]
-    row[:] = 0.0
+    for q in range(width):
+        row[q] = rule_u[2, q % size_u] if q < k * size_u else 0.0
+    for b in range(size_u):
+        grid.mix[0, b], grid.mix[1, b] = rule_u[0, b], rule_u[1, b]
     for i in range(k):
-        row[i * size_u : (i + 1) * size_u] = rule_u[2]
+        room.tops[i], room.scale[i] = -_MOST, pool_prior[i]
     smallest_g, smallest_u = np.inf, np.inf
     for e in range(size_g):
         weight = rule_g[2, e] * 2.0**_MOST
@@ -140,7 +141,10 @@ def lay_grid(rule_g, rule_u, pool_prior, room):
 @njit(nogil=True, cache=True)
 def _end(rule):
     """Distance between the nodes and the ends of their axis."""
-    return min(rule[0].min(), rule[1].min() if rule[1, 0] > 0.0 else 1.0)
+    end = 1.0
+    for b in range(rule.shape[1]):
+        end = min(end, rule[0, b], rule[1, b] if rule[1, 0] > 0.0 else 1.0)
+    return end
 
 
 @njit(nogil=True, cache=True)
@@ -154,12 +158,11 @@ def rescale(wide, grid, pool_prior, room):
     smallest = np.inf
     for i in range(pool_prior.shape[0]):
         begin, end = i * size_u, (i + 1) * size_u
-        if not wide:
-            mantissa[:, begin:end] = grid.product[:, begin:end]
-            exponent[:, begin:end] = room.tops[i]
         top = np.int64(-(2**62))
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
+                if not wide:
+                    mantissa[e, q], exponent[e, q] = grid.product[e, q], room.tops[i]
                 if mantissa[e, q] > 0.0:
                     mantissa[e, q], power = math.frexp(mantissa[e, q])
                     exponent[e, q] += power
@@ -171,7 +174,9 @@ def rescale(wide, grid, pool_prior, room):
                 grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
                 if mantissa[e, q] > 0.0:
                     smallest = min(smallest, grid.product[e, q])
-    top = room.tops.max()
+    top = room.tops[0]
+    for i in range(1, pool_prior.shape[0]):
+        top = max(top, room.tops[i])
     for i in range(pool_prior.shape[0]):
         room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000)
     wide = wide or smallest < _FEW

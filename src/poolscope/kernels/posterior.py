@@ -133,7 +133,8 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
     grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
     need_g, need_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
-    out[0] = pool_prior
+    for i in range(pool_prior.shape[0]):
+        out[0, i] = pool_prior[i]
     while t < n:
         begin = t
         while t < n and t < stage:
