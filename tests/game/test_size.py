@@ -31,7 +31,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
     assert check_size(game, 1000, tmp_path, 2) is None
     with pytest.raises(InputError, match=r"users would take about .* on disk, .* are free; take fewer `users`"):
         check_size(game, 10**15, tmp_path / "not yet there", 2)
-    monkeypatch.setattr("poolscope.game.size.available_disk", lambda _: 10**30)
+    monkeypatch.setattr("poolscope.base.machine.available_disk", lambda _: 10**30)
     with pytest.raises(InputError, match=r"would take about [\d,]+ years on 2 cores; take fewer `users`"):
         check_size(game, 10**15, tmp_path, 2)
     assert "this takes about" in check_size(game, 10**11, tmp_path, 100)

@@ -298,6 +298,8 @@ def main() -> None:
         if DEBUG in os.environ:
             raise
         said, code = str(error), 2 if isinstance(error, InputError) else 1
+    except MemoryError:
+        said, code = "there is not enough memory; take fewer users, reports or objects", 1
     except OSError as error:
         # the disk is full, or a folder may not be written
         said, code = str(error), 1

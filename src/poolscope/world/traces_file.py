@@ -19,7 +19,7 @@ from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_file
 from poolscope.base.tables.atomic import replacing
-from poolscope.base.tables.reading import ENDINGS
+from poolscope.base.tables.reading import ENDINGS, HELD
 from poolscope.world.objects_file import objects_of
 from poolscope.world.universe import Universe
 
@@ -68,7 +68,7 @@ def read_traces(
         counted.
     """
     users, objects, others = list[pl.Series](), list[pl.Series](), list[pl.Series]()
-    for batch in open_file(path).batches(COLUMNS, most=MOST_ROWS):
+    for batch in open_file(path).batches(COLUMNS, most=MOST_ROWS, held=HELD):
         who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
         index = objects_of(batch, "object", universe) if outside == "error" else universe.find(what)
         inside = index.is_not_null()
