@@ -296,7 +296,7 @@ def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Leak:
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
     return Leak(
-        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed)),
+        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed, known=game.prior_guess(name))),
         reports_to_exposure=reports_to_exposure(rows),
         evidence=evidence(rows, _prior(adversary, game)),
     )
