@@ -29,8 +29,8 @@ USER = "user"
 MEMORY_BYTES = 1 << 30
 """Bytes that work on a file of any size holds, beside one row group of the file; `obfuscate` also holds all users."""
 
-#: Rows that are worked on at once at most; more would save nothing.
-MOST_ROWS = 1 << 20
+#: Rows that are worked on at once, at least and at most; more would save nothing.
+LEAST_ROWS, MOST_ROWS = 64, 1 << 20
 
 #: What a row takes while it is read and checked, as a multiple of what it takes afterwards.
 READING = 3
@@ -61,7 +61,7 @@ def row_bytes(columns: Columns) -> int:
 
 def rows_within(memory: float, row: int) -> int:
     """Rows that are worked on at once, of so many bytes each and some for their order."""
-    return max(64, min(MOST_ROWS, int(memory) // (row + 48)))
+    return max(LEAST_ROWS, min(MOST_ROWS, int(memory) // (row + 48)))
 
 
 class Batches(Protocol):

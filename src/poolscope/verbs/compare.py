@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.size import check_size
 from poolscope.mechanisms import MECHANISMS
 from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
@@ -169,6 +171,11 @@ def compare(
         # the game without a mechanism is the same for all of them
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
+        with located(file=scenario.file):
+            cores = engine.threads * engine.workers
+            long = check_size(game, count, scratch or Path(gettempdir()), cores, len(choices) - position)
+        if long and position == 0:
+            warnings.warn(long, stacklevel=2)
         if begin and position == 0:
             begin(count * len(choices))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, scratch, tick)
