@@ -31,9 +31,19 @@ observations = [3, 10]
 """
 
 
-def poolscope(*arguments, cwd, **environment):
+#: The command in a process that may have so many bytes, as after `ulimit -v`.
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv.pop(1)),) * 2)
+from poolscope.cli.commands import main
+main()
+"""
+
+
+def poolscope(*arguments, cwd, memory=None, **environment):
+    command = ["-m", "poolscope"] if memory is None else ["-c", LIMITED, memory]
     return subprocess.run(
-        [sys.executable, "-m", "poolscope", *map(str, arguments)],
+        [sys.executable, *map(str, [*command, *arguments])],
         cwd=cwd,
         capture_output=True,
         text=True,

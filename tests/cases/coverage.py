@@ -17,7 +17,7 @@ from poolscope import metrics
 from poolscope.attack.adversary import Adversary
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.leakage import answers, leakage_of, security_of
 from poolscope.metrics.records import Counted, prior_guess
 from poolscope.world.behaviour import Behaviour
@@ -70,18 +70,24 @@ def crowds(law: str, users: int, count: int) -> list[pl.DataFrame]:
     ]
 
 
-def _at_prior(of: Callable[[Estimate, Estimate, float], Estimate]) -> Metric:
-    """A leakage at the users' own prior, which the crowd has to tell where it is skewed, as a record has it."""
+def _at_prior(name: str, known: float | None) -> Metric:
+    """A leakage at the users' own prior, as a record has it; where it is not known the crowd has to tell."""
 
     def metric(rows: pl.DataFrame) -> Estimate:
         counted = Counted.of(rows, N)
-        prior = prior_guess(1 / K, max(counted.pools.values()), rows.height)
-        return of(metrics.precision(rows, SEED), prior, counted.correlation)
+        prior = prior_guess(1 / K, max(counted.pools.values()), rows.height, known)
+        return AT_PRIOR[name](metrics.precision(rows, SEED), prior, counted.correlation)
 
     return metric
 
 
-METRICS: Mapping[str, Metric] = {
+AT_PRIOR = {"bayes_security": security_of, "min_entropy_leakage": leakage_of}
+
+UNKNOWN = ", prior unknown"
+"""Of users whose law nobody wrote down: recorded ones."""
+
+
+PLAIN: Mapping[str, Metric] = {
     "auc": lambda rows: metrics.auc(rows, SEED),
     "precision": lambda rows: metrics.precision(rows, SEED),
     "precision_top1": lambda rows: metrics.precision(rows, SEED, 0.01),
@@ -92,30 +98,47 @@ METRICS: Mapping[str, Metric] = {
     "sure_90": lambda rows: metrics.sure(rows, 0.9),
     "exposed_95": lambda rows: metrics.exposed(rows, 0.95, N),
     "reports_to_exposure": lambda rows: metrics.reports_to_exposure(rows, 0.5),
-    "bayes_security": _at_prior(security_of),
     "bayes_security_least": lambda rows: metrics.bayes_security_least(rows, K, SEED),
-    "min_entropy_leakage": _at_prior(leakage_of),
     "evidence": lambda rows: metrics.evidence(rows, dict.fromkeys(POOLS, 1 / K)),
     "brier": metrics.brier,
     "calibration_error": lambda rows: metrics.calibration_error(rows, SEED),
 }
+
+METRICS = (*PLAIN, *AT_PRIOR, *(f"{name}{UNKNOWN}" for name in AT_PRIOR))
 """Every metric with an interval. Those of tables (curve, exposure, map, calibration) are the same cell by cell."""
+
+
+def metric_of(name: str, law: str) -> Metric:
+    """A metric of a crowd; at the users' prior it is that of the law."""
+    if name in PLAIN:
+        return PLAIN[name]
+    weights = LAWS[law][1]
+    return _at_prior(name.removesuffix(UNKNOWN), None if name.endswith(UNKNOWN) else max(weights) / sum(weights))
 
 
 def truth(name: str, law: str) -> float:
     """What a metric is of all users; the least Bayes security by its definition, as it is not the estimate of many."""
     everyone = population(law)
+    if name.endswith(UNKNOWN):
+        # the prior of the users who were drawn from, not of the law
+        return AT_PRIOR[name.removesuffix(UNKNOWN)](metrics.precision(everyone, SEED), exactly(_majority(law))).value
     if name != "bayes_security_least":
-        return METRICS[name](everyone).value
+        return metric_of(name, law)(everyone).value
     counts = answers(everyone)
     rows = np.array([[counts[pool, guess] for guess in POOLS] for pool in POOLS], dtype=np.float64)
     rows /= rows.sum(axis=1, keepdims=True)
     return 1 - float(np.abs(rows[:, None] - rows).sum(axis=2).max()) / 2
 
 
+def _majority(law: str) -> float:
+    """How many of all users prefer the most common pool, or any where the law prefers none."""
+    weights = LAWS[law][1]
+    return 1 / K if len(set(weights)) == 1 else float((population(law)["pool"].cast(pl.String) == POOLS[0]).mean())
+
+
 def coverage(name: str, law: str, drawn: list[pl.DataFrame], metric: Metric | None = None) -> Coverage:
     """Of a metric's interval over some crowds; of another interval of the same metric where one is given."""
-    value, low, high = np.array([(metric or METRICS[name])(rows) for rows in drawn]).T
+    value, low, high = np.array([(metric or metric_of(name, law))(rows) for rows in drawn]).T
     true = truth(name, law)
     held = (low <= true) & (true <= high)
     return Coverage(true, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))

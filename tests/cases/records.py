@@ -11,13 +11,16 @@ from poolscope.verbs.compare import Choice
 
 @dataclass(frozen=True)
 class Pools:
-    """What ``summarise`` asks of a game: as many pools for every adversary."""
+    """What ``summarise`` asks of a game: as many pools for every adversary, preferred as nobody knows."""
 
     k: int
 
     @property
     def pool_counts(self) -> dict[str, int]:
         return defaultdict(lambda: self.k)
+
+    def prior_guess(self, adversary: str) -> None:
+        return None
 
 
 def record(adversary: str = "strong", n: int = 90, **given: Any) -> Record:

@@ -1,9 +1,11 @@
 """What a game takes is told before it is taken: refused, warned of, or played in smaller blocks."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from cases.command_line import SMALL
+from cases.command_line import SMALL, poolscope
+from polars.testing import assert_frame_equal
 
 from poolscope.base import machine
 from poolscope.base.errors import InputError
@@ -11,6 +13,8 @@ from poolscope.base.machine import as_bytes
 from poolscope.game import game as games
 from poolscope.game.size import as_time, check_size, size_of
 from poolscope.scenario.scenario import parse
+from poolscope.verbs.attack.attack import attack
+from poolscope.verbs.audit.run import read_outcomes
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
     assert check_size(game, 1000, tmp_path, 2) is None
     with pytest.raises(InputError, match=r"users would take about .* on disk, .* are free; take fewer `users`"):
         check_size(game, 10**15, tmp_path / "not yet there", 2)
-    monkeypatch.setattr("poolscope.game.size.available_disk", lambda _: 10**30)
+    monkeypatch.setattr("poolscope.base.machine.available_disk", lambda _: 10**30)
     with pytest.raises(InputError, match=r"would take about [\d,]+ years on 2 cores; take fewer `users`"):
         check_size(game, 10**15, tmp_path, 2)
     assert "this takes about" in check_size(game, 10**11, tmp_path, 100)
@@ -76,3 +80,53 @@ def test_bytes_are_said_as_people_do(count, said):
 )
 def test_time_is_said_as_people_do(seconds, said):
     assert as_time(seconds) == said
+
+
+# Commands
+
+
+def many_pools(count):
+    pools = "{ " + ", ".join(f"p{i} = 1" for i in range(count)) + " }"
+    return SMALL.replace("size = 30", f"size = {count}").replace("{ a = 5, b = 5, c = 5 }", pools)
+
+
+LONG = SMALL.replace("[3, 10]", "[1000000]")
+COMPARE = ("compare", "mine.toml", "--mechanism", "grr,oue", "--epsilon", "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        (SMALL, ("audit", "mine.toml", "--users", 10**15), r"1,000,000,000,000,000 users would take about .* on disk"),
+        (SMALL, (*COMPARE, "--users", 10**15), r"1,000,000,000,000,000 users would take about .* on disk"),
+        (LONG, (*COMPARE, "--users", 10**6), r"1,000,000 users would take about [\d,]+ years on"),
+        (SMALL.replace("size = 30", f"size = {10**9}"), COMPARE, r"universe"),
+    ],
+)
+def test_commands_say_in_one_line_what_is_too_much(tmp_path, text, arguments, said):
+    (tmp_path / "mine.toml").write_text(text)
+    done = poolscope(*arguments, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.match(r"poolscope: mine.toml: " + said, done.stderr)
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
+    scenario = parse(many_pools(2000), name="small")
+    reports = tmp_path / "reports.csv"
+    reports.write_text("user,function,ones\nann,0,1\n")
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**7)
+    with pytest.raises(InputError, match=r"small: the smallest block of reports would take about 12 MB of memory, 10"):
+        attack(reports, scenario)
+
+
+def test_a_run_under_a_memory_limit_has_smaller_blocks_and_the_same_outcomes(tmp_path):
+    (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "4000"))
+    blocks = {}
+    for name, memory in (("free", None), ("limited", 2 << 30)):
+        done = poolscope("audit", "mine.toml", "--out", name, cwd=tmp_path, memory=memory)
+        assert (done.stderr, done.returncode) == ("", 0)
+        blocks[name] = len(list((tmp_path / name / "outcomes").iterdir()))
+    assert blocks["limited"] > blocks["free"]
+    assert_frame_equal(read_outcomes(tmp_path / "free"), read_outcomes(tmp_path / "limited"))

@@ -12,8 +12,7 @@ CROWDS = 300
 SLOW = {"calibration_error": 60}
 """Fewer crowds for what draws crowds of its own."""
 
-#: A crowd must be large enough to show that its pools are not evenly preferred.
-SIZES = [("noisy", 50), ("clear", 100), ("skewed", 200)]
+SIZES = [("noisy", 50), ("clear", 100), ("skewed", 50), ("skewed", 200)]
 
 SMOOTH = ("auc", "precision", "precision_top20", "bayes_security", "min_entropy_leakage", "brier")
 """Metrics that are not a handful of users, so that their width says something."""

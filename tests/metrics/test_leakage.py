@@ -11,6 +11,7 @@ from scipy import stats
 
 from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import exactly, quantile, share_of
@@ -25,8 +26,9 @@ from poolscope.metrics.leakage import (
     security_of,
 )
 from poolscope.metrics.precision import select
-from poolscope.metrics.records import summarise
-from poolscope.world.popularity import zipf
+from poolscope.metrics.records import prior_guess, summarise
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.popularity import uniform, zipf
 from poolscope.world.universe import Universe
 
 
@@ -200,3 +202,30 @@ def test_the_interval_of_the_least_holds_it_and_the_value_is_near(users, strengt
     if users == 200 and strength:
         # the largest difference that is seen is too large
         assert abs(value.mean() - truth) < abs(1 - largest.mean() - truth) / 3
+
+
+# The prior that the game knows
+
+
+def test_the_game_says_how_often_a_blind_guess_is_right():
+    universe = Universe.sized(12, {"a": 3, "b": 3, "c": 3})
+    other = Universe.sized(12, {"d": 6, "e": 6})
+    people = [
+        Adversary(name=name, universe=own, popularity=uniform(own)) for name, own in (("x", universe), ("y", other))
+    ]
+    game = Game(
+        universe=universe,
+        popularity=uniform(universe),
+        behaviour=Behaviour(pools=(6, 2, 1)),
+        device=Fresh(make("grr", 12, {"epsilon": 1.0})),
+        adversaries=people,
+        observations=[2],
+    )
+    # of pools that are not the scenario's nobody has said how they are preferred
+    assert [game.prior_guess(name) for name in ("x", "y", NON_PRIVATE)] == [6 / 9, None, 6 / 9]
+    x, y, plain = summarise(play(game, 50, 1), game, 1)
+    for record in (x, plain):
+        assert record.bayes_security.value == pytest.approx((1 - record.precision.value) / (3 / 9))
+        assert record.min_entropy_leakage.value == pytest.approx(np.log2(record.precision.value / (6 / 9)))
+    assert prior_guess(1 / 2, 30, 50) == (0.5, 0.5, share_of(30, 50).high)
+    assert y.bayes_security.high > (1 - y.precision.low) / 0.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -207,15 +206,18 @@ def require_distributed() -> None:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes that are started inside do not hear Ctrl-C: this one does, and stops them in order."""
-    if threading.current_thread() is not threading.main_thread():
+    """Processes that are started inside do not hear Ctrl-C: this one does, if only at the end, and stops them in order.
+
+    Blocked rather than ignored: threads that start inside, and processes that they start later, stay deaf.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

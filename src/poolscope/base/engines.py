@@ -7,14 +7,16 @@ blocks, wherever the engine has room for them, and hands back what little each o
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from poolscope.base.arrays import Tick
 from poolscope.base.errors import InputError, did_you_mean
+from poolscope.base.hush import hushed
 from poolscope.base.machine import available_cores
 
 #: Names of the engines.
@@ -116,4 +118,13 @@ def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractCon
     for logger in ("distributed", "distributed.client", "asyncio"):
         # a command says what went wrong in one line of its own
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    return engine
+    # a terminal that is closed ends Python's helper too, which is of no consequence when everything ends
+    warnings.filterwarnings("ignore", message="resource_tracker: ")
+    return _quiet(engine)
+
+
+@contextmanager
+def _quiet(engine: AbstractContextManager[Engine]) -> Iterator[Engine]:
+    """The engine, whose processes have no error stream of ours: ended in the middle, each would tell its own story."""
+    with hushed(), engine as own:
+        yield own

@@ -27,6 +27,14 @@ def enable() -> None:
     _state["enabled"] = True
 
 
+def for_good() -> None:
+    """The last word was said: what libraries tell of the end, as Python's exit calls them, is not heard."""
+    if _state["enabled"]:
+        sys.stderr.flush()
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        os.dup2(sys.stderr.fileno(), 2)
+
+
 @contextmanager
 def hushed() -> Iterator[None]:
     """Nothing written to the process's own error stream inside is seen."""

@@ -39,6 +39,13 @@ def check_memory(what: str, size: int, remedy: str) -> None:
         raise InputError(rule, remedy=remedy)
 
 
+def check_disk(what: str, size: int, folder: Path, remedy: str) -> None:
+    """Refuse what takes more of the disk than is left."""
+    free = available_disk(folder)
+    if size > free:
+        raise InputError(f"{what} would take about {as_bytes(size)} on disk, {as_bytes(free)} are free", remedy=remedy)
+
+
 def as_bytes(count: float) -> str:
     """As people say it: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):

@@ -325,7 +325,7 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
     from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
-    from poolscope.base.hush import enable
+    from poolscope.base.hush import enable, for_good
 
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
@@ -341,8 +341,11 @@ def main() -> None:
         if DEBUG in os.environ:
             raise
         said, code = str(error), 2 if isinstance(error, InputError) else 1
+    except MemoryError:
+        said, code = "there is not enough memory; take fewer users, reports or objects", 1
     except OSError as error:
         # the disk is full, or a folder may not be written
         said, code = str(error), 1
     print(f"poolscope: {as_options(one_line(said))}", file=sys.stderr)
+    for_good()
     raise SystemExit(code)

@@ -90,6 +90,13 @@ class Game:
         counts = {a.name: a.k for a in self.adversaries}
         return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
 
+    def prior_guess(self, adversary: str) -> float | None:
+        """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
+        own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
+        if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
+            return None
+        return float(self.behaviour.pool_prior(self.universe.k).max())
+
     @property
     def block_users(self) -> int:
         """Users to a block; fewer where little memory is left, as in a small container."""

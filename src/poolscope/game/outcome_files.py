@@ -14,7 +14,7 @@ import polars as pl
 
 from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.base.tables.reading import decoding, scan
+from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
 from poolscope.game.columns import CORRECT
 
 Attack = tuple[str, int]
@@ -32,11 +32,11 @@ class OutcomeFiles:
         return cls(tuple(sorted(folder.glob("*.parquet"))))
 
     def check(self, columns: Sequence[str]) -> None:
-        """Every file is Parquet and has these columns."""
+        """Every file is Parquet, has these columns, and fits into memory."""
         for file in self.files:
-            check_file(file)
+            account = check_file(file)
             with decoding(file):
-                chosen(scan(file).collect_schema().names(), columns)
+                check_decoding(account, chosen(scan(file).collect_schema().names(), columns), HELD)
 
     def attacks(self) -> list[Attack]:
         """The adversaries and observation counts, in order of appearance."""

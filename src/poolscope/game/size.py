@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poolscope.base.errors import InputError
-from poolscope.base.machine import as_bytes, available_disk, check_memory
+from poolscope.base.machine import check_disk, check_memory
 from poolscope.game.game import Game
 
 #: Bytes of the process before a block is there, and how often a block's masses are held while they are worked on.
@@ -43,16 +43,13 @@ def size_of(game: Game, users: int) -> Size:
     )
 
 
-def check_size(game: Game, users: int, out: Path, cores: int) -> str | None:
-    """Refuse what cannot be played here; a line that tells how long it will take where that is long."""
+def check_size(game: Game, users: int, out: Path, cores: int, times: int = 1) -> str | None:
+    """Refuse what cannot be played here, so many times; a line that tells how long it will take where that is long."""
     size = size_of(game, users)
     what = f"a user of {game.horizon:,} reports" if game.block_users == 1 else "a block of users"
     check_memory(what, size.memory, "take fewer observations, pools or adversaries")
-    disk = available_disk(out)
-    if size.disk > disk:
-        rule = f"{users:,} users would take about {as_bytes(size.disk)} on disk, {as_bytes(disk)} are free"
-        raise InputError(rule, remedy="take fewer `users`, or choose another folder with `out`")
-    seconds = size.seconds / cores
+    check_disk(f"{users:,} users", size.disk, out, "take fewer `users`, or choose another folder with `out`")
+    seconds = times * size.seconds / cores
     if seconds > TOO_LONG:
         rule = f"{users:,} users would take about {as_time(seconds)} on {cores} cores"
         raise InputError(rule, remedy="take fewer `users`: a few thousand tell the same")

@@ -160,9 +160,16 @@ def is_skewed(baseline: float, majority: float, users: int) -> bool:
     return skewed
 
 
-def prior_guess(baseline: float, most: int, users: int) -> Estimate:
-    """How often the best guess without any report is right: the most common pool where there is one, else any."""
-    return share_of(most, users) if is_skewed(baseline, most / users, users) else exactly(baseline)
+def prior_guess(baseline: float, most: int, users: int, known: float | None = None) -> Estimate:
+    """How often the best guess without any report is right: the most common pool where there is one, else any.
+
+    Where nobody has it `known`, the users tell: if they do not clearly prefer one pool (`is_skewed`) they may still do,
+    by as much as the most common one allows.
+    """
+    if known is not None:
+        return exactly(known)
+    seen = share_of(most, users)
+    return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
 def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> list[Record]:
@@ -188,8 +195,8 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
-        counted, k = Counted.of(rows, n), game.pool_counts[adversary]
-        records.append(record_of(by_user(rows), counted, adversary, n, k, seed, threshold))
+        counted, k, known = Counted.of(rows, n), game.pool_counts[adversary], game.prior_guess(adversary)
+        records.append(record_of(by_user(rows), counted, adversary, n, k, seed, threshold, known))
     return records
 
 
@@ -236,15 +243,18 @@ def record_of(
     k: int,
     seed: int,
     threshold: float | None = None,
+    known: float | None = None,
 ) -> Record:
     """All metrics of one adversary at one n, from its rows in order of the users.
 
-    The rows need no more than ``confidence`` and ``correct``: there may be millions.
+    The rows need no more than ``confidence`` and ``correct``: there may be millions. `known` is how often the best
+    guess without reports is right, where the game says so (`Game.prior_guess`).
     """
     correct, _ = ranked(rows, seed)
     users, baseline = rows.height, 1 / k
     most = max(counted.pools.values())
-    precision, prior, together = precision_of(correct, 1.0), prior_guess(baseline, most, users), counted.correlation
+    precision, together = precision_of(correct, 1.0), counted.correlation
+    prior = prior_guess(baseline, most, users, known)
     estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
     estimates |= {name: share_of(counted.exposed[level], users) for level, name in EXPOSED.items()}

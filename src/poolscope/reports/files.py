@@ -28,8 +28,8 @@ USER = "user"
 MEMORY_BYTES = 1 << 30
 """Bytes that work on a file of any size holds, beside one row group of the file; `obfuscate` also holds all users."""
 
-#: Rows that are worked on at once at most; more would save nothing.
-MOST_ROWS = 1 << 20
+#: Rows that are worked on at once, at least and at most; more would save nothing.
+LEAST_ROWS, MOST_ROWS = 64, 1 << 20
 
 #: What a row takes while it is read and checked, as a multiple of what it takes afterwards.
 READING = 3
@@ -37,7 +37,8 @@ READING = 3
 
 def read_reports(path: str | PathLike[str], mechanism: Mechanism, universe: Universe) -> tuple[pl.Series, Reports]:
     """All reports of a file: the user of each, as text or integers, and the mechanism's columns."""
-    found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False))
+    held = READING * row_bytes(mechanism.report_columns)
+    found = list(blocks(open_table(path), mechanism.report_columns, universe, rows=1 << 16, reuse=False, held=held))
     users = pl.concat([users for users, _ in found])
     return users, {name: np.concatenate([reports[name] for _, reports in found]) for name in found[0][1]}
 
@@ -49,7 +50,7 @@ def row_bytes(columns: Columns) -> int:
 
 def rows_within(memory: float, row: int) -> int:
     """Rows that are worked on at once, of so many bytes each and some for their order."""
-    return max(64, min(MOST_ROWS, int(memory) // (row + 48)))
+    return max(LEAST_ROWS, min(MOST_ROWS, int(memory) // (row + 48)))
 
 
 class Batches(Protocol):
@@ -58,7 +59,7 @@ class Batches(Protocol):
     @property
     def text(self) -> bool: ...
 
-    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int) -> Iterator[Batch]: ...
+    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int, held: int) -> Iterator[Batch]: ...
 
 
 def blocks(
@@ -69,16 +70,18 @@ def blocks(
     rows: int,
     memory: int = BATCH_BYTES,
     reuse: bool = True,
+    held: int = 0,
 ) -> Iterator[tuple[pl.Series, Reports]]:
     """Users and checked columns of a file, so many rows at a time.
 
     What is tabulated for a hash function serves all of its reports in a block, so blocks are larger than the batches in
-    which a file is read (`memory` bytes). With `reuse`, a block's arrays are those of the block before.
+    which a file is read (`memory` bytes). With `reuse`, a block's arrays are those of the block before; without, the
+    caller may keep them: `held` bytes of each row.
     """
     users: list[pl.Series] = []
     room, filled, dtype = _room(columns, rows), 0, None
     called = (USER, *in_file(columns, text=source.text))
-    for batch in source.batches(called, memory=memory, row_bytes=READING * row_bytes(columns)):
+    for batch in source.batches(called, memory=memory, row_bytes=READING * row_bytes(columns), held=held):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
         dtype, taken = who.dtype, 0
         while taken < len(who):

@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -31,6 +32,7 @@ from poolscope.game.columns import EXPOSED, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
+from poolscope.game.size import check_size
 from poolscope.mechanisms import MECHANISMS
 from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
@@ -179,7 +181,11 @@ def compare(
         # the game without a mechanism is the same for all of them
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
+        with located(file=scenario.file):
+            long = check_size(game, count, beside, engine.threads * engine.workers, len(choices) - position)
         if position == 0:
+            if long:
+                warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
@@ -306,7 +312,7 @@ def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Leak:
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
     return Leak(
-        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed)),
+        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed, known=game.prior_guess(name))),
         reports_to_exposure=reports_to_exposure(rows),
         evidence=evidence(rows, _prior(adversary, game)),
     )

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Integers
 from poolscope.base.engines import Local
+from poolscope.base.errors import located
+from poolscope.base.machine import check_disk
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import user_keys
-from poolscope.base.tables import check_output, open_table, writing
+from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism
@@ -77,6 +79,11 @@ def obfuscate(
     columns = mechanism.report_columns
     device = build_device(scenario, mechanism)
     engine, arrivals = engine or Local(), Arrivals()
+    source = open_table(path)
+    if rows_said := source.height():
+        what = f"reports of {rows_said:,} rows"
+        with located(file=path):
+            check_disk(what, rows_said * row_bytes(columns), target.parent, "take fewer rows, or another disk")
     with writing(target, compression="uncompressed") as written:
 
         def part(some: _Part) -> int:
@@ -90,17 +97,17 @@ def obfuscate(
 
         rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
         reports = 0
-        for count in engine.map(part, _parts(path, universe, arrivals, min(rows, ROWS))):
+        for count in engine.map(part, _parts(source, universe, arrivals, min(rows, ROWS))):
             reports += count
             progress.tick(count)
     return Obfuscated(users=len(arrivals), reports=reports)
 
 
-def _parts(path: Path, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:
+def _parts(source: Source, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:
     places = Places()
     columns = {"object": ReportColumn("object", universe.size)}
     # not reused: a thread works on a part while the next is read
-    for number, (names, block) in enumerate(blocks(open_table(path), columns, universe, rows=rows, reuse=False)):
+    for number, (names, block) in enumerate(blocks(source, columns, universe, rows=rows, reuse=False)):
         users = arrivals.number(names)
         yield _Part(number, names, users, places.of(users), block["object"])
 

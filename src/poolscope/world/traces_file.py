@@ -17,6 +17,7 @@ import polars as pl
 from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_file
+from poolscope.base.tables.reading import HELD
 from poolscope.world.universe import Universe
 
 COLUMNS = ("user", "object")
@@ -47,7 +48,7 @@ class Traces:
 def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
     """Read and check traces, CSV or Parquet; rows whose object is not in the universe are left out."""
     users, objects, first = list[pl.Series](), list[pl.Series](), None
-    for batch in open_file(path).batches(COLUMNS, most=MOST_ROWS):
+    for batch in open_file(path).batches(COLUMNS, most=MOST_ROWS, held=HELD):
         who, what = (batch.names(column).cast(pl.String) for column in COLUMNS)
         index = universe.find(what)
         inside, first = index.is_not_null(), what[0] if first is None else first

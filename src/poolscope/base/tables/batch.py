@@ -9,20 +9,23 @@ numbers     integers or floats                           decimals, also with an 
 =========== ============================================ =====================================================
 
 A name is not empty and neither begins nor ends with a blank: "ann " beside "ann" would silently be one more user.
-Nothing at all is no name and no number.
+Nothing at all is no name and no number. Names have an end: a file of kilobytes can say one of a gigabyte, for each row.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError, did_you_mean
+
+#: Bytes of a name at most.
+LONGEST = 1 << 13
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,10 @@ class Batch:
             return series
         if series.dtype != pl.String:
             raise self.mistyped(column, "texts or integers")
+        lengths = series.str.len_bytes()
+        row = first_false(lengths.fill_null(0) <= LONGEST)
+        if row is not None:
+            raise self.wrong(f"{column} must have at most {LONGEST:,} bytes", row, lengths[row])
         # Rows of a user often stand together: then looking at one of them is enough.
         some = series.filter(series.ne_missing(series.shift()))
         if (some.str.strip_chars() != some).any():
@@ -94,6 +101,22 @@ class Batch:
         rule = "must be a finite number, at least 0" if finite else f"must be a number from 0 to {most:g}"
         self.check(column, values.is_between(0.0, most), rule)
         return values.to_numpy()
+
+    def light(self, memory: int) -> Iterator[Batch]:
+        """The rows in batches of so many bytes of text, or of one row: a file may say a long text once for all rows."""
+        before = sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
+        starts = (before.cum_sum() // memory).rle_id().arg_unique().to_list()
+        for start, end in zip(starts, [*starts[1:], self.frame.height], strict=True):
+            yield replace(self, first=self.first + start, frame=self.frame[start:end])
+
+
+def _text_bytes(series: pl.Series) -> pl.Series:
+    """What the texts of each row take, or of each row's list."""
+    if series.dtype == pl.String:
+        return series.str.len_bytes().fill_null(0).cast(pl.Int64)
+    if series.dtype == pl.List(pl.String):
+        return series.list.eval(pl.element().str.len_bytes()).list.sum().fill_null(0).cast(pl.Int64)
+    return pl.repeat(0, len(series), eager=True, dtype=pl.Int64)
 
 
 def first_false(holds: pl.Series) -> int | None:

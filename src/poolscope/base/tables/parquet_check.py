@@ -2,7 +2,8 @@
 
 A decoder takes the counts and sizes of a file at their word: a negative one, or one of 2^60, ends the whole process as
 memory of that size is asked for, and no exception says so. Files come from strangers, so the footer and the headers of
-all pages are read here first: a few bytes of every page, none of its content.
+all pages are read here first: a few bytes of every page, none of its content. What they say is also what decoding will
+take: a page of kilobytes may unpack to gigabytes, and a list repeat one value a billion times.
 
 References
 ----------
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +28,13 @@ MOST_VALUES, MOST_ROWS = 1 << 27, 1 << 31
 #: Bytes of a page header, with its statistics; those of a footer are all that it says it has.
 HEADER = 1 << 16
 
+#: Bytes that decoding takes for each byte of the largest page, and for each value of lists (texts, others), which are
+#: decoded a row group at a time and held twice while they grow.
+UNPACKED, LISTED = 3, {True: 48, False: 24}
+
+#: The type of texts.
+BYTE_ARRAY = 6
+
 #: How deep a footer may nest.
 DEEPEST = 16
 
@@ -36,24 +45,35 @@ class _Malformed(Exception):
     """What is read is no such structure."""
 
 
-def check_file(path: Path, most: int = 1 << 50) -> None:
+@dataclass(frozen=True)
+class Account:
+    """What a file says of itself: its rows, and bytes that decoding some rows of each column takes, whatever rows."""
+
+    rows: int
+    decoding: dict[str, int] = field(default_factory=dict)
+
+
+def check_file(path: Path, most: int = 1 << 50) -> Account:
     """An `InputError` on a file that cannot be what it says, or has more than so many rows."""
     with reading(path), path.open("rb") as stream:
-        check(stream, most)
+        return check(stream, most)
 
 
-def check(stream: BinaryIO, most: int = 1 << 50) -> None:
+def check(stream: BinaryIO, most: int = 1 << 50) -> Account:
     """The same for a stream, which is left at its start."""
     try:
-        rows = _footer(stream)[3]
-        if isinstance(rows, int) and rows > most:
-            raise InputError(f"must have at most {most} rows", value=rows)
+        account = Account(_within(_footer(stream)[3], 0, 1 << 62, "rows"))
+        if account.rows > most:
+            raise InputError(f"must have at most {most} rows", value=account.rows)
         for chunk, rows in _chunks(stream):
-            _check_chunk(stream, chunk, rows)
-    except (_Malformed, IndexError, KeyError, TypeError, AttributeError) as error:
+            name = chunk[3][0].decode()
+            taken = _check_chunk(stream, chunk, rows)
+            account.decoding[name] = max(taken, account.decoding.get(name, 0))
+    except (_Malformed, IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
         rule = f"must be a Parquet file: {error}" if isinstance(error, _Malformed) else "must be a Parquet file"
         raise InputError(rule) from None
     stream.seek(0)
+    return account
 
 
 def _footer(stream: BinaryIO) -> Struct:
@@ -70,21 +90,22 @@ def _footer(stream: BinaryIO) -> Struct:
 def _chunks(stream: BinaryIO) -> Iterator[tuple[Struct, int]]:
     """The metadata of every column of every row group, and the rows of the group."""
     footer = _footer(stream)
-    _within(footer[3], 0, 1 << 50, "rows")
+    if sum(group[3] for group in footer[4]) != footer[3]:
+        raise _Malformed("its row groups have not the rows that it says")
     for group in footer[4]:
         rows = _within(group[3], 0, MOST_ROWS, "rows")
         for column in group[1]:
             yield column[3], rows
 
 
-def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> None:
-    """The pages of a column lie one behind the other in the file and hold its values."""
+def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> int:
+    """The pages of a column lie one behind the other in the file and hold its values; what decoding them takes."""
     size = stream.seek(0, os.SEEK_END)
     # A list in a row has several values, but no more than a page for each row could.
     values = _within(chunk[5], 0, MOST_ROWS, "values")
     start = _within(chunk.get(11) or chunk[9], 4, size, "offset of a column")
     end = start + _within(chunk[7], 0, size - start, "size of a column")
-    found = 0
+    found = largest = 0
     while found < values:
         if start >= end:
             raise _Malformed(f"a column has {found} of {values} values")
@@ -92,18 +113,19 @@ def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> None:
         compact = _Compact(stream.read(min(HEADER, end - start)))
         header = compact.struct()
         start += compact.place + _within(header[3], 0, end - start - compact.place, "size of a page")
-        _within(header[2], 0, 1 << 31, "size of a page")
+        largest = max(largest, _within(header[2], 0, 1 << 31, "size of a page"))
         found += _page_values(header)
     if found != values or (rows > 0) != (values > 0):
         raise _Malformed(f"a column has {found} values instead of {values}")
+    return UNPACKED * largest + (LISTED[chunk[1] == BYTE_ARRAY] * values if values > rows else 0)
 
 
 def _page_values(header: Struct) -> int:
     """How many values of the column a page holds: a page of a dictionary none."""
-    for field in (5, 8):
-        if field in header:
-            inner = header[field]
-            for name in (2, 3, 5, 6) if field == 8 else ():
+    for number in (5, 8):
+        if number in header:
+            inner = header[number]
+            for name in (2, 3, 5, 6) if number == 8 else ():
                 _within(inner.get(name, 0), 0, 1 << 31, "lengths in a page")
             return _within(inner[1], 0, MOST_VALUES, "values of a page")
     if 7 in header:

@@ -16,8 +16,9 @@ import polars as pl
 
 from poolscope.base.errors import InputError, one_line, reading
 from poolscope.base.hush import hushed
+from poolscope.base.machine import check_memory
 from poolscope.base.tables.batch import Batch, chosen
-from poolscope.base.tables.parquet_check import check_file
+from poolscope.base.tables.parquet_check import Account, check_file
 from poolscope.base.tables.text import text_batches
 
 #: Rows of a Parquet batch at most; more would save nothing.
@@ -28,6 +29,9 @@ PARSED = 16
 
 #: Bytes that reading holds of a file at once where nobody says otherwise.
 BATCH_BYTES = 64 << 20
+
+#: Bytes that a row of names takes where all rows are held, with what is made of it.
+HELD = 100
 
 ENDINGS = (".csv", ".parquet")
 
@@ -48,6 +52,7 @@ class Source:
         most: int = 1 << 50,
         memory: int = BATCH_BYTES,
         row_bytes: int = 64,
+        held: int = 0,
     ) -> Iterator[Batch]:
         """The rows in order, of which at most `memory` bytes are held.
 
@@ -57,6 +62,7 @@ class Source:
         optional : columns that are read where they are there.
         most : rows that a Parquet file may say to have.
         row_bytes : what a row takes, for Parquet.
+        held : bytes of each row that the caller keeps: more than there are is refused before any of them is read.
         """
         empty = True
         wanted = partial(chosen, columns=columns, optional=optional)
@@ -65,7 +71,7 @@ class Source:
                 if self.text:
                     found = text_batches(file, wanted, max(1 << 12, memory // PARSED))
                 else:
-                    found = _parquet_batches(file, wanted, most, _batch_rows(memory, row_bytes))
+                    found = _parquet_batches(file, wanted, most, _batch_rows(memory, row_bytes), held)
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
@@ -94,6 +100,10 @@ class Source:
                     yield Rows(file=file, first=first, count=count, place=file.absolute(), text=False)
         if empty:
             raise InputError("must have at least one row", file=self.path)
+
+    def height(self) -> int | None:
+        """How many rows there are, as Parquet files say; None of CSV."""
+        return None if self.text else sum(check_file(file).rows for file in self.files)
 
     def state(self) -> dict[Path, tuple[int, int]]:
         """Size and time of change of every file: another state is another table."""
@@ -162,7 +172,7 @@ def read_table(
     path: str | PathLike[str], columns: Sequence[str], *, optional: Sequence[str] = (), most: int = 1 << 50
 ) -> Batch:
     """All rows of a small table, as one batch."""
-    batches = list(open_file(path).batches(columns, optional=optional, most=most))
+    batches = list(open_file(path).batches(columns, optional=optional, most=most, held=HELD))
     return replace(batches[0], frame=pl.concat([batch.frame for batch in batches]))
 
 
@@ -188,9 +198,9 @@ def decoding(file: Path) -> Iterator[None]:
 
 
 def _parquet_batches(
-    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int, held: int
 ) -> Iterator[tuple[int, pl.DataFrame]]:
-    table, cuts = _parquet_cut(file, wanted, most, rows)
+    table, cuts = _parquet_cut(file, wanted, most, rows, held)
     with decoding(file):
         for first, count in cuts:
             # A slice at a time rather than one streaming scan: every version of polars reads it alike.
@@ -198,15 +208,24 @@ def _parquet_batches(
 
 
 def _parquet_cut(
-    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int
+    file: Path, wanted: Callable[[Sequence[str]], list[str]], most: int, rows: int, held: int = 0
 ) -> tuple[pl.LazyFrame, list[tuple[int, int]]]:
     """The columns of a file that is what it says, and the first row, from 1, and the rows of each batch."""
-    check_file(file, most)
+    account = check_file(file, most)
     with decoding(file):
         table = scan(file)
-        table = _texts(table.select(wanted(table.collect_schema().names())))
+        columns = wanted(table.collect_schema().names())
+        check_decoding(account, columns, held)
+        table = _texts(table.select(columns))
         height = table.select(pl.len()).collect().item()
     return table, [(start + 1, min(rows, height - start)) for start in range(0, height, rows)]
+
+
+def check_decoding(account: Account, columns: Sequence[str], held: int = 0) -> None:
+    """Refuse a file whose columns would take more than there is: for decoding some rows, or for holding all."""
+    taken = sum(account.decoding.get(column, 0) for column in columns)
+    check_memory("decoding a few of its rows", taken, "write it with smaller pages, and shorter lists and texts")
+    check_memory(f"{account.rows:,} rows", taken + held * account.rows, "take fewer rows")
 
 
 def _texts(table: pl.LazyFrame) -> pl.LazyFrame:

@@ -21,12 +21,13 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
+from poolscope.base.machine import check_memory
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.curator import Counting
-from poolscope.reports.files import MEMORY_BYTES, row_bytes, rows_within
+from poolscope.reports.files import LEAST_ROWS, MEMORY_BYTES, row_bytes, rows_within
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
@@ -34,6 +35,9 @@ from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, cou
 from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
+
+#: How often what is made of a block of reports is held while it is worked on.
+COPIES = 3
 
 #: Rows of the table that a summary shows.
 HEAD = 12
@@ -102,6 +106,10 @@ def attack(
     mechanism = build_mechanism(scenario, universe)
     other = None if pools is None else read_pools(pools, universe)
     source = open_table(path)
+    width = len(scenario.adversaries) * ((other or universe).k + 1)
+    with located(file=scenario.file):
+        least = COPIES * LEAST_ROWS * 16 * width
+        check_memory("the smallest block of reports", least, "take fewer pools or adversaries")
 
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target))
@@ -109,7 +117,6 @@ def attack(
         folder = stack.enter_context(scratch_folder(beside)).absolute()
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=_methods(scenario))
         before = source.state()
-        width = len(scenario.adversaries) * (universe.k + 1)
         size = rows_within(memory * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, memory=int(memory * Shares.reading))
         reports = sum(piece.count for piece in pieces)

@@ -48,7 +48,7 @@ class Piece:
     def count(self) -> int:
         return sum(rows.count for rows in self.rows)
 
-    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
         """The rows as they were cut, for the same memory."""
         for rows in self.rows:
             batch = rows.read(columns)

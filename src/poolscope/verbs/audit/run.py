@@ -156,7 +156,16 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
         results = [
-            record_of(outcomes.of((name, n), HELD), counted(outcomes, name, n), name, n, k, manifest.seed, threshold)
+            record_of(
+                outcomes.of((name, n), HELD),
+                counted(outcomes, name, n),
+                name,
+                n,
+                k,
+                manifest.seed,
+                threshold,
+                game.prior_guess(name),
+            )
             for name, k in game.pool_counts.items()
             for n in game.observations
         ]

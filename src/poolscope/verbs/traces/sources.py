@@ -31,6 +31,7 @@ from poolscope.base.errors import InputError, one_line, reading
 from poolscope.base.json import parse_json
 from poolscope.base.tables import open_file
 from poolscope.base.tables.batch import chosen, no_column
+from poolscope.base.tables.reading import BATCH_BYTES
 from poolscope.verbs.traces.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]
@@ -169,8 +170,9 @@ def _read_json(path: Path, columns: Columns) -> Cells:
 
 def _read_parquet(path: Path, columns: Columns) -> Cells:
     for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
-        numbers = range(batch.first, batch.first + batch.frame.height)
-        yield from zip(numbers, *(batch.frame[column].to_list() for column in columns), strict=True)
+        for some in batch.light(BATCH_BYTES):
+            numbers = range(some.first, some.first + some.frame.height)
+            yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
 
 
 READERS: dict[str, Callable[[Path, Columns], Cells]] = {
