@@ -4,6 +4,7 @@ import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,14 +13,15 @@ import pytest
 from cases.engines import scenario_text
 from rich.progress import Progress as Bar
 
-from poolscope.cli.progress import COMPILING, _Shown
+from poolscope.base.errors import Stopped
+from poolscope.cli.progress import COMPILING, _Shown, working
 from poolscope.cli.terminal import Terminal
 
 
 def on_a_terminal(arguments, cwd):
-    """(everything shown, first second's share of it, exit code, seconds) of a command whose streams are a terminal."""
+    """(what is shown, exit code, seconds) of a command whose streams are a terminal."""
     ours, theirs = pty.openpty()
-    started, early, shown = time.perf_counter(), b"", b""
+    started, shown = time.perf_counter(), b""
     process = subprocess.Popen(
         [sys.executable, "-m", "poolscope", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd
     )
@@ -31,20 +33,19 @@ def on_a_terminal(arguments, cwd):
             break
         if not found:
             break
-        early = early or found
         shown += found
     code = process.wait()
     os.close(ours)
-    return shown.decode(), early.decode(), code, time.perf_counter() - started
+    return shown.decode(), code, time.perf_counter() - started
 
 
 def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
-    shown, early, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
+    shown, code, seconds = on_a_terminal(["audit", "small.toml", "--out", "run"], tmp_path)
     assert code == 0, shown
-    assert "Starting" in early  # before anything heavy is imported
-    for stage in ("Preparing", "Playing 40 users", "Drawing the page"):
-        assert stage in shown
+    seen = [shown.find(stage) for stage in ("Starting", "Preparing", "Playing 40 users", "Drawing the page")]
+    assert seen == sorted(seen)
+    assert seen[0] >= 0
     said = float(re.search(r"seed 0, ([\d.]+) s\.", shown)[1])
     # the interpreter's own start and end are not in it
     assert seconds - 3 < said <= seconds + 0.1
@@ -68,3 +69,40 @@ def test_what_is_counted_is_shown(total):
         shown.begin(total)
     shown.tick(10)
     assert (bar.tasks[0].completed, bar.tasks[0].total) == (10, total)
+
+
+class Dying:
+    """Asks for an end while it is taken down, where Python forgets exceptions."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+
+def test_an_end_asked_for_in_a_destructor_is_not_lost():
+    def dying():
+        Dying()
+        time.sleep(30)
+
+    with pytest.raises(Stopped, match="stopped; nothing was written") as stopped, working("Playing"):
+        dying()
+    assert stopped.value.code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_a_library_makes_of_an_interrupt_is_an_end(number):
+    def reading():
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(30)
+        except KeyboardInterrupt:
+            raise ValueError("must be a Parquet file") from None
+
+    with pytest.raises(Stopped) as stopped, working("Playing"):
+        reading()
+    assert stopped.value.code == 128 + number
+
+
+def test_other_errors_are_not_an_end():
+    with pytest.raises(ValueError, match="must be"), working("Playing"):
+        raise ValueError("must be a Parquet file")

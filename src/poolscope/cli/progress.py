@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,11 @@ from poolscope.base.errors import Stopped
 from poolscope.base.progress import Progress
 from poolscope.cli.terminal import Terminal
 
-#: Signals that ask a process to end; the second is not everywhere.
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: Signals that ask a process to end; the last is not everywhere.
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+#: Seconds until an end that was asked for and not heard is asked for again.
+AGAIN = 0.05
 
 COMPILING = "Compiling kernels, once after an install"
 
@@ -95,7 +100,7 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
 
 
 class Ended(KeyboardInterrupt):
-    """The process was asked to end: by a cluster's time limit, or a terminal that was closed."""
+    """The process was asked to end: by Ctrl-C, a cluster's time limit, or a terminal that was closed."""
 
 
 @contextmanager
@@ -108,14 +113,27 @@ def _stoppable(work: Work) -> Iterator[None]:
             asked.append(number)
             raise Ended
 
+    def unheard(lost: sys.UnraisableHookArgs) -> None:
+        """An end that was asked for while some object was taken down, where exceptions are lost: ask once more."""
+        if not isinstance(lost.exc_value, Ended):
+            hook(lost)
+            return
+        number = asked.pop()
+        threading.Timer(AGAIN, os.kill, (os.getpid(), number)).start()
+
     # a signal that is ignored, as HUP below nohup, stays so
-    wanted = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
-    before = {number: signal.signal(number, end) for number in wanted}
+    plain = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.signal(number, end) for number in ENDING if signal.getsignal(number) in plain}
+    hook, sys.unraisablehook = sys.unraisablehook, unheard
     try:
         yield
-    except KeyboardInterrupt:
-        raise Stopped(f"stopped; {work.kept()}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
+    except BaseException as error:
+        # a library that was interrupted may have made an error of its own of it
+        if asked or isinstance(error, KeyboardInterrupt):
+            raise Stopped(f"stopped; {work.kept()}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
+        raise
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
