@@ -102,7 +102,7 @@ def test_many_gaps_take_the_exact_rule():
 def test_a_long_trace_under_a_prior_with_a_gap():
     """Rules for 5,000 reports are soon there, and as good as those that are exact for 150."""
     ladder = axis(StepDensity(TABLES["a gap"]), 5000)
-    assert ladder.largest < 1000
+    assert np.diff(ladder.offsets).max() < 1000
 
 
 @pytest.mark.parametrize("weights", [(), (1.0, -1.0), (0.0, 0.0), (1.0, np.nan), (np.inf,), ((1.0, 2.0),)])

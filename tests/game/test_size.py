@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from cases.command_line import SMALL, poolscope
+from cases.engines import read_outcomes
 from polars.testing import assert_frame_equal
 
 from poolscope.base import machine
@@ -14,7 +15,6 @@ from poolscope.game import game as games
 from poolscope.game.size import as_time, check_size, size_of
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.attack.attack import attack
-from poolscope.verbs.audit.run import read_outcomes
 
 
 @pytest.fixture(scope="module")

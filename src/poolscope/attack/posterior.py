@@ -11,9 +11,16 @@ from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.kernels import posterior as kernels
+from poolscope.kernels.compiling import Aside
 from poolscope.kernels.nodes import scratch
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Density
+
+#: The longest of all to compile.
+COMPILED = Aside(
+    kernels.posteriors,
+    "import numpy; from poolscope.attack.posterior import posterior_of_likelihood as p; p(numpy.ones((1, 1, 3)))",
+)
 
 
 def posterior_of_likelihood(
@@ -85,6 +92,7 @@ def posteriors(
     out = np.empty((users, n + 1, columns - 1))
     # of one layout, as numba compiles a kernel for each that it meets
     table = np.require(likelihood, np.float64, ["C", "W"])
+    COMPILED.wait()
     kernels.posteriors(table, lengths, floor, slope, pool_prior, interest, polarization, scratch(n, columns - 1), out)
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]

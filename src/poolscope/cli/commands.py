@@ -70,10 +70,9 @@ def audit(
     from poolscope.cli.progress import going_on, working
 
     with working("Playing") as work:
-        from poolscope.base.engines import chosen
         from poolscope.base.folders import last_folder, new_folder
         from poolscope.cli.audit import print_audit
-        from poolscope.kernels.compiling import watched
+        from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.audit.manifest import kept_users
         from poolscope.verbs.audit.run import audit
@@ -82,7 +81,7 @@ def audit(
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
         again = going_on(folder if out is None else None, resume)
         work.kept = lambda: f"{kept_users(folder)}, {again}"
-        with watched(work.compiling), chosen(engine, scheduler) as own:
+        with running(work, engine, scheduler) as own:
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
         work.stage("Drawing the page")
         from poolscope.pages.audit import write_page
@@ -131,13 +130,12 @@ def reproduce(
     from poolscope.cli.progress import going_on, working
 
     with working("Reproducing") as work:
-        from poolscope.base.engines import chosen
         from poolscope.cli.reproduction import print_reproduction
-        from poolscope.kernels.compiling import watched
+        from poolscope.cli.running import running
         from poolscope.verbs.reproduce.runner import finished_plays, reproduce
 
         work.kept = lambda: f"{finished_plays(out)}, {going_on()}"
-        with watched(work.compiling), chosen(engine, scheduler) as own:
+        with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
         work.stage("Drawing the page")
         from poolscope.pages.reproduction import write_page
@@ -160,14 +158,13 @@ def attack(
     from poolscope.cli.progress import working
 
     with working("Attacking", "reports") as work:
-        from poolscope.base.engines import chosen
         from poolscope.cli.files import print_attack
-        from poolscope.kernels.compiling import watched
+        from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
 
         loaded = load_scenario(scenario)
-        with watched(work.compiling), chosen(engine, scheduler) as own:
+        with running(work, engine, scheduler) as own:
             found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
     print_attack(found, out)
 
@@ -255,17 +252,16 @@ def compare(
     from poolscope.cli.progress import working
 
     with working("Comparing") as work:
-        from poolscope.base.engines import chosen
         from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
-        from poolscope.kernels.compiling import watched
+        from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.compare import compare, numbers, words
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
         choices = words(mechanism), numbers(epsilon)
-        with watched(work.compiling), chosen(engine, scheduler) as own:
+        with running(work, engine, scheduler) as own:
             done = compare(
                 loaded,
                 *choices,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poolscope.base.engines import Engine, Local
+from poolscope.base.errors import located
 from poolscope.game.blocks import block_size
 from poolscope.game.game import Game, play_block
 from poolscope.game.size import check_size
@@ -29,10 +30,14 @@ def playing(game: Game, asked: int | None) -> int | None:
     return asked if game.recorded is None else min(asked or len(game.recorded), len(game.recorded))
 
 
-def planned(game: Game, users: int | None, seed: int, engine: Engine, out: Path) -> Plan:
-    """The plan for so many users, or for as many as take about ten seconds; what cannot be played is refused."""
-    users = users or fitting_users(game, seed, engine)
-    warning = check_size(game, users, out, engine.threads * engine.workers)
+def planned(game: Game, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None) -> Plan:
+    """The plan for so many users, or for as many as take about ten seconds.
+
+    What cannot be played is refused, as asked for by the file.
+    """
+    users, cores = users or fitting_users(game, seed, engine), engine.threads * engine.workers
+    with located(file=file):
+        warning = check_size(game, users, out, cores)
     return Plan(users=users, block=block_size(game, users, engine), warning=warning)
 
 

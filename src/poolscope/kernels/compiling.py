@@ -3,10 +3,15 @@
 import atexit
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from numba import config, njit
 from numba.core import event
@@ -50,3 +55,32 @@ def watched(told: Callable[[], None]) -> Iterator[None]:
     """`told` is called whenever a kernel is compiled inside; one that is found in the cache is not."""
     with event.install_listener("numba:compile", _Compiling(told)):
         yield
+
+
+class Aside:
+    """A kernel that another process compiles while this one is at others; numba itself compiles one after another.
+
+    code : what that process runs to compile the kernel into the cache.
+    """
+
+    def __init__(self, kernel: Any, code: str) -> None:
+        self._kernel, self._code = kernel, code
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Compile, unless it is in the cache already."""
+        name = self._kernel.py_func.__name__
+        if not any(Path(self._kernel.stats.cache_path).glob(f"*.{name}-*.nbi")):
+            command = [sys.executable, "-c", self._code]
+            nowhere = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+            atexit.register(self._process.kill)
+
+    def wait(self) -> None:
+        """Before the kernel is called; if the other process has failed, this one compiles it."""
+        with self._lock:
+            if self._process is not None:
+                self._process.wait()
+                atexit.unregister(self._process.kill)
+                self._process = None

@@ -62,8 +62,7 @@ def audit(
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     asked = playing(game, users or (scenario.users.count if scenario.users else None))
-    with located(file=scenario.file):
-        plan = planned(game, asked or (kept.users if kept else None), seed, engine, out)
+    plan = planned(game, asked or (kept.users if kept else None), seed, engine, out, scenario.file)
     if plan.warning:
         warnings.warn(plan.warning, stacklevel=2)
     manifest = Manifest(
