@@ -3,6 +3,11 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+
+from numba import njit
+
+from poolscope.kernels.compiling import Aside
 
 CALL = """
 import warnings
@@ -49,3 +54,40 @@ def test_where_nothing_can_be_kept_it_is_said_once(tmp_path):
     assert int(compiled) >= 1
     assert said.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
     assert run(tmp_path)[0][1] == word
+
+
+@njit(cache=True)
+def twice(x):
+    return 2 * x
+
+
+def test_another_process_compiles_what_is_not_there_yet(tmp_path, monkeypatch):
+    made = tmp_path / "made"
+    aside = Aside(twice, f"import pathlib, time; time.sleep(0.2); pathlib.Path({str(made)!r}).touch()")
+    aside.wait()  # nothing was begun
+    assert not made.exists()
+    monkeypatch.setattr(type(twice), "stats", SimpleNamespace(cache_path=str(tmp_path)))
+    aside.begin()
+    aside.wait()
+    assert made.exists()
+    made.unlink()
+    (tmp_path / "test_compiling.twice-1.py311.nbi").touch()
+    aside.begin()
+    aside.wait()
+    assert not made.exists()
+
+
+def test_the_posterior_is_compiled_aside_as_the_game_calls_it(tmp_path):
+    """The other process and the game compile one and the same kernel: nothing is compiled twice."""
+    call = (
+        "from poolscope.attack.posterior import COMPILED\n"
+        "from poolscope.kernels.posterior import posteriors\n"
+        "from poolscope import load_scenario, play\n"
+        "COMPILED.begin()\n"
+        "play(load_scenario('apple-emojis').game(0), 2, 0)\n"
+        "print(sum(posteriors.stats.cache_misses.values()), len(posteriors.signatures))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", call]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["0", "1"]
