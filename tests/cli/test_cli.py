@@ -12,7 +12,7 @@ import pytest
 from cases.command_line import SMALL, poolscope
 
 from poolscope.base.errors import InputError
-from poolscope.scenario.scenario import load_scenario
+from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.verbs.audit import manifest, run
 
 
@@ -85,9 +85,16 @@ def test_a_threshold_is_reported(scenario, tmp_path):
 
 
 def test_scenarios_lists_and_prints(tmp_path):
-    listed = poolscope("scenarios", cwd=tmp_path).stdout
+    listed = poolscope("scenarios", cwd=tmp_path, COLUMNS="80").stdout
+    assert all(len(line) <= 80 for line in listed.splitlines())
+    epsilons = {line.split()[0]: line.split()[1:3] for line in listed.splitlines() if not line.startswith(" ")}
+    assert sorted(epsilons) == [*builtin_names(), "scenario"]
+    assert epsilons["apple-hcms"] == ["hcms", "4"]
+    assert epsilons["chrome-rappor"] == ["rappor", "2.043"]  # which its f, p and q give
+    assert listed.count("(historical)") == 5
+    for name in builtin_names():
+        assert set(load_scenario(name).source.split()) <= set(listed.split())
     for name in ("apple-emojis", "apple-web-domains", "apple-hcms"):
-        assert name in listed
         text = poolscope("scenarios", name, cwd=tmp_path).stdout
         assert "[mechanism]" in text
 

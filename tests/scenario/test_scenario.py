@@ -29,6 +29,7 @@ def write(tmp_path, text, name="scenario.toml"):
 def test_the_smallest_scenario(tmp_path):
     found = scenario.load_scenario(write(tmp_path, SMALLEST, "mine.toml"))
     assert (found.name, found.text, found.title) == ("mine", SMALLEST, "")
+    assert (found.source, found.historical) == (None, False)
     assert found.file == str(tmp_path / "mine.toml")
     assert found.mechanism.kind == "cms"
     assert found.mechanism.parameters == {"epsilon": 4.0}
@@ -42,6 +43,8 @@ def test_the_smallest_scenario(tmp_path):
 def test_every_key(tmp_path):
     text = """
     title = "All"
+    source = "A paper (2020)"
+    historical = true
     [universe]
     size = 10
     pools = { a = 2, b = 3 }
@@ -77,6 +80,7 @@ def test_every_key(tmp_path):
     non_private = false
     """
     found = scenario.load_scenario(write(tmp_path, text))
+    assert (found.title, found.source, found.historical) == ("All", "A paper (2020)", True)
     assert found.mechanism.parameters == {
         "epsilon": math.inf,
         "m": 1024,
@@ -197,7 +201,7 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
     assert str(caught.value) == (
         "unknown scenario, neither built in nor a file, got 'aple-emoji'; did you mean 'apple-emojis'?"
     )
-    with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-web-domains"):
+    with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-mail-senders, apple-web-domains"):
         scenario.load_scenario("zzz")
     with pytest.raises(InputError, match=r"unknown scenario, .* did you mean 'apple-hcms'\?"):
         scenario.builtin_text("apple-hmcs")
@@ -254,7 +258,10 @@ def test_built_in_scenarios(name, size, pools, kind, mechanism):
 
 
 def test_all_built_in_scenarios_are_tested():
-    assert scenario.builtin_names() == ["apple-emojis", "apple-hcms", "apple-web-domains", "recorded-emojis"]
+    """The others are in test_deployments.py, which names each of them too."""
+    deployments = ["chrome-attribution", "chrome-rappor", "chrome-rappor-sites", "chrome-topics", "mozilla-homepages"]
+    apple = ["apple-emojis", "apple-hcms", "apple-mail-senders", "apple-web-domains"]
+    assert scenario.builtin_names() == [*apple, *deployments, "recorded-emojis"]
 
 
 def test_the_built_in_scenario_of_recorded_users_needs_a_folder():

@@ -10,6 +10,7 @@ from poolscope.attack.levels import sure
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import in_plain_words
+from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.verbs.audit.folder import Summary
 
@@ -54,10 +55,15 @@ def _at_threshold(row: Record) -> list[str]:
 
 
 def print_scenarios() -> None:
-    """The built-in scenarios with their titles."""
+    """The built-in scenarios: mechanism, epsilon of a report, and below the title where they are published."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("scenario")
-    table.add_column("title")
+    for name in ("scenario", "mechanism"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("epsilon", justify="right", no_wrap=True)
+    table.add_column("title and source")
     for name in builtin_names():
-        table.add_row(name, load_scenario(name).title)
+        found = load_scenario(name)
+        mechanism = build_mechanism(found, found.universe())
+        title = found.title + (" (historical)" if found.historical else "")
+        table.add_row(name, found.mechanism.kind, f"{mechanism.epsilon:.4g}", f"{title}\n{found.source}")
     Terminal().print(table)

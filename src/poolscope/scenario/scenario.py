@@ -22,6 +22,7 @@ from poolscope.scenario.tables import (
     AdversaryTable,
     AttackTable,
     MechanismTable,
+    Name,
     PopularityTable,
     Table,
     UniverseTable,
@@ -58,10 +59,13 @@ class _Source:
 class Scenario(Table):
     """A checked scenario: its tables, and builders for what they describe.
 
-    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None.
+    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None. ``source`` says where a
+    deployment's parameters are published, ``historical`` that it is retired.
     """
 
     title: str = ""
+    source: Name | None = None
+    historical: bool = False
     universe_table: UniverseTable = Field(alias="universe")
     popularity_table: PopularityTable | None = Field(default=None, alias="popularity")
     mechanism: MechanismTable
