@@ -74,7 +74,8 @@ def _lies(epsilon: float, n: int) -> Floats:
     ways = special.gammaln(n + 1) - special.gammaln(j + 1) - special.gammaln(n - j + 1)
     p: Floats = np.exp(ways - j * epsilon - n * np.log1p(np.exp(-epsilon)))
     # logarithms of large factorials are wrong in the last digits, by nearly the same for all
-    return p / p.sum()
+    p /= p.sum()
+    return p
 
 
 def _hidden(p: Floats, epsilon: float) -> Floats:
