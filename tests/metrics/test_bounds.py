@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import exp, mpf
 from oracle import bounds as oracle
+from oracle.bounds import exp, mpf
 from scipy import special
 
+from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import make
+from poolscope.mechanisms.devices import device_of
 from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
+from poolscope.metrics.records import summarise
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta
+from poolscope.world.popularity import uniform as evenly
+from poolscope.world.universe import Universe
 
 ROUNDING = 1e-12
 
@@ -138,6 +148,50 @@ def test_limits(best, n):
         assert most_right(everything, n, best) == pytest.approx(1 if n else best, abs=ROUNDING)
     assert most_right(4, 10_000, best) == 1
     assert most_right(2, n, 1) == 1
+
+
+# In a game
+
+
+def records(pools, *, memory=False, weights=None, users=40_000):
+    """Users who pick from one pool nearly always, of one object each, and an adversary who knows it."""
+    universe = Universe.sized(len(pools), dict.fromkeys(pools, 1))
+    decided = Behaviour(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)
+    game = Game(
+        universe=universe,
+        popularity=evenly(universe),
+        behaviour=decided,
+        device=device_of(make("grr", universe.size, {"epsilon": 0.5}), memory=memory),
+        adversaries=[Adversary.weak(universe, decided)],
+        observations=[1, 3, 8],
+    )
+    return summarise(play(game, users, 1), game, 1)
+
+
+def above(record):
+    """By how many standard errors the precision is above the bound."""
+    most = record.most_right
+    return (record.precision.value - most) / math.sqrt(most * (1 - most) / record.users)
+
+
+@pytest.mark.parametrize(("weights", "best"), [(None, 0.5), ((2, 3), 0.6)])
+def test_the_attack_on_decided_users_of_two_pools_is_as_right_as_anyone_can_be(weights, best):
+    for record in records("ab", weights=weights):
+        if record.adversary != NON_PRIVATE:
+            assert record.most_right == most_right(0.5, record.n, best)
+            assert abs(above(record)) < 4
+
+
+def test_the_attack_on_decided_users_of_four_pools_stays_below():
+    first, third, eighth = (record for record in records("abcd") if record.adversary != NON_PRIVATE)
+    assert abs(above(first)) < 4
+    assert above(third) < -4
+    assert above(eighth) < -4
+
+
+def test_nothing_bounds_objects_themselves_and_devices_that_keep_answers():
+    assert {record.most_right for record in records("ab", users=50) if record.adversary == NON_PRIVATE} == {1.0}
+    assert {record.most_right for record in records("ab", memory=True, users=50)} == {1.0}
 
 
 # Shuffled reports

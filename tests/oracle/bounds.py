@@ -3,9 +3,11 @@
 from collections import defaultdict
 from itertools import product
 
-from mpmath import binomial, exp, mp, mpf
+from mpmath import MPContext
 
+mp = MPContext()
 mp.dps = 50
+binomial, exp, mpf = mp.binomial, mp.exp, mp.mpf
 
 
 def randomized_response(k, epsilon):
