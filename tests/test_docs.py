@@ -100,6 +100,15 @@ def test_every_field_of_a_comparison_is_documented():
     assert set(done["non_private"]) == both - given - choice
 
 
+def test_the_table_of_bounds_is_what_they_are():
+    page = (ROOT / "docs" / "trust.md").read_text()
+    rows = re.findall(r"^\| epsilon ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for epsilon, cells in rows:
+        found = [poolscope.metrics.most_right(float(epsilon), n, 1 / 6) for n in (1, 7, 30, 180)]
+        assert [f"{100 * value:.1f} %" for value in found] == [cell.strip() for cell in cells.split("|")]
+
+
 def test_two_ideas_have_two_words():
     """Sure at n, exposed by n: none of the words that once meant one or the other."""
     old = re.compile(r"reached_\d|guessed at|precision_at_threshold|null_rate_(low|high)")

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any
 
 from poolscope.metrics.intervals import Estimate
@@ -11,7 +12,7 @@ from poolscope.verbs.compare import Choice
 
 @dataclass(frozen=True)
 class Pools:
-    """What ``summarise`` asks of a game: as many pools for every adversary, preferred as nobody knows."""
+    """What ``summarise`` asks of a game: as many pools for all, preferred as nobody knows, and no epsilon."""
 
     k: int
 
@@ -21,6 +22,9 @@ class Pools:
 
     def prior_guess(self, adversary: str) -> None:
         return None
+
+    def epsilon(self, adversary: str) -> float:
+        return inf
 
 
 def record(adversary: str = "strong", n: int = 90, **given: Any) -> Record:

@@ -16,6 +16,7 @@ from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
 from poolscope.game.game import play
 from poolscope.mechanisms import make
+from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise
 from poolscope.pages import comparison as compare_page
 from poolscope.pages.comparison import page_of, write_page
@@ -64,6 +65,7 @@ def test_every_choice_meets_every_adversary(done):
             assert low <= value <= high, name
         assert record.composition_bound == 10 * record.epsilon
         assert record.evidence.value <= record.composition_bound
+        assert record.precision.low <= record.most_right == most_right(record.epsilon, 10, record.baseline)
 
 
 def test_users_are_those_of_an_audit(scenario, done):

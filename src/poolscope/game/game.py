@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 import polars as pl
@@ -21,7 +22,7 @@ from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, table
 from poolscope.game.referee import Referee
-from poolscope.mechanisms.devices import Device
+from poolscope.mechanisms.devices import Device, Fresh
 from poolscope.mechanisms.role import Mechanism
 from poolscope.world.behaviour import Behaviour, Truth
 from poolscope.world.popularity import uniform
@@ -96,6 +97,11 @@ class Game:
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
             return None
         return float(self.behaviour.pool_prior(self.universe.k).max())
+
+    def epsilon(self, adversary: str) -> float:
+        """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
+        fresh = isinstance(self.device, Fresh) and adversary != NON_PRIVATE
+        return float(self.mechanism.epsilon) if fresh else inf
 
     @property
     def block_users(self) -> int:

@@ -1,9 +1,11 @@
 """Outcomes to numbers with intervals.
 
-All but ``summarise``, ``select`` and those that say so take the rows of one adversary at one observation count n, a row
-per user (``select``), and give an ``Estimate``: a value and its 95 % interval.
+All but ``summarise``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
+count n, a row per user (``select``), and give an ``Estimate``: a value and its 95 % interval. Bounds follow from
+epsilon alone.
 """
 
+from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
 from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
 from poolscope.metrics.exposure import (
     exposed,
@@ -46,11 +48,14 @@ __all__ = [
     "headline",
     "in_plain_words",
     "min_entropy_leakage",
+    "most_right",
     "precision",
     "precision_curve",
     "precision_when_sure",
     "reports_to_exposure",
     "select",
+    "shuffled_epsilon",
+    "shuffled_epsilon_in_closed_form",
     "successes",
     "summarise",
     "sure",

@@ -14,6 +14,7 @@ from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.base.json import plain
 from poolscope.game.columns import EXPOSED
+from poolscope.metrics.bounds import most_right
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
 from poolscope.metrics.intervals import Estimate, exactly, share_of
@@ -47,6 +48,7 @@ class Record:
     baseline : 1/k, what a random guess has; majority : share of the most common preferred pool.
     auc : area under the precision / null-rate curve.
     precision : on everyone (null rate 0); precision_top1 to precision_top20 : on the most confident share.
+    most_right : what `precision` can be at most for anyone who sees these reports; 1 where nothing bounds it.
     bayes_security, min_entropy_leakage : what the reports gave away, at the prior of the users.
     bayes_security_least : the Bayes security at the prior where it is least.
     calibration_error : mean gap of confidence and success; calibration_error_limit : the most that chance explains.
@@ -68,6 +70,7 @@ class Record:
     precision_top5: Estimate
     precision_top10: Estimate
     precision_top20: Estimate
+    most_right: float
     bayes_security: Estimate
     bayes_security_least: Estimate
     min_entropy_leakage: Estimate
@@ -180,7 +183,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     outcomes : DataFrame
         The outcome table.
     game : Game
-        What was played: it knows how many pools each adversary has.
+        What was played: it knows what each adversary has.
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
     threshold : float, optional
@@ -195,8 +198,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
-        counted, k, known = Counted.of(rows, n), game.pool_counts[adversary], game.prior_guess(adversary)
-        records.append(record_of(by_user(rows), counted, adversary, n, k, seed, threshold, known))
+        records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
     return records
 
 
@@ -240,17 +242,16 @@ def record_of(
     counted: Counted,
     adversary: str,
     n: int,
-    k: int,
+    game: Game,
     seed: int,
     threshold: float | None = None,
-    known: float | None = None,
 ) -> Record:
     """All metrics of one adversary at one n, from its rows in order of the users.
 
-    The rows need no more than ``confidence`` and ``correct``: there may be millions. `known` is how often the best
-    guess without reports is right, where the game says so (`Game.prior_guess`).
+    The rows need no more than ``confidence`` and ``correct``: there may be millions.
     """
     correct, _ = ranked(rows, seed)
+    k, known = game.pool_counts[adversary], game.prior_guess(adversary)
     users, baseline = rows.height, 1 / k
     most = max(counted.pools.values())
     precision, together = precision_of(correct, 1.0), counted.correlation
@@ -266,6 +267,8 @@ def record_of(
         majority=most / users,
         auc=auc_of(correct),
         precision=precision,
+        # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
+        most_right=most_right(game.epsilon(adversary), n, most / users if known is None else known),
         bayes_security=security_of(precision, prior, together),
         bayes_security_least=least_security_of(counted.answers, k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),

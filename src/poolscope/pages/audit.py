@@ -27,6 +27,7 @@ from poolscope.verbs.audit.folder import Run, Summary
 COLUMNS = (
     Column("auc", "", "AUC", decimal),
     Column("precision", "Precision, % of guesses", "all users", share),
+    Column("most_right", "Precision, % of guesses", "at most", share),
     Column("precision_top20", "Precision, % of guesses", "top 20 %", share),
     Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
     Column("precision_top5", "Precision, % of guesses", "top 5 %", share),

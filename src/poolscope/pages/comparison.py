@@ -23,6 +23,7 @@ from poolscope.verbs.compare import Choice, Comparison
 COLUMNS = (
     Column("auc", "", "AUC", decimal),
     Column("precision", "% of users", "guessed rightly", share),
+    Column("most_right", "% of users", "at most", share),
     Column("sure_90", "% of users", "sure at n", share),
     Column("exposed_90", "% of users", "exposed by n", share),
     Column("reports_to_exposure", "Reports to", "exposure", count),

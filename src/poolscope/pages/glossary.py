@@ -18,6 +18,9 @@ MEANINGS = {
     "threshold. At null rate 0 it guesses for everyone.",
     "Precision": "Of the users for whom a guess is made, the share for whom it is right. “Top 10 %” are the users "
     "with the highest confidence.",
+    "At most": "For how many users anyone can guess rightly who sees so many reports, whatever it knows of what is "
+    "popular: it follows from ε, from n and from the best guess without reports. For the users with the highest "
+    "confidence precision may be higher. 100 is no bound: many reports, no mechanism, or devices that keep answers.",
     "AUC": "The area under the curve of precision against null rate: the precision averaged over all thresholds. A "
     "random guess has 1 divided by the number of pools; 1 is an attack that never errs.",
     "★, frontier": "No other choice has both a smaller error and a smaller AUC. The frontier is of what was measured: "
@@ -57,6 +60,7 @@ AUDIT = (
     "Confidence",
     "Null rate",
     "Precision",
+    "At most",
     "AUC",
     "Sure at n",
     "Exposed by n",
@@ -67,6 +71,7 @@ AUDIT = (
 
 COMPARISON = (
     "Mechanism, ε",
+    "At most",
     "AUC",
     "★, frontier",
     "Sure at n",

@@ -217,8 +217,8 @@ def _play(
     """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
     served = _served(game, reports, seed, engine)
-    for name, k, outcomes in _outcomes(game, users, seed, engine, beside, tick):
-        leak = attacked(outcomes, k, game, seed)
+    for name, outcomes in _outcomes(game, users, seed, engine, beside, tick):
+        leak = attacked(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
             continue
@@ -228,14 +228,14 @@ def _play(
 
 def _outcomes(
     game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
-) -> Iterator[tuple[str, int, pl.DataFrame]]:
-    """Each adversary, how many pools it has, and its outcomes after all reports; only these are held."""
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each adversary and its outcomes after all reports; only these are held."""
     with scratch_folder(beside) as folder:
         playing = Playing(game=game, seed=seed, folder=folder.absolute())
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
-        for name, k in game.pool_counts.items():
-            yield name, k, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), OUTCOMES))
+        for name in game.pool_counts:
+            yield name, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), OUTCOMES))
 
 
 def words(text: str) -> list[str]:
@@ -306,13 +306,13 @@ def _truth(game: Game) -> Floats:
     return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
 
 
-def attacked(rows: pl.DataFrame, k: int, game: Game, seed: int) -> Leak:
+def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
     """How far an adversary got: attack, exposure and leakage, each with its interval."""
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
     return Leak(
-        **vars(record_of(rows, Counted.of(rows, n), name, n, k, seed, known=game.prior_guess(name))),
+        **vars(record_of(rows, Counted.of(rows, n), name, n, game, seed)),
         reports_to_exposure=reports_to_exposure(rows),
         evidence=evidence(rows, _prior(adversary, game)),
     )

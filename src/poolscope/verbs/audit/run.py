@@ -160,12 +160,11 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
                 counted(outcomes, name, n),
                 name,
                 n,
-                k,
+                game,
                 manifest.seed,
                 threshold,
-                game.prior_guess(name),
             )
-            for name, k in game.pool_counts.items()
+            for name in game.pool_counts
             for n in game.observations
         ]
     return Summary(

@@ -1,0 +1,280 @@
+"""Bounds that hold for every adversary, against enumeration, published numbers and attacks."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import bounds as oracle
+from oracle.bounds import exp, mpf
+from scipy import special
+
+from poolscope.attack.adversary import Adversary
+from poolscope.base.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import make
+from poolscope.mechanisms.devices import device_of
+from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
+from poolscope.metrics.records import summarise
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta
+from poolscope.world.popularity import uniform as evenly
+from poolscope.world.universe import Universe
+
+ROUNDING = 1e-12
+
+EPSILONS = st.floats(0, 8)
+SHARES = st.floats(0.01, 1)
+
+
+def uniform(k):
+    return [mpf(1) / k] * k
+
+
+# The most that anyone can be right
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 4])
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("best", [0.5, 0.6, 0.9, 0.999])
+def test_randomized_response_about_two_pools_is_right_as_often_as_anyone_can_be(epsilon, n, best):
+    grr = oracle.randomized_response(2, epsilon)
+    found = oracle.right([grr] * n, [mpf(best), 1 - mpf(best)])
+    assert most_right(epsilon, n, best) == pytest.approx(float(found), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 4])
+@pytest.mark.parametrize("k", [2, 3, 6, 50])
+def test_randomized_response_about_evenly_preferred_pools_is_the_best_single_report(epsilon, k):
+    found = oracle.right([oracle.randomized_response(k, epsilon)], uniform(k))
+    assert most_right(epsilon, 1, 1 / k) == pytest.approx(float(found), rel=ROUNDING)
+    assert float(found) == pytest.approx(math.exp(epsilon) / (math.exp(epsilon) + k - 1), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1, 2.5])
+@pytest.mark.parametrize(("k", "n"), [(3, 2), (3, 5), (4, 4), (6, 3)])
+def test_randomized_response_about_more_pools_stays_below(epsilon, k, n):
+    found = oracle.right([oracle.randomized_response(k, epsilon)] * n, uniform(k))
+    assert 1 / k < found < most_right(epsilon, n, 1 / k)
+
+
+@st.composite
+def attacked(draw):
+    """A prior, and channels from pool to report, all of them as telling as epsilon lets them be or less."""
+    epsilon, k, n = draw(st.floats(0, 5)), draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    weights = draw(st.lists(st.integers(1, 50), min_size=k, max_size=k))
+    prior = [mpf(w) / sum(weights) for w in weights]
+    return epsilon, prior, [draw(channel(epsilon, k)) for _ in range(n)]
+
+
+@st.composite
+def channel(draw, epsilon, k):
+    """Reports that are each e^epsilon times as likely for some pools, as the best channels are, or mixed for others."""
+    reports = draw(st.integers(2, 4))
+    high, low = 1 / (1 + exp(-mpf(epsilon))), 1 / (1 + exp(mpf(epsilon)))
+    rows = draw(
+        st.lists(
+            st.lists(st.floats(0, 1) | st.sampled_from([0, 1]), min_size=reports, max_size=reports),
+            min_size=k,
+            max_size=k,
+        )
+    )
+    scale = mpf(1) / reports
+    # a report in two halves, likely and unlikely, so that rows add up to one whatever was drawn
+    return [[scale * side for x in row for side in (mix(high, low, x), mix(low, high, x))] for row in rows]
+
+
+def mix(one, other, x):
+    return mpf(x) * one + (1 - mpf(x)) * other
+
+
+@given(attacked())
+@settings(deadline=None, max_examples=150)
+def test_no_channel_of_that_epsilon_is_right_more_often(case):
+    epsilon, prior, channels = case
+    for law in channels:
+        for column in zip(*law, strict=True):
+            assert max(column) <= exp(mpf(epsilon)) * min(column) * (1 + mpf(10) ** -40)
+    found = oracle.right(channels, prior)
+    assert found <= most_right(epsilon, len(channels), float(max(prior))) + ROUNDING
+
+
+def test_a_channel_of_a_larger_epsilon_is_right_more_often():
+    """Without this the test above could not fail."""
+    channels = [oracle.randomized_response(3, 1.1)]
+    assert oracle.right(channels, uniform(3)) > most_right(1.0, 1, 1 / 3) + 0.01
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.05, 40), (0.5, 7), (1, 60), (3, 12)])
+@pytest.mark.parametrize("best", [1 / 2, 1 / 3, 0.3, 1 / 6, 0.001])
+def test_the_bound_is_the_least_of_all_slopes_and_below_the_trade_off_curve_at_best(epsilon, n, best):
+    odds = mpf(best) / (1 - mpf(best))
+    every = [
+        (odds * exp(s) + oracle.composed_delta(epsilon, n, s)) / (1 + odds * exp(s)) for s in oracle.slopes(epsilon, n)
+    ]
+    found = most_right(epsilon, n, best)
+    assert found == pytest.approx(float(min(every)), rel=ROUNDING)
+    assert found <= 1 - oracle.trade_off(epsilon, n, mpf(best)) + ROUNDING
+
+
+def test_errors_of_ten_thousand_reports_are_not_lost():
+    """Evenly preferred, two pools are mistaken where more than half of the answers are lies."""
+    n, epsilon = 10_000, 0.02
+    lie = special.expit(-epsilon)
+    more_than_half = special.betainc(n // 2 + 1, n // 2, lie)
+    half = special.betainc(n // 2, n // 2 + 1, lie) - more_than_half
+    expected = 1 - more_than_half - half / 2
+    assert most_right(epsilon, n, 0.5) == pytest.approx(expected, rel=1e-11)
+    assert most_right(epsilon, n, math.nextafter(0.5, 0)) == pytest.approx(expected, rel=1e-11)
+
+
+@given(EPSILONS, EPSILONS, st.integers(0, 60), st.integers(0, 60), SHARES, SHARES)
+@settings(deadline=None)
+def test_more_of_anything_is_never_less_right(epsilon, other, n, m, best, second):
+    few = most_right(min(epsilon, other), min(n, m), min(best, second))
+    many = most_right(max(epsilon, other), max(n, m), max(best, second))
+    assert min(best, second) <= few <= many + ROUNDING
+    assert many <= 1
+
+
+@pytest.mark.parametrize("best", [0.01, 1 / 6, 0.5, 0.7, 1])
+@pytest.mark.parametrize("n", [0, 1, 180, 10_000])
+def test_limits(best, n):
+    for nothing in (0.0, 5e-324, 1e-300):
+        assert most_right(nothing, n, best) == pytest.approx(best, abs=ROUNDING)
+    for everything in (700.0, 1e308, math.inf):
+        assert most_right(everything, n, best) == pytest.approx(1 if n else best, abs=ROUNDING)
+    assert most_right(4, 10_000, best) == 1
+    assert most_right(2, n, 1) == 1
+
+
+# In a game
+
+
+def records(pools, *, memory=False, weights=None, users=40_000):
+    """Users who pick from one pool nearly always, of one object each, and an adversary who knows it."""
+    universe = Universe.sized(len(pools), dict.fromkeys(pools, 1))
+    decided = Behaviour(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)
+    game = Game(
+        universe=universe,
+        popularity=evenly(universe),
+        behaviour=decided,
+        device=device_of(make("grr", universe.size, {"epsilon": 0.5}), memory=memory),
+        adversaries=[Adversary.weak(universe, decided)],
+        observations=[1, 3, 8],
+    )
+    return summarise(play(game, users, 1), game, 1)
+
+
+def above(record):
+    """By how many standard errors the precision is above the bound."""
+    most = record.most_right
+    return (record.precision.value - most) / math.sqrt(most * (1 - most) / record.users)
+
+
+@pytest.mark.parametrize(("weights", "best"), [(None, 0.5), ((2, 3), 0.6)])
+def test_the_attack_on_decided_users_of_two_pools_is_as_right_as_anyone_can_be(weights, best):
+    for record in records("ab", weights=weights):
+        if record.adversary != NON_PRIVATE:
+            assert record.most_right == most_right(0.5, record.n, best)
+            assert abs(above(record)) < 4
+
+
+def test_the_attack_on_decided_users_of_four_pools_stays_below():
+    first, third, eighth = (record for record in records("abcd") if record.adversary != NON_PRIVATE)
+    assert abs(above(first)) < 4
+    assert above(third) < -4
+    assert above(eighth) < -4
+
+
+def test_nothing_bounds_objects_themselves_and_devices_that_keep_answers():
+    assert {record.most_right for record in records("ab", users=50) if record.adversary == NON_PRIVATE} == {1.0}
+    assert {record.most_right for record in records("ab", memory=True, users=50)} == {1.0}
+
+
+# Shuffled reports
+
+
+def test_published_numbers_of_the_clones():
+    """Feldman, McMillan and Talwar's own computation, which brackets the number from both sides."""
+    assert 0.1675 <= shuffled_epsilon(4, 100_000, 1e-6) <= 0.1728
+    assert shuffled_epsilon_in_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1, 3])
+@pytest.mark.parametrize("devices", [1, 2, 9, 40])
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
+def test_shuffled_epsilon_is_the_least_that_has_delta(epsilon, devices, delta):
+    one, other = oracle.clones(epsilon, devices)
+    found = shuffled_epsilon(epsilon, devices, delta)
+    assert oracle.hockey_stick(one, other, found) <= delta * (1 + 1e-9)
+    assert oracle.hockey_stick(other, one, found) <= delta * (1 + 1e-9)
+    if found > 0:
+        assert oracle.hockey_stick(one, other, found * (1 - 1e-9) - 1e-12) > delta
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, 2])
+@pytest.mark.parametrize("devices", [5, 60])
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+def test_shuffled_randomized_response_is_not_told_apart_better(epsilon, devices, delta):
+    found = shuffled_epsilon(epsilon, devices, delta)
+    for ones in range(0, devices, 7):
+        one, other = (oracle.shuffled_bits(epsilon, devices, ones + more) for more in (0, 1))
+        assert max(oracle.hockey_stick(one, other, found), oracle.hockey_stick(other, one, found)) <= delta
+
+
+def test_groups_of_clones_cost_next_to_nothing(monkeypatch):
+    exact = shuffled_epsilon(1, 100_000, 1e-6)
+    monkeypatch.setattr("poolscope.metrics.bounds.GROUPS", 200)
+    assert exact <= shuffled_epsilon(1, 100_000, 1e-6) <= 1.001 * exact
+
+
+@given(EPSILONS, EPSILONS, st.integers(1, 10**7), st.integers(1, 10**7), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
+@settings(deadline=None, max_examples=50)
+def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, delta, larger):
+    for bound in (shuffled_epsilon, shuffled_epsilon_in_closed_form):
+        hidden = bound(min(epsilon, other), max(devices, more), max(delta, larger))
+        shown = bound(max(epsilon, other), min(devices, more), min(delta, larger))
+        # grouped clones move the number in the fourth digit at most
+        assert 0 <= hidden <= shown * (1 + 1e-3) + ROUNDING
+        assert shown <= max(epsilon, other)
+
+
+@given(EPSILONS, st.integers(1, 10**9), st.floats(1e-12, 0.5))
+@settings(deadline=None, max_examples=50)
+def test_the_closed_form_is_never_below(epsilon, devices, delta):
+    assert (
+        shuffled_epsilon(epsilon, devices, delta) <= shuffled_epsilon_in_closed_form(epsilon, devices, delta) + ROUNDING
+    )
+
+
+@pytest.mark.parametrize("bound", [shuffled_epsilon, shuffled_epsilon_in_closed_form])
+def test_limits_of_shuffling(bound):
+    assert bound(0, 1000, 1e-6) == 0
+    assert bound(math.inf, 1000, 1e-6) == math.inf
+    assert bound(4, 1, 1e-6) == pytest.approx(4, abs=1e-4)
+    assert bound(1, 10**9, 1e-6) < 1e-3
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: most_right(-1, 7, 0.5), "epsilon must be at least 0"),
+        (lambda: most_right(math.nan, 7, 0.5), "epsilon must be at least 0"),
+        (lambda: most_right(1, -7, 0.5), "n must be at least 0"),
+        (lambda: most_right(1, 7, 0.0), "best must be a probability above 0"),
+        (lambda: most_right(1, 7, np.nan), "best must be a probability above 0"),
+        (lambda: shuffled_epsilon(-1, 10, 0.1), "epsilon must be at least 0"),
+        (lambda: shuffled_epsilon(1, 0, 0.1), "devices must be at least 1"),
+        (lambda: shuffled_epsilon(1, 10, 0.0), "delta must be above 0 and below 1"),
+        (lambda: shuffled_epsilon_in_closed_form(1, 10, 1.0), "delta must be above 0 and below 1"),
+    ],
+)
+def test_messages(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
