@@ -80,7 +80,7 @@ def audit(
         loaded = load_scenario(scenario)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
         again = going_on(folder if out is None else None, resume)
-        work.kept = lambda: f"{kept_users(folder)}, {again}"
+        work.kept = lambda: kept_users(folder, again)
         with running(work, engine, scheduler) as own:
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
         work.stage("Drawing the page")

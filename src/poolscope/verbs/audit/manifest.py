@@ -115,13 +115,13 @@ def read_manifest(out: Path) -> Manifest | None:
     return Manifest(**found)
 
 
-def kept_users(out: Path) -> str:
-    """How many users of a run are on disk, in words."""
+def kept_users(out: Path, going_on: str) -> str:
+    """How many users of a run are on disk, in words, and if there is a run how to go on with it."""
     if (kept := read_manifest(out)) is None:
         return "nothing was written"
     numbers = [int(name.removeprefix("part-").removesuffix(".parquet")) for name in kept.parts]
     users = sum(min(kept.block, kept.users - number * kept.block) for number in numbers)
-    return f"{users:,} of {kept.users:,} users are kept"
+    return f"{users:,} of {kept.users:,} users are kept, {going_on}"
 
 
 def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
