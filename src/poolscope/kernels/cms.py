@@ -65,7 +65,9 @@ def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, roo
                 _obfuscate(keys[some[i]], own, m, threshold, room.undecided, room.words)
                 sum_set_bits(room.words, room.rows, room.sums[i])
             for i in range(some.shape[0]):
-                out[places[some[i]]] = room.sums[i]
+                place = places[some[i]]
+                for c in range(out.shape[1]):  # by hand: a row at once takes seconds to compile
+                    out[place, c] = room.sums[i, c]
 
 
 @njit(nogil=True, cache=True)

@@ -39,7 +39,8 @@ def count_pools(objects, pool_of, first, value, power, when, counts, out):
         while t < objects.shape[1]:
             pool = pool_of[objects[user, t]]
             if pool < 0:
-                out[user, t + 1] = out[user, t]
+                for i in range(k):
+                    out[user, t + 1, i] = out[user, t, i]
                 t += 1
                 continue
             row = own[k] + 1 - first
