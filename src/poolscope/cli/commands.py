@@ -141,7 +141,7 @@ def reproduce(
         from poolscope.pages.reproduction import write_page
 
         page = write_page(done, out)
-    print_reproduction(done, page)
+    print_reproduction(done, page, _waited())
 
 
 @app.command()
@@ -276,7 +276,7 @@ def compare(
         from poolscope.pages.comparison import write_page
 
         page = write_page(done, folder)
-    print_comparison(done, page)
+    print_comparison(done, page, _waited())
 
 
 @app.command()

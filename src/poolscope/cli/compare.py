@@ -13,7 +13,7 @@ from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.compare import Choice, Comparison
 
 
-def print_comparison(comparison: Comparison, page: Path) -> None:
+def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:
     """What each choice gives away, adversary by adversary, what its curator learns, and the frontier in words."""
     console = Terminal()
     for adversary in dict.fromkeys(record.adversary for record in comparison.results):
@@ -24,7 +24,7 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     console.print(_utility(f"frequencies from {comparison.reports:,} reports", estimated))
     console.print(in_plain_words(comparison), highlight=False)
     console.note(
-        f"{comparison.users:,} users, seed {comparison.seed}, {comparison.seconds:.1f} s. "
+        f"{comparison.users:,} users, seed {comparison.seed}, {seconds:.1f} s. "
         f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}"
     )
 

@@ -14,13 +14,13 @@ from poolscope.pages.reproduction import by_experiment, mark, verdict
 from poolscope.verbs.reproduce.runner import Reproduction
 
 
-def print_reproduction(done: Reproduction, page: Path) -> None:
-    """Every cell beside the published one, how many agree, and where the page is."""
+def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
+    """Every cell beside the published one, how many agree, where the page is and how long it took."""
     console = Terminal()
     for table in terminal_tables(done):
         console.print(table)
     console.print(verdict(done), highlight=False)
-    console.note(f"{sum(done.seconds.values()):.0f} s. Page: {page}")
+    console.note(f"{seconds:.0f} s. Page: {page}")
 
 
 def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:
