@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior
-from poolscope.attack.posterior import behaviour_posterior, posterior_of_likelihood
+from poolscope.attack.posterior import posterior_of_likelihood
 from poolscope.base.errors import InputError
 from poolscope.mechanisms import CMS
 from poolscope.world.behaviour import Behaviour
@@ -311,25 +311,6 @@ def test_many_reports_under_beta_priors(name, a, b):
 # Priors
 
 
-@pytest.mark.parametrize(("a", "b"), [(0.5, 1.0), (20.0, 2.0), (2.0, 1.0), (1.0, 3.0)])
-def test_beta_priors_are_the_oracles(a, b):
-    k, n = 3, 4
-    likelihood = np.random.default_rng(1).random((n, k + 1))
-
-    def of_gamma(x):
-        return x ** (a - 1) * (1 - x) ** (b - 1)
-
-    def of_delta(x):
-        # rounding can take the end of the axis across it
-        return of_gamma(abs(k * x - 1) / (k - 1))
-
-    priors = {"prior_gamma": of_gamma, "prior_delta": of_delta, "pool_prior": [0.5, 0.0, 2.0]}
-    expected = reference.posterior(likelihood.tolist(), [1.0] * 4, [-1, 0, 1, 2], k, **priors)
-    density = Beta(a=a, b=b)
-    belief = Behaviour(interest=density, polarization=density, pools=(0.5, 0.0, 2.0))
-    np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief)[n], expected, atol=1e-11)
-
-
 @pytest.mark.parametrize(("a", "b"), [(2, 1), (20, 20), (300, 5)])
 def test_density_given_as_a_function(a, b):
     types, sequence = FAMILIES["ratio 1e3"]
@@ -341,15 +322,6 @@ def test_density_given_as_a_function(a, b):
     np.testing.assert_allclose(as_function, as_beta, rtol=0, atol=1e-10)
 
 
-def test_no_reports_give_the_prior():
-    belief = Behaviour(pools=(1.0, 3.0))
-    prior = [[0.25, 0.75]]
-    np.testing.assert_array_equal(posterior_of_likelihood(np.empty((0, 3)), belief=belief), prior)
-    np.testing.assert_array_equal(posterior_of_likelihood(np.empty((0, 5))), [[0.25] * 4])
-    ours = posterior_of_likelihood(np.ones((2, 9, 3)), belief=belief)
-    np.testing.assert_array_equal(ours[:, 0], prior * 2)
-
-
 def test_pool_prior_is_a_factor():
     likelihood = FAMILIES["random, 3 kinds"][0][mixed(60, 1, 1, 1)]
     weights = np.arange(20.0)
@@ -357,36 +329,6 @@ def test_pool_prior_is_a_factor():
     expected = uniform * weights / (uniform * weights).sum(axis=1, keepdims=True)
     belief = Behaviour(pools=tuple(weights))
     np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief), expected, atol=1e-14)
-
-
-# Beyond the pool
-
-
-@pytest.mark.parametrize("kind", [0.2, 5.0])
-def test_learnt_means_are_the_oracles(kind):
-    k, lengths = 3, [0, 1, 17, 25]
-    likelihood = np.exp(-kind * np.random.default_rng(8).random((4, 25, k + 1)))
-    ours = behaviour_posterior(likelihood, lengths=lengths, belief=Behaviour(pools=(1.0, 2.0, 0.5)))
-    for user, n in enumerate(lengths):
-        rows = likelihood[user, :n].tolist()
-        gamma, delta = reference.moments(rows, [1.0] * 4, [-1, 0, 1, 2], k, pool_prior=[1.0, 2.0, 0.5])
-        assert ours.gamma[user] == pytest.approx(gamma, abs=1e-11)
-        assert ours.delta[user] == pytest.approx(delta, abs=1e-11)
-
-
-def test_learnt_intervals():
-    """Objects shown as they are: gamma is Beta, and delta's distribution is a one-dimensional integral."""
-    hits, misses, neutral = 40, 10, 30
-    kinds = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=float)
-    ours = behaviour_posterior(kinds[runs(hits, misses, neutral)])
-    law = stats.beta(hits + misses + 1, neutral + 1)
-    width = np.diff(law.ppf([0.025, 0.975]))[0]
-    assert ours.gamma_low == pytest.approx(law.ppf(0.025), abs=2e-3 * width)
-    assert ours.gamma_high == pytest.approx(law.ppf(0.975), abs=2e-3 * width)
-    # either pool may be the preferred one: delta is distributed as max(x, 1 - x) of a Beta
-    law = stats.beta(hits + 1, misses + 1)
-    for end, p in ((ours.delta_low, 0.025), (ours.delta_high, 0.975)):
-        assert law.cdf(end) - law.cdf(1 - end) == pytest.approx(p, abs=1e-3)
 
 
 # Shape, prefixes, impossible reports
