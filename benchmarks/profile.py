@@ -31,7 +31,7 @@ from poolscope.kernels.nodes import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.reports.shares import played
+from poolscope.reports.shares import sent_masses
 from poolscope.world.synthetic import draw_traces, draw_users
 
 SEED = 1
@@ -146,7 +146,7 @@ def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarr
     reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
     view, columns = views(game.adversaries)
     met = sketch_pieces(game, view, traces.ravel(), reports, watch)
-    mass = watch("one kernel", played, game.mechanism, traces.ravel(), reports, view, map, PARTS)
+    mass = watch("one kernel", sent_masses, game.mechanism, traces.ravel(), reports, view, map, PARTS)
     mass = mass.reshape(users, game.horizon, view.width)
     for start in range(0, users, CHUNK):
         rows = slice(start, min(start + CHUNK, users))

@@ -30,7 +30,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5):
         keys=user_keys(SEED, np.arange(USERS)),
         truth=towards,
         observations=observations,
-        run=Local(threads=2).map,
+        threads=Local(threads=2).map,
         tick=ticks.append,
     )
     return referee.judge(STRONG, Posteriors(lambda rows: posterior[rows], at_once), share), truth, sum(ticks)

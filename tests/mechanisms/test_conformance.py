@@ -53,9 +53,9 @@ def some(mechanism, count=3000, seed=0):
 
 
 def played(mechanism, objects, keys, view):
-    """What `play` writes, the first reports into the last rows."""
+    """What `sent_masses` writes, the first reports into the last rows."""
     out = np.full((len(objects), view.width), np.nan)
-    mechanism.play(objects, keys, view, np.arange(len(objects))[::-1].copy(), out)
+    mechanism.sent_masses(objects, keys, view, np.arange(len(objects))[::-1].copy(), out)
     return out[::-1]
 
 

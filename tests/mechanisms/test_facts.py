@@ -339,7 +339,7 @@ def test_large_universes(name):
     objects, keys = np.arange(99_800, 100_000), children(np.uint64(SEED), np.arange(200))
     reports = mechanism.report(objects, keys)
     mass = np.empty((len(objects), view.width))
-    mechanism.play(objects, keys, view, np.arange(len(objects)), mass)
+    mechanism.sent_masses(objects, keys, view, np.arange(len(objects)), mass)
     np.testing.assert_allclose(mass, Pure.mass(mechanism, reports, view), atol=1e-12)
     expected = Counting.support_counts(mechanism, reports)
     np.testing.assert_array_equal(mechanism.support_counts(reports), expected)

@@ -13,7 +13,7 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms import adapt
 from poolscope.reports.curator import Counting, frequencies
 from poolscope.reports.frequencies import METHODS
-from poolscope.reports.shares import masses, played
+from poolscope.reports.shares import masses, sent_masses
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -62,7 +62,7 @@ def test_threads_change_no_bit(name):
     whole, engine, ticks = mechanism.mass(reports, VIEW), Local(threads=3), []
     for some in (engine, Local(threads=1)):
         np.testing.assert_array_equal(masses(mechanism, reports, VIEW, some), whole)
-    np.testing.assert_array_equal(played(mechanism, OBJECTS, KEYS, VIEW, engine.map, 5, ticks.append), whole)
+    np.testing.assert_array_equal(sent_masses(mechanism, OBJECTS, KEYS, VIEW, engine.map, 5, ticks.append), whole)
     assert sum(ticks) == len(OBJECTS)
     assert len(ticks) > 1
 

@@ -212,7 +212,7 @@ def test_a_file_larger_than_the_bound(tmp_path, interleaved):
     assert path.stat().st_size > 4 * BOUND
     expected = posteriors(scenario, path)
     tracemalloc.start()
-    found = posteriors(scenario, path, memory=BOUND)
+    found = posteriors(scenario, path, most_bytes=BOUND)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.equals(expected)

@@ -63,13 +63,13 @@ def test_hashes_spread():
 
 
 def test_crowds_cover_all_hashes():
-    found = list(crowds.crowds([Weighed(50, 500), Weighed(50, 500)], width=9, memory=50_000))
+    found = list(crowds.crowds([Weighed(50, 500), Weighed(50, 500)], width=9, most_bytes=50_000))
     assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(crowds.crowds([Weighed(3, 500)], width=9, memory=0))) == 3
+    assert len(list(crowds.crowds([Weighed(3, 500)], width=9, most_bytes=0))) == 3
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -111,7 +111,7 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
     monkeypatch.setattr(pieces, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
-    assert attack(path, scenario, out=found, memory=memory).users == summary.users == 25
+    assert attack(path, scenario, out=found, most_bytes=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
     assert names.to_list() == sorted(names, key=lambda name: (plain_hash(name) >> 62, name))
@@ -141,7 +141,7 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
     monkeypatch.setattr(crowds, "together", spy)
     del frame, users
     tracemalloc.start()
-    summary = attack(path, scenario, out=out, memory=BOUND, engine=Local(threads=1))
+    summary = attack(path, scenario, out=out, most_bytes=BOUND, engine=Local(threads=1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert USERS * 100 > BOUND > peak, f"{peak / 2**20:.1f} MiB held of a bound of {BOUND >> 20} MiB"

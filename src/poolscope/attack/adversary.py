@@ -69,7 +69,7 @@ class Adversary:
 def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
     """All adversaries side by side, and the columns of each: neutral pool, then pools.
 
-    The columns of one part stand together, so that what an object adds for all adversaries lies in one place of
+    The columns of one section stand together, so that what an object adds for all adversaries lies in one place of
     memory; who has fewer pools than others has columns without objects. A pool to which an estimated popularity gives
     no mass at all is believed uniform: the attacker knows no better.
     """

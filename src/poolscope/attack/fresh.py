@@ -16,7 +16,7 @@ from poolscope.base.errors import InputError
 from poolscope.base.randomness import report_keys
 from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.role import Mechanism, Reports
-from poolscope.reports.shares import played
+from poolscope.reports.shares import sent_masses
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
 CHUNK, CHUNK_BYTES = 256, 64 << 20
@@ -52,7 +52,9 @@ class OnFresh:
         view, columns = views(adversaries)
         drawn = report_keys(keys, 0, n).ravel()
         parts, done = PARTS * engine.threads, self.prepared / n
-        mass = played(mechanism, traces.ravel(), drawn, view, engine.map, parts, lambda reports: tick(done * reports))
+        mass = sent_masses(
+            mechanism, traces.ravel(), drawn, view, engine.map, parts, lambda reports: tick(done * reports)
+        )
         mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
 
         def of(adversary: Adversary, own: slice) -> Posteriors:

@@ -167,9 +167,9 @@ def play_block(
     else:
         drawn = draw_users(game.universe, game.behaviour, keys)
         ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
-        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, run=engine.map)
+        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
-    referee = Referee(keys=keys, truth=truth, observations=game.observations, run=engine.map, tick=tick)
+    referee = Referee(keys=keys, truth=truth, observations=game.observations, threads=engine.map, tick=tick)
     attacked = list(_attacked(game, np.ascontiguousarray(traces), referee, engine))
     return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 

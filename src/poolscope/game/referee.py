@@ -26,13 +26,13 @@ class Referee:
     keys : (users,) theirs.
     truth : what they prefer, towards any pools.
     observations : report counts at which guesses are asked for.
-    run : works on some users after others; tick : is told users as they are judged.
+    threads : works on some users after others; tick : is told users as they are judged.
     """
 
     keys: Keys
     truth: Truth
     observations: Sequence[int]
-    run: Map
+    threads: Map
     tick: Tick
 
     def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
@@ -53,7 +53,7 @@ class Referee:
             kernels.first_sure(posterior, thresholds, exposed[rows])
             self.tick(share * (rows.stop - rows.start))
 
-        for _ in self.run(some, range(0, len(self.keys), posteriors.at_once)):
+        for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
             pass
         return Attacked(
             adversary=adversary.name,

@@ -50,7 +50,7 @@ def _obfuscate(key, bucket, m, threshold, undecided, words):
 
 
 @njit(nogil=True, cache=True)
-def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, places, out):
+def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, places, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z]; the sums of
@@ -72,14 +72,14 @@ def play(starts, order, buckets, objects, keys, m, threshold, runs, weights, roo
 
 @njit(nogil=True, cache=True)
 def obfuscate(bucket, keys, m, threshold, undecided, out):
-    """The reports that `play` does not keep, of objects in these buckets: out (reports, words)."""
+    """The reports that `sent_masses` does not keep, of objects in these buckets: out (reports, words)."""
     for r in range(keys.shape[0]):
         _obfuscate(keys[r], bucket[r], m, threshold, undecided, out[r])
 
 
 @njit(nogil=True, cache=True)
 def support_mass(starts, order, buckets, words, runs, weights, room, out):
-    """As `play`, for reports that are given, each in its own place."""
+    """As `sent_masses`, for reports that are given, each in its own place."""
     for f in range(buckets.shape[0]):
         bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
         for i in range(starts[f], starts[f + 1]):

@@ -30,25 +30,25 @@ def draw_objects(cumulative, keys, out):
 
 @njit(inline="always")
 def _draw_trace(key, gamma, delta, iota, k, order, starts, cumulative, out):
-    """eq. (user_behavior): part 0 is the neutral pool, part i the pool i - 1; parts are runs of `order`."""
+    """eq. (user_behavior): section 0 is the neutral pool, section i the pool i - 1; sections are runs of `order`."""
     for t in range(out.shape[0]):
         u = uniform(key, 2 * t)
         if u >= gamma:
-            part = 0
+            section = 0
         elif u < gamma * delta:
-            part = iota + 1
+            section = iota + 1
         else:
             # what is left of u is uniform over the k - 1 alternative pools
             other = min(k - 2, int((u - gamma * delta) / (gamma - gamma * delta) * (k - 1)))
-            part = other + 1 if other < iota else other + 2
-        begin, end = starts[part], starts[part + 1]
+            section = other + 1 if other < iota else other + 2
+        begin, end = starts[section], starts[section + 1]
         target = uniform(key, 2 * t + 1) * cumulative[end - 1]
         out[t] = order[_search(cumulative, begin, end, target)]
 
 
 @njit(nogil=True, cache=True)
 def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
-    """Traces of users who share one popularity; cumulative (universe) restarts with each part of `order`."""
+    """Traces of users who share one popularity; cumulative (universe) restarts with each section of `order`."""
     for user in range(keys.shape[0]):
         _draw_trace(
             keys[user],
@@ -89,9 +89,9 @@ def draw_own_traces(keys, tastes, gamma, delta, iota, k, order, starts, populari
     """Traces of users who each perturb the popularity. own and cumulative (universe) are scratch."""
     for user in range(keys.shape[0]):
         perturb(tastes[user], popularity, sigma, own)
-        for part in range(starts.shape[0] - 1):
+        for section in range(starts.shape[0] - 1):
             total = 0.0
-            for i in range(starts[part], starts[part + 1]):
+            for i in range(starts[section], starts[section + 1]):
                 # noise can leave an object a hair below zero by rounding
                 total += max(own[order[i]], 0.0)
                 cumulative[i] = total

@@ -75,7 +75,7 @@ class Channel(Likelihood):
         check_range("report", values, self.matrix.shape[1])
         return np.bincount(values, minlength=self.matrix.shape[1]).astype(np.int64)
 
-    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
         """By its law: multinomial."""
         chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
         return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)

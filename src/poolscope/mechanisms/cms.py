@@ -81,12 +81,12 @@ class CMS(Sketch):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
-    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.play(starts, order, buckets, *made, *seen, places, out)
+            kernels.sent_masses(starts, order, buckets, *made, *seen, places, out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
@@ -98,16 +98,16 @@ class CMS(Sketch):
             kernels.read_sketch(buckets, sketch, out)
         return out
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
-        counts: NDArray[np.int64] = self.simulate_at([self.epsilon], popularity, count, key, run)[0]
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = self.simulate_at([self.epsilon], popularity, count, key, threads)[0]
         return counts
 
     def simulate_at(
-        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
+        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[np.int64]:
         """By the closed law of the sketch, not report by report; the law is the same."""
         flips = [at(self, epsilon).flip for epsilon in epsilons]
-        return sketch_counts(self.family, flips, popularity, count, key, run)
+        return sketch_counts(self.family, flips, popularity, count, key, threads)
 
 
 @dataclass(frozen=True, kw_only=True)

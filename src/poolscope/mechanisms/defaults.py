@@ -41,7 +41,7 @@ class Reporting:
         objects = np.asarray(objects, dtype=np.int64)
         return self.report(objects, fresh_keys(rng, len(objects)))
 
-    def play(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         out[places] = self.mass(self.report(objects, keys), views)
 
 
@@ -67,17 +67,19 @@ class Scoring(ABC):
         return self.score_sums(reports)[None]
 
     def simulate_counts(
-        self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map
+        self: Countable, popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        return one_by_one(self, self.score_sums, added, popularity, count, key, run)
+        return one_by_one(self, self.score_sums, added, popularity, count, key, threads)
 
-    def simulate_tally(self: Countable, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
-        return self.simulate_counts(popularity, count, key, run)[None]
+    def simulate_tally(
+        self: Countable, popularity: Floats, count: int, key: np.uint64, threads: Map = map
+    ) -> NDArray[Any]:
+        return self.simulate_counts(popularity, count, key, threads)[None]
 
     def simulate_at(
-        self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
+        self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
-        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, run) for epsilon in epsilons])
+        return np.array([at(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons])
 
 
 class Counting(Scoring):
@@ -150,7 +152,7 @@ def one_by_one(
     popularity: Floats,
     count: int,
     key: np.uint64,
-    run: Map = map,
+    threads: Map = map,
 ) -> Counted:
     """What is counted in so many reports on objects drawn from the popularity: made one by one, joined part by part."""
 
@@ -158,7 +160,7 @@ def one_by_one(
         keys = children(key, numbers)
         return counted(mechanism.report(draw_objects(popularity, keys), children(keys, 1)))
 
-    return join(run(part, numbered(count)))
+    return join(threads(part, numbered(count)))
 
 
 def numbered(count: int) -> Iterator[Integers]:

@@ -67,7 +67,7 @@ class GRR(Sized):
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         return np.bincount(reports["value"], minlength=self.universe).astype(np.int64)
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: a report is its object with probability p* - q*, and else uniform over all objects."""
         rng, own = drawn(popularity, count, key)
         own = rng.binomial(own, self.p_star - self.q_star)

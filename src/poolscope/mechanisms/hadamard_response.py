@@ -157,7 +157,7 @@ class HadamardResponse(Sized):
     def score_sums(self, reports: Reports) -> NDArray[Any]:
         return self._score_sums(self._histogram(reports))
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
         r"""By the closed law: with t = (e^epsilon - 1) / (e^epsilon + 1), columns y of a block have the probabilities
 
         .. math:: \propto 1 + t \Bigl(\sum_{z \in \mathrm{block}} f(z) H[r_z, y] - \sum_{\mathrm{others}} f(z)\Bigr)

@@ -112,7 +112,7 @@ class HCMS(Sketch):
                 out += (starts[f + 1] - starts[f] + total[buckets[f], 0]) // 2
         return out
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: given how many reports a function has, its coordinates' bits are sums of equal coins."""
         totals = function_totals(self.family, count, key)
         shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
@@ -121,4 +121,4 @@ class HCMS(Sketch):
             room = np.empty((self.m, TOGETHER)), np.empty((self.m, TOGETHER), dtype=np.int64)
             sketch_rows(buckets, totals, keys, self.flip, shares, *room, out)
 
-        return over_functions(self.family, totals, key, rows, (self.universe,), run)
+        return over_functions(self.family, totals, key, rows, (self.universe,), threads)

@@ -159,9 +159,9 @@ class Rappor(Hashed, Counting, Likelihood):
                 out[1] += count * (positions[f] < self.m).sum(axis=0)
         return np.vstack([self.support_counts(reports), out])
 
-    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """One by one: supports and set bits have no closed law together."""
-        return one_by_one(self, self.tally, added, popularity, count, key, run)
+        return one_by_one(self, self.tally, added, popularity, count, key, threads)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -73,7 +73,7 @@ class Mechanism(Protocol):
         """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
         ...
 
-    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
         ...
 
@@ -126,16 +126,16 @@ class Countable(Mechanism, Protocol):
         """(rows, universe) the score sums, and below them what else a regression counts."""
         ...
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
         """The score sums of so many reports on objects drawn from the popularity."""
         ...
 
-    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[Any]:
+    def simulate_tally(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[Any]:
         """The tally of so many reports on objects drawn from the popularity."""
         ...
 
     def simulate_at(
-        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, run: Map = map
+        self, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
         """(epsilons, universe) `simulate_counts` of the mechanism at each of these epsilons."""
         ...

@@ -104,18 +104,18 @@ class SHE(Scoring, Likelihood):
         """epsilon times each entry, kept within 0 and 1."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
-    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             part = slice(start, start + at_once)
-            super().play(objects[part], keys[part], views, places[part], out)
+            super().sent_masses(objects[part], keys[part], views, places[part], out)
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""
         most = FARTHEST * max(self.scale, 1.0)
         return np.rint(np.clip(self._entries(reports), -most, most) / self.step) * self.step
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Floats:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Floats:
         """By the closed law: the noise of a report is the difference of two geometric numbers, that of all reports the
         difference of two negative binomial ones.
         """

@@ -32,7 +32,7 @@ def sketch_counts(
     popularity: NDArray[np.float64],
     count: int,
     key: np.uint64,
-    run: Map = map,
+    threads: Map = map,
 ) -> NDArray[np.int64]:
     """(flips, universe) how many of `count` simulated reports support each object, if bits flip with each probability.
 
@@ -52,7 +52,7 @@ def sketch_counts(
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
         kernels.sketch_rows(buckets, totals, keys, *law, kernels.scratch(family.m), out)
 
-    return over_functions(family, totals, key, rows, (len(flips), family.universe), run)
+    return over_functions(family, totals, key, rows, (len(flips), family.universe), threads)
 
 
 def function_totals(family: HashFamily, count: int, key: np.uint64) -> Integers:
@@ -66,7 +66,7 @@ def over_functions(
     key: np.uint64,
     rows: Callable[[Buckets, Integers, Keys, Integers], None],
     shape: tuple[int, ...],
-    run: Map = map,
+    threads: Map = map,
 ) -> Integers:
     """The sum over the functions that have reports of what `rows` adds to an array of this shape.
 
@@ -80,7 +80,7 @@ def over_functions(
         rows(family.buckets(chunk), totals[chunk], children(key, chunk), out)
         return out
 
-    return sum(run(part, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
+    return sum(threads(part, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
 
 
 def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -53,7 +53,7 @@ class ObjectBits(Sized):
             kernels.support_mass(as_words(bits[part], self.universe), rows, places, out)
         return out
 
-    def play(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         rows = rows_of(views.matrix())
         for part in self._chunks(len(objects)):
@@ -87,7 +87,7 @@ class Unary(ObjectBits):
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
         kernels.flip_bits(objects, keys, self.universe, raised, dropped, undecided, out)
 
-    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> NDArray[np.int64]:
+    def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
         rng, own = drawn(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)

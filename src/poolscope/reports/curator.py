@@ -47,16 +47,16 @@ def simulate_frequencies(
     popularity: Floats,
     count: int,
     key: np.uint64,
-    run: Map = map,
+    threads: Map = map,
     method: str | None = None,
 ) -> Frequencies:
     """The estimate from so many reports on objects drawn from the popularity."""
     found = estimator(mechanism, method)
-    return found.estimate(found.simulate(popularity, count, key, run), count)
+    return found.estimate(found.simulate(popularity, count, key, threads), count)
 
 
 def frequencies_of_objects(
-    mechanism: Mechanism, objects: Objects, key: np.uint64, run: Map = map, method: str | None = None
+    mechanism: Mechanism, objects: Objects, key: np.uint64, threads: Map = map, method: str | None = None
 ) -> Frequencies:
     """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
     found = estimator(mechanism, method)
@@ -64,7 +64,7 @@ def frequencies_of_objects(
     def part(numbers: Integers) -> Any:
         return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
-    return found.estimate(found.join(run(part, numbered(len(objects)))), len(objects))
+    return found.estimate(found.join(threads(part, numbered(len(objects)))), len(objects))
 
 
 def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
@@ -139,8 +139,8 @@ class Counts:
     def join(self, counted: Iterable[Integers]) -> Integers:
         return added(counted)
 
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
-        return self.mechanism.simulate_tally(popularity, count, key, run)
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        return self.mechanism.simulate_tally(popularity, count, key, threads)
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         if self.method == REGRESSION:

@@ -48,7 +48,7 @@ class Estimator(Protocol):
         """The same of all of them together."""
         ...
 
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Any:
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Any:
         """The same of so many reports on objects drawn from the popularity."""
         ...
 

@@ -72,8 +72,8 @@ class Inverse:
     def join(self, counted: Iterable[Integers]) -> Integers:
         return added(counted)
 
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Integers:
-        return self.channel.simulate_tally(popularity, count, key, run)
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        return self.channel.simulate_tally(popularity, count, key, threads)
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         check_reports(reports)

@@ -78,12 +78,12 @@ class Mixture:
         reports = {name: np.concatenate([part.reports[name] for part in parts]) for name in parts[0].reports}
         return self._checked(Repeated.of(reports, np.concatenate([part.times for part in parts])))
 
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, run: Map = map) -> Repeated:
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Repeated:
         """By the law of a channel, else one by one."""
         if isinstance(self.mechanism, Channel):
-            times = self.mechanism.simulate_tally(popularity, count, key, run)
+            times = self.mechanism.simulate_tally(popularity, count, key, threads)
             return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
-        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, run)
+        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, threads)
 
     def estimate(self, counted: Repeated, reports: int) -> Frequencies:
         check_reports(reports)

@@ -15,17 +15,17 @@ from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views
 
 
-def played(
-    mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, run: Map, parts: int, tick: Tick | None = None
+def sent_masses(
+    mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, threads: Map, parts: int, tick: Tick | None = None
 ) -> Floats:
-    """`mechanism.play` of all objects, in so many parts; `tick` is told reports as they are made."""
+    """`mechanism.sent_masses` of all objects, in so many parts; `tick` is told reports as they are made."""
     out = np.empty((len(keys), view.width))
 
     def part(rows: Integers) -> int:
-        mechanism.play(objects[rows], keys[rows], view, rows, out)
+        mechanism.sent_masses(objects[rows], keys[rows], view, rows, out)
         return len(rows)
 
-    for count in run(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
+    for count in threads(part, shares(mechanism, mechanism.shared_by(keys), len(keys), parts)):
         if tick:
             tick(count)
     return out

@@ -36,7 +36,7 @@ class Utility:
 
 
 def measure_utility(
-    mechanism: Mechanism, popularity: Floats, reports: int, key: np.uint64, run: Map = map
+    mechanism: Mechanism, popularity: Floats, reports: int, key: np.uint64, threads: Map = map
 ) -> Utility | None:
     """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
     if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
@@ -45,7 +45,7 @@ def measure_utility(
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
     learning, errors = estimator(mechanism), []
     for i in range(draws):
-        counted = learning.simulate(frequency, reports, np.uint64(children(key, i)), run)
+        counted = learning.simulate(frequency, reports, np.uint64(children(key, i)), threads)
         errors.append(learning.estimate(counted, reports).counts / reports - frequency)
     squared, absolute = expected_of(learning, mechanism, frequency, reports)
     return Utility(

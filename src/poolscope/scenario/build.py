@@ -36,7 +36,7 @@ PHRASES = {
 NAIVE = ", and takes every report by itself"
 
 
-def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
+def build_game(scenario: Scenario, seed: int, threads: Map = map) -> Game:
     """The game of a scenario. The curator's estimates are drawn from the run's seed."""
     if scenario.attack is None:
         raise scenario.missing("attack")
@@ -47,7 +47,7 @@ def build_game(scenario: Scenario, seed: int, run: Map = map) -> Game:
     recorded = build_recorded(scenario, universe, seed)
     popularity = None if recorded and not scenario.popularity_table else scenario.true_popularity(universe)
     adversaries = [
-        build_adversary(scenario, i, universe, popularity, mechanism, seed, run, recorded)
+        build_adversary(scenario, i, universe, popularity, mechanism, seed, threads, recorded)
         for i in range(len(scenario.adversaries))
     ]
     drawn = scenario.users.behaviour if scenario.users else None
@@ -99,7 +99,7 @@ def build_adversary(
     popularity: Floats | None,
     mechanism: Mechanism,
     seed: int,
-    run: Map,
+    threads: Map,
     recorded: Recorded | None = None,
 ) -> Adversary:
     """An entry of ``[[adversary]]``; each has its own draws of other people's reports."""
@@ -115,7 +115,7 @@ def build_adversary(
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.reports or 0)
             key = curator_key(seed, index)
-            believed = frequencies_of_objects(mechanism, others, key, run, entry.method).popularity
+            believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
         elif entry.popularity == "true":
@@ -123,7 +123,7 @@ def build_adversary(
         else:
             assert entry.reports is not None
             key = curator_key(seed, index)
-            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, run, entry.method).popularity
+            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, threads, entry.method).popularity
         return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
 
 

@@ -114,11 +114,11 @@ class Scenario(Table):
         """The universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
 
-    def game(self, seed: int, run: "Map" = map) -> "Game":
+    def game(self, seed: int, threads: "Map" = map) -> "Game":
         """The game that this scenario plays. The curator's estimates are drawn from the run's seed."""
         from poolscope.scenario.build import build_game
 
-        return build_game(self, seed, run)
+        return build_game(self, seed, threads)
 
     def true_popularity(self, universe: "Universe") -> "np.ndarray":
         """The popularity of ``[popularity]``, (size,) float64."""

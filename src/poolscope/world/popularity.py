@@ -1,6 +1,6 @@
 """Popularity: how often each object is picked, by a population or in an adversary's belief.
 
-A popularity is a (size,) float64 array that sums to one. The *parts* of a universe are its pools of
+A popularity is a (size,) float64 array that sums to one. The *sections* of a universe are its pools of
 interest and, where it is not empty, the neutral pool.
 """
 
@@ -35,16 +35,16 @@ def uniform(universe: Universe) -> Floats:
 
 
 def zipf(universe: Universe, exponent: float) -> Floats:
-    r"""Zipf's law within each part, parts of equal mass (eq. zipfs_law, zipfs_laws_mixture).
+    r"""Zipf's law within each section, sections of equal mass (eq. zipfs_law, zipfs_laws_mixture).
 
-    .. math:: p(x^i_j) = \frac{1}{\#\text{parts}} \; \frac{j^{-s}}{\sum_{c=1}^{|P_i|} c^{-s}}
+    .. math:: p(x^i_j) = \frac{1}{\#\text{sections}} \; \frac{j^{-s}}{\sum_{c=1}^{|P_i|} c^{-s}}
 
     Parameters
     ----------
     universe
-        An object's rank j is its place among the objects of its part, in object order.
+        An object's rank j is its place among the objects of its section, in object order.
     exponent
-        s >= 0; with 0 the objects of a part are alike.
+        s >= 0; with 0 the objects of a section are alike.
 
     Returns
     -------
@@ -52,23 +52,23 @@ def zipf(universe: Universe, exponent: float) -> Floats:
     """
     if not 0 <= exponent < np.inf:
         raise InputError("must be a finite number, at least 0", value=exponent, place="exponent")
-    part = _part_of(universe)
-    by_part = np.argsort(part, kind="stable")
-    sizes = np.bincount(part, minlength=universe.k + 1)
+    section = _section_of(universe)
+    by_section = np.argsort(section, kind="stable")
+    sizes = np.bincount(section, minlength=universe.k + 1)
     first = np.cumsum(sizes) - sizes
     rank = np.empty(universe.size)
-    rank[by_part] = np.arange(1, universe.size + 1) - first[part[by_part]]
+    rank[by_section] = np.arange(1, universe.size + 1) - first[section[by_section]]
     return _equal_mass(universe, rank**-exponent)
 
 
 def random(universe: Universe, rng: np.random.Generator) -> Floats:
-    """Uniform random weights within each part, parts of equal mass. (size,)
+    """Uniform random weights within each section, sections of equal mass. (size,)
 
     The paper's text draws one uniform weight for every object and rescales them all. Its published
-    utility (MAPE 14.41 % at epsilon 8 and 10^9 reports) needs parts of equal mass instead: that
+    utility (MAPE 14.41 % at epsilon 8 and 10^9 reports) needs sections of equal mass instead: that
     gives 14.5 %, the text's form 0.9 %. The attack, which only looks within pools, is the same.
     """
-    # 1 - [0, 1) is (0, 1]: no part can have zero mass.
+    # 1 - [0, 1) is (0, 1]: no section can have zero mass.
     return _equal_mass(universe, 1 - rng.random(universe.size))
 
 
@@ -78,7 +78,7 @@ def given(universe: Universe, weights: Floats) -> Floats:
     Parameters
     ----------
     universe
-        Every part must have positive mass: the behaviour of users is stated within parts.
+        Every section must have positive mass: the behaviour of users is stated within sections.
     weights : (size,)
         Finite, not negative, on any scale. Zeros are legal.
 
@@ -115,7 +115,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
 
 
 def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["error", "uniform"] = "error") -> Floats:
-    """The popularity of each object given its part.
+    """The popularity of each object given its section.
 
     Parameters
     ----------
@@ -124,20 +124,20 @@ def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["erro
     popularity : (size,)
         Finite, not negative, on any scale.
     empty
-        What a part without mass means. "error": the popularity is wrong. "uniform": it tells
-        nothing about that part, as when an estimate was cut off at zero, so its objects are alike.
+        What a section without mass means. "error": the popularity is wrong. "uniform": it tells
+        nothing about that section, as when an estimate was cut off at zero, so its objects are alike.
 
     Returns
     -------
     (size,) float64
-        Sums to one over each part.
+        Sums to one over each section.
     """
     weights = _checked(universe, popularity)
     if empty == "error":
         _check_masses(universe, weights)
     else:
-        part = _part_of(universe)
-        weights = np.where(_largest(universe, weights)[part] > 0, weights, 1.0)
+        section = _section_of(universe)
+        weights = np.where(_largest(universe, weights)[section] > 0, weights, 1.0)
     return _normalised(universe, weights)
 
 
@@ -147,7 +147,7 @@ def entropy(universe: Universe, popularity: Floats) -> Floats:
     .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
     """
     nats = entr(within_pools(universe, popularity, empty="uniform"))
-    bits: Floats = _part_sums(universe, nats)[1:] / np.log(2)
+    bits: Floats = _section_sums(universe, nats)[1:] / np.log(2)
     return bits
 
 
@@ -199,36 +199,36 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     return float(np.clip(nats / np.log(2), 0, 1))
 
 
-def _part_of(universe: Universe) -> Integers:
-    """The part of each object, (size,): 0 is neutral, i + 1 is pool i."""
+def _section_of(universe: Universe) -> Integers:
+    """The section of each object, (size,): 0 is neutral, i + 1 is pool i."""
     return universe.pool_of + 1
 
 
-def _part_sums(universe: Universe, values: Floats) -> Floats:
-    """Sums over parts, (k + 1,)."""
-    sums = np.bincount(_part_of(universe), weights=values, minlength=universe.k + 1)
+def _section_sums(universe: Universe, values: Floats) -> Floats:
+    """Sums over sections, (k + 1,)."""
+    sums = np.bincount(_section_of(universe), weights=values, minlength=universe.k + 1)
     return sums.astype(np.float64, copy=False)
 
 
 def _largest(universe: Universe, weights: Floats) -> Floats:
-    """The largest weight in each part, (k + 1,); 0 where the neutral pool is empty."""
+    """The largest weight in each section, (k + 1,); 0 where the neutral pool is empty."""
     largest = np.zeros(universe.k + 1)
-    np.maximum.at(largest, _part_of(universe), weights)
+    np.maximum.at(largest, _section_of(universe), weights)
     return largest
 
 
 def _normalised(universe: Universe, weights: Floats) -> Floats:
-    """Weights that sum to one over each part; every part has mass."""
-    part = _part_of(universe)
-    # Divided by the largest first: the sum of a part neither overflows nor is subnormal.
-    scaled = weights / _largest(universe, weights)[part]
-    within: Floats = scaled / _part_sums(universe, scaled)[part]
+    """Weights that sum to one over each section; every section has mass."""
+    section = _section_of(universe)
+    # Divided by the largest first: the sum of a section neither overflows nor is subnormal.
+    scaled = weights / _largest(universe, weights)[section]
+    within: Floats = scaled / _section_sums(universe, scaled)[section]
     return within
 
 
 def _equal_mass(universe: Universe, weights: Floats) -> Floats:
-    parts = universe.k + (universe.neutral_size > 0)
-    return _normalised(universe, weights) / parts
+    sections = universe.k + (universe.neutral_size > 0)
+    return _normalised(universe, weights) / sections
 
 
 def _checked(universe: Universe, weights: Floats) -> Floats:
@@ -251,7 +251,7 @@ def _checked(universe: Universe, weights: Floats) -> Floats:
 
 
 def _check_masses(universe: Universe, weights: Floats) -> None:
-    """Name the first part that has objects but no mass."""
+    """Name the first section that has objects but no mass."""
     largest = _largest(universe, weights)
     for i, name in enumerate(universe.pool_names, start=1):
         if largest[i] == 0:
@@ -260,9 +260,9 @@ def _check_masses(universe: Universe, weights: Floats) -> None:
         _raise_no_mass("the neutral pool")
 
 
-def _raise_no_mass(part: str) -> None:
+def _raise_no_mass(section: str) -> None:
     raise InputError(
-        f"must have positive total popularity in {part}",
+        f"must have positive total popularity in {section}",
         value=0,
         place="popularity",
         remedy="give one of its objects a popularity above 0",

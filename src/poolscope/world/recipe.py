@@ -53,7 +53,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cohort:
+class TracesOf:
     """Some users and their traces, all of one length.
 
     Parameters
@@ -70,8 +70,8 @@ class Cohort:
     objects: Integers
     lengths: Integers
 
-    def __getitem__(self, which: Flags) -> Cohort:
-        return Cohort(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
+    def __getitem__(self, which: Flags) -> TracesOf:
+        return TracesOf(user=self.user[which], objects=self.objects[which], lengths=self.lengths[which])
 
     def __len__(self) -> int:
         return len(self.user)
@@ -113,8 +113,8 @@ class Prepared:
         The users of the 20 %.
     """
 
-    attacked: Cohort
-    external: Cohort
+    attacked: TracesOf
+    external: TracesOf
 
 
 def prepare(
@@ -154,7 +154,7 @@ def prepare(
     return Prepared(attacked=candidates[playing], external=external)
 
 
-def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> Cohort:
+def first_objects(user: Integers, objects: Integers, *, at_least: int, length: int) -> TracesOf:
     """The first objects of each user who has enough, repeated cyclically up to the length.
 
     Parameters
@@ -172,7 +172,7 @@ def first_objects(user: Integers, objects: Integers, *, at_least: int, length: i
     kept = np.flatnonzero(counts >= max(at_least, 1))
     lengths = np.minimum(counts[kept], length)
     rows = starts[kept, None] + np.arange(length) % lengths[:, None]
-    return Cohort(user=kept, objects=by_user[rows], lengths=lengths)
+    return TracesOf(user=kept, objects=by_user[rows], lengths=lengths)
 
 
 def name_keys(names: Sequence[str], seed: int) -> Keys:

@@ -56,19 +56,19 @@ def preferences(universe: Universe, popularity: Floats, users: Users, pools: Uni
     if pools is universe:
         return Preferences(users.iota, users.gamma, users.delta)
     k = universe.k
-    parts = np.empty((len(users.iota), k + 1))
-    parts[:, 0] = 1.0 - users.gamma
-    parts[:, 1:] = (users.gamma * (1.0 - users.delta) / (k - 1))[:, None]
-    parts[np.arange(len(parts)), users.iota + 1] = users.gamma * users.delta
+    sections = np.empty((len(users.iota), k + 1))
+    sections[:, 0] = 1.0 - users.gamma
+    sections[:, 1:] = (users.gamma * (1.0 - users.delta) / (k - 1))[:, None]
+    sections[np.arange(len(sections)), users.iota + 1] = users.gamma * users.delta
     overlap = np.zeros((k + 1, pools.k + 1))
     np.add.at(overlap, (universe.pool_of + 1, pools.pool_of + 1), within_pools(universe, popularity))
-    masses = (parts @ overlap)[:, 1:]
+    masses = (sections @ overlap)[:, 1:]
     gamma = masses.sum(axis=1)
     return Preferences(masses.argmax(axis=1).astype(np.int64), gamma, masses.max(axis=1) / gamma)
 
 
 def draw_traces(
-    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, run: Map = map
+    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, threads: Map = map
 ) -> Objects:
     """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
     order, starts = _parts(universe)
@@ -86,7 +86,7 @@ def draw_traces(
         else:
             kernels.draw_traces(keys[some], *who, cumulative, out[some])
 
-    for _ in run(part, range(0, len(keys), AT_ONCE)):
+    for _ in threads(part, range(0, len(keys), AT_ONCE)):
         pass
     return out
 
@@ -108,7 +108,7 @@ def draw_objects(popularity: Floats, keys: Keys) -> Objects:
 
 
 def _parts(universe: Universe) -> tuple[Objects, NDArray[np.int64]]:
-    """Objects ordered by part (neutral, then the pools) and where each part begins."""
+    """Objects ordered by section (neutral, then the pools) and where each begins."""
     order = np.argsort(universe.pool_of, kind="stable").astype(np.int64)
     sizes = np.bincount(universe.pool_of + 1, minlength=universe.k + 1)
     return order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

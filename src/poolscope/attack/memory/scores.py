@@ -77,10 +77,10 @@ def exact_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary)
     if len(counts) > 12:
         raise InputError("the exact sum is for at most 12 groups of reports", value=len(counts))
     weights, scale = _scaled(log_likelihood, counts, adversary)
-    part = adversary.universe.pool_of + 1
+    section = adversary.universe.pool_of + 1
     sums = np.empty((k + 1, 1 << len(counts)))
     for j in range(k + 1):
-        injective_sums(np.ascontiguousarray(weights[:, part == j]), sums[j])
+        injective_sums(np.ascontiguousarray(weights[:, section == j]), sums[j])
     neutral, own, rest = _three_sets(len(counts))
     size = _sizes(counts)
     held = _log_integrals(size[neutral], size[own], size[rest], adversary)
@@ -197,7 +197,7 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
 
 def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary, draws: float, nodes: int) -> Floats:
     """Integral of the product over groups; an object of probability Phi has the factor e^(-draws Phi)."""
-    k, belief, part = adversary.k, adversary.belief, adversary.universe.pool_of + 1
+    k, belief, section = adversary.k, adversary.belief, adversary.universe.pool_of + 1
     weights, scale = _scaled(log_likelihood, counts, adversary)
     within = within_pools(adversary.universe, adversary.popularity, empty="uniform")
     g, not_g, weight_g = _rule(belief.interest, nodes)
@@ -212,11 +212,11 @@ def _grid_scores(log_likelihood: Floats, counts: Integers, adversary: Adversary,
     shape = len(counts), len(top)
     mass, seen = np.empty((2, k, *shape)), np.empty((2, k, len(top)))
     for j in range(k):
-        mine = part == j + 1
+        mine = section == j + 1
         for side, weight in enumerate((own, other)):
             mass[side, j], seen[side, j] = _unseen(weights[:, mine], within[mine], weight, draws)
     mass_0, seen_0 = (
-        np.repeat(x, len(u), axis=-1) for x in _unseen(weights[:, part == 0], within[part == 0], not_g, draws)
+        np.repeat(x, len(u), axis=-1) for x in _unseen(weights[:, section == 0], within[section == 0], not_g, draws)
     )
     logs = np.empty((k, len(top)))
     log_products(mass_0, mass[0], mass[1], kind, powers, np.empty((2, len(top))), logs)

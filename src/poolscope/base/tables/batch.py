@@ -102,10 +102,10 @@ class Batch:
         self.check(column, values.is_between(0.0, most), rule)
         return values.to_numpy()
 
-    def light(self, memory: int) -> Iterator[Batch]:
+    def light(self, most_bytes: int) -> Iterator[Batch]:
         """The rows in batches of so many bytes of text, or of one row: a file may say a long text once for all rows."""
         before = sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
-        starts = (before.cum_sum() // memory).rle_id().arg_unique().to_list()
+        starts = (before.cum_sum() // most_bytes).rle_id().arg_unique().to_list()
         for start, end in zip(starts, [*starts[1:], self.frame.height], strict=True):
             yield replace(self, first=self.first + start, frame=self.frame[start:end])
 

@@ -50,11 +50,11 @@ class Source:
         *,
         optional: Sequence[str] = (),
         most: int = 1 << 50,
-        memory: int = BATCH_BYTES,
+        most_bytes: int = BATCH_BYTES,
         row_bytes: int = 64,
         held: int = 0,
     ) -> Iterator[Batch]:
-        """The rows in order, of which at most `memory` bytes are held.
+        """The rows in order, of which at most `most_bytes` bytes are held.
 
         Parameters
         ----------
@@ -69,23 +69,23 @@ class Source:
         for file in self.files:
             with reading(file):
                 if self.text:
-                    found = text_batches(file, wanted, max(1 << 12, memory // PARSED))
+                    found = text_batches(file, wanted, max(1 << 12, most_bytes // PARSED))
                 else:
-                    found = _parquet_batches(file, wanted, most, _batch_rows(memory, row_bytes), held)
+                    found = _parquet_batches(file, wanted, most, _batch_rows(most_bytes, row_bytes), held)
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
-    def rows(self, columns: Sequence[str], *, memory: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
-        """The rows in order, cut for others to read: at most `memory` bytes each.
+    def rows(self, columns: Sequence[str], *, most_bytes: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
+        """The rows in order, cut for others to read: at most `most_bytes` bytes each.
 
         Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
         """
-        most, empty = _batch_rows(memory, row_bytes), True
+        most, empty = _batch_rows(most_bytes, row_bytes), True
         if self.text:
-            for batch in self.batches(columns, memory=memory, row_bytes=row_bytes):
+            for batch in self.batches(columns, most_bytes=most_bytes, row_bytes=row_bytes):
                 for start in range(0, batch.frame.height, most):
                     frame, first = batch.frame[start : start + most], batch.first + start
                     kept = folder / f"{first}.rows"
@@ -181,8 +181,8 @@ def scan(file: Path) -> pl.LazyFrame:
     return pl.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
-def _batch_rows(memory: int, row_bytes: int) -> int:
-    return max(64, min(memory // row_bytes, MOST_ROWS))
+def _batch_rows(most_bytes: int, row_bytes: int) -> int:
+    return max(64, min(most_bytes // row_bytes, MOST_ROWS))
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def attack(
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
     seed: int = 0,
-    memory: int = MEMORY_BYTES,
+    most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> Inferred:
@@ -91,7 +91,7 @@ def attack(
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
-    memory : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
+    most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
     """
     path, target = Path(reports_path), None if out is None else Path(out)
@@ -117,8 +117,8 @@ def attack(
         folder = stack.enter_context(scratch_folder(beside)).absolute()
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=_methods(scenario))
         before = source.state()
-        size = rows_within(memory * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        pieces, dtype = cut(source, reading, size=size, memory=int(memory * Shares.reading))
+        size = rows_within(most_bytes * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * Shares.reading))
         reports = sum(piece.count for piece in pieces)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
@@ -134,7 +134,7 @@ def attack(
         _check_unchanged(source, before)
         scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
         tally = Tally(scorer, HEAD)
-        found = crowds(done, scorer.view.width, int(memory * Shares.crowd))
+        found = crowds(done, scorer.view.width, int(most_bytes * Shares.crowd))
         for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
             if scored is not None:
                 tally.add(*scored)

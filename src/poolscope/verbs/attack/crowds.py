@@ -66,11 +66,11 @@ class ScoredCrowd(NamedTuple):
     head: list[dict[str, Any]]
 
 
-def crowds(done: Sequence[Weighed], width: int, memory: int) -> Iterator[Crowd]:
-    """So many equal intervals of hashes that a crowd takes about `memory` bytes."""
+def crowds(done: Sequence[Weighed], width: int, most_bytes: int) -> Iterator[Crowd]:
+    """So many equal intervals of hashes that a crowd takes about `most_bytes` bytes."""
     users, rows = (sum(counts) for counts in zip(*done, strict=True))
     needed = COPIES * 8 * (width + 1) * rows + NAMED * users
-    count = min(users, -(-needed // max(1, memory)))
+    count = min(users, -(-needed // max(1, most_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
         yield Crowd(number, edges[number], edges[number + 1])

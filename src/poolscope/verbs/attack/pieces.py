@@ -48,7 +48,7 @@ class Piece:
     def count(self) -> int:
         return sum(rows.count for rows in self.rows)
 
-    def batches(self, columns: Sequence[str], *, memory: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], *, most_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
         """The rows as they were cut, for the same memory."""
         for rows in self.rows:
             batch = rows.read(columns)
@@ -83,15 +83,15 @@ class Weighed(NamedTuple):
     rows: int
 
 
-def cut(source: Source, reading: Reading, *, size: int, memory: int) -> tuple[list[Piece], pl.DataType]:
-    """Pieces of at most `size` rows, in order, and the type of users' names; `memory` is for reading."""
+def cut(source: Source, reading: Reading, *, size: int, most_bytes: int) -> tuple[list[Piece], pl.DataType]:
+    """Pieces of at most `size` rows, in order, and the type of users' names; `most_bytes` is for reading."""
     columns = reading.mechanism.report_columns
-    row = max(READING * row_bytes(columns), -(-memory // size))
+    row = max(READING * row_bytes(columns), -(-most_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
     pieces: list[Piece] = []
     held: list[Rows] = []
     dtype = None
-    for rows in source.rows(wanted, memory=memory, row_bytes=row, folder=reading.folder):
+    for rows in source.rows(wanted, most_bytes=most_bytes, row_bytes=row, folder=reading.folder):
         if rows.first == 1:
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         if held and sum(each.count for each in held) + rows.count > size:

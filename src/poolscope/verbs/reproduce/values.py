@@ -109,7 +109,7 @@ def entropy(*, size: str, exponent: float) -> Estimate:
 
 
 def utility(
-    scenario: str, epsilons: Sequence[str], reports: float, seed: int, run: Map
+    scenario: str, epsilons: Sequence[str], reports: float, seed: int, threads: Map
 ) -> dict[str, dict[str, Estimate]]:
     """Errors of the curator's unprojected estimate at each epsilon: mean absolute, and percentage on the top objects.
 
@@ -121,7 +121,7 @@ def utility(
     mechanism = countable(build_mechanism(base, universe))
     key = curator_key(seed, int(reports) % (1 << 40))
     values = [float(epsilon) for epsilon in epsilons]
-    counts = mechanism.simulate_at(values, truth, int(reports), key, run)
+    counts = mechanism.simulate_at(values, truth, int(reports), key, threads)
     return {
         epsilon: _errors(at(mechanism, value), truth, support, int(reports))
         for epsilon, value, support in zip(epsilons, values, counts, strict=True)
