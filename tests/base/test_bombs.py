@@ -12,10 +12,11 @@ from poolscope.base import machine
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_table, read_table
 from poolscope.base.tables.batch import LONGEST, Batch
+from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import parse
-from poolscope.verbs.audit.folder import COLUMNS, _open_outcomes
+from poolscope.verbs.audit.folder import COLUMNS
 
 #: Bytes that a command may have in all, and rows that need more than that at once.
 MEMORY, ROWS = 2 << 30, 1 << 27
@@ -119,7 +120,7 @@ def test_outcomes_of_a_stranger_have_to_fit(folder, monkeypatch):
     write_bomb(folder / "outcomes" / "part-000000.parquet", ROWS, dict.fromkeys(COLUMNS, 1))
     monkeypatch.setattr(machine, "available_memory", lambda: MEMORY)
     with pytest.raises(InputError, match=r"part-000000.parquet: 134,217,728 rows would take about .* take fewer rows"):
-        _open_outcomes(folder / "outcomes")
+        OutcomeFiles.within(folder / "outcomes").check(COLUMNS)
 
 
 def test_names_have_an_end(folder):

@@ -122,7 +122,7 @@ def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_run_under_a_memory_limit_has_smaller_blocks_and_the_same_outcomes(tmp_path):
-    (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "4000"))
+    (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "6000"))
     blocks = {}
     for name, memory in (("free", None), ("limited", 2 << 30)):
         done = poolscope("audit", "mine.toml", "--out", name, cwd=tmp_path, memory=memory)
