@@ -45,10 +45,11 @@ class _Shown(Work):
         self._bar, self._title, self._what = bar, title, what
         self._doing = "Starting"
         self._task = bar.add_task(self._doing, total=None)
+        bar.refresh()  # what follows may hold the interpreter for a while
 
     def stage(self, doing: str) -> None:
         self._doing = doing
-        self._bar.update(self._task, description=doing)
+        self._bar.update(self._task, description=doing, refresh=True)
 
     def begin(self, total: int) -> None:
         self._bar.reset(self._task, total=total)
@@ -58,7 +59,7 @@ class _Shown(Work):
         self._bar.update(self._task, advance=amount, description=self._doing)
 
     def compiling(self) -> None:
-        self._bar.update(self._task, description=COMPILING)
+        self._bar.update(self._task, description=COMPILING, refresh=True)
 
 
 class _Count(rich.ProgressColumn):
