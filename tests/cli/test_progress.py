@@ -47,8 +47,8 @@ def test_a_terminal_sees_every_stage_and_the_time_waited(tmp_path):
     assert seen == sorted(seen)
     assert seen[0] >= 0
     said = float(re.search(r"seed 0, ([\d.]+) s\.", shown)[1])
-    # the interpreter's own start and end are not in it
-    assert seconds - 3 < said <= seconds + 0.1
+    # the interpreter's own start and end are not in it, which on a busy machine are long
+    assert seconds / 2 < said <= seconds + 0.1
 
 
 def test_a_bar_says_that_it_compiles_and_goes_on():
