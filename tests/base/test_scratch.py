@@ -85,3 +85,35 @@ def test_an_error_leaves_nothing(tmp_path):
     with pytest.raises(FileNotFoundError), scratch_folder(tmp_path) as folder:
         (folder / "piece" / "of nothing").write_text("x")
     assert not list(tmp_path.iterdir())
+
+
+def test_who_died_before_its_lock_leaves_nothing_either(tmp_path):
+    """Between making the folder and locking it there is a moment: what is left of it is an empty folder."""
+    (tmp_path / ".poolscope.unlocked").mkdir()
+    sweep_scratch(tmp_path)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch, when):
+    """Another process may sweep in that moment, before or after the lock's file is opened."""
+    opened, swept = os.open, []
+
+    def open_in_between(path, *rest, **more):
+        if swept or str(tmp_path) not in str(path):
+            return opened(path, *rest, **more)
+        swept.append(os.path.dirname(path))
+        monkeypatch.setattr(os, "open", opened)
+        if when == "before":
+            sweep_scratch(tmp_path)
+            return opened(path, *rest, **more)
+        descriptor = opened(path, *rest, **more)
+        sweep_scratch(tmp_path)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_in_between)
+    with scratch_folder(tmp_path) as own:
+        assert swept == [str(own)]
+        assert [path.name for path in tmp_path.iterdir()] == [own.name]
+        assert (own / LOCK).is_file()
+    assert not os.listdir(tmp_path)

@@ -1,6 +1,7 @@
 """However a command ends, it leaves nothing behind that the next one does not take away."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -65,10 +66,11 @@ def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
     process.communicate()
     assert scratch(folder)
     (folder / ".poolscope.not-ours").mkdir()
+    (folder / ".poolscope.not-ours" / "work").touch()
     done = start(*COMMANDS["attack"], cwd=folder)
     assert (done.communicate()[1], done.returncode) == ("", 0)
     assert [path.name for path in scratch(folder)] == [".poolscope.not-ours"]
-    (folder / ".poolscope.not-ours").rmdir()
+    shutil.rmtree(folder / ".poolscope.not-ours")
     (folder / "posteriors.parquet").unlink()
 
 

@@ -106,3 +106,21 @@ def test_what_a_library_makes_of_an_interrupt_is_an_end(number):
 def test_other_errors_are_not_an_end():
     with pytest.raises(ValueError, match="must be"), working("Playing"):
         raise ValueError("must be a Parquet file")
+
+
+HANGING = """
+import os, signal, time
+from poolscope.cli import progress
+progress.PATIENCE = 0.2
+with progress.working("Playing"):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+    except BaseException:
+        time.sleep(30)
+"""
+
+
+def test_who_hangs_in_the_attempt_to_end_is_ended():
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=25)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "poolscope: stopped; nothing was written\n")

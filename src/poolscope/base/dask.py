@@ -8,6 +8,7 @@ whose worker dies is played again by another one: it writes the same bytes.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
@@ -19,6 +20,7 @@ from poolscope import __version__
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Item, Local, Result, Shared
 from poolscope.base.errors import InputError, PoolscopeError
+from poolscope.base.hush import hushed
 from poolscope.base.machine import available_cores
 
 if TYPE_CHECKING:
@@ -145,6 +147,8 @@ class Dask:
             self._cluster = None
 
     def _connect(self) -> Client:
+        from multiprocessing import resource_tracker
+
         import dask
         from distributed import Client, LocalCluster
 
@@ -154,6 +158,10 @@ class Dask:
             except (OSError, ValueError) as error:
                 remedy = "start it with: dask scheduler"
                 raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
+        if os.name == "posix":
+            # a process of Python's own that lives as long as we do, and complains if we are stopped
+            with hushed():
+                resource_tracker.ensure_running()
         with _deaf(), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),

@@ -7,8 +7,8 @@ is told from one that a killed process left, and a second process that wants the
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from poolscope.base.errors import InputError
 from poolscope.base.folders import ANOTHER, LOCK
 
-#: How a scratch folder is called; one without a lock's file is not ours.
+#: How a scratch folder is called; one that holds something and no lock's file is not ours.
 PREFIX = ".poolscope."
 
 
@@ -51,12 +51,10 @@ def claimed(folder: Path) -> Iterator[None]:
 def scratch_folder(beside: Path) -> Iterator[Path]:
     """A folder for files that are needed for a while, in `beside`; those of dead processes are taken away first."""
     sweep_scratch(beside)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=beside))
-    lock = None
+    # named before it is there: whoever is stopped between making and locking it still takes it away
+    folder, lock = beside / f"{PREFIX}{secrets.token_hex(8)}", None
     try:
-        # under another name until it is locked: what has no lock is nobody's to take away
-        lock = _locked(folder / f"{LOCK}.new")
-        (folder / f"{LOCK}.new").rename(folder / LOCK)
+        lock = _made_and_locked(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,12 +62,25 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
             os.close(lock)
 
 
+def _made_and_locked(folder: Path) -> int:
+    """The descriptor that holds a new folder; made again where a sweep came between making and locking."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            lock = _locked(folder / LOCK)
+            if lock is not None:
+                return lock
+
+
 def sweep_scratch(beside: Path) -> None:
-    """Take away scratch folders whose process is dead."""
+    """Take away scratch folders whose process is dead, be it before its lock was there: then the folder is empty."""
     for folder in beside.glob(f"{PREFIX}*"):
-        if folder.is_symlink() or not (folder / LOCK).is_file():
+        if folder.is_symlink():
             continue
         with suppress(OSError):
+            if not (folder / LOCK).is_file():
+                folder.rmdir()
+                continue
             lock = _locked(folder / LOCK)
             if lock is not None:
                 shutil.rmtree(folder, ignore_errors=True)

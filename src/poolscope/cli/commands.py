@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import warnings
@@ -309,39 +308,31 @@ def _waited() -> float:
     return time.perf_counter() - STARTED
 
 
-def as_options(message: str) -> str:
-    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
-    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
-
-
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
+    from poolscope.cli.leaving import as_options
+
     print(f"poolscope: {as_options(str(message))}", file=sys.stderr)
 
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.base.errors import InputError, PoolscopeError, Stopped, one_line
-    from poolscope.base.hush import enable, for_good
+    from poolscope.base.errors import PoolscopeError, Stopped
+    from poolscope.base.hush import enable
+    from poolscope.cli.leaving import leave
 
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
         enable()
     try:
         app(standalone_mode=True)
-        return
     except BrokenPipeError:
         raise SystemExit(1) from None
-    except Stopped as error:
-        said, code = str(error), error.code
     except PoolscopeError as error:
-        if DEBUG in os.environ:
+        if DEBUG in os.environ and not isinstance(error, Stopped):
             raise
-        said, code = str(error), 2 if isinstance(error, InputError) else 1
+        leave(error)
     except MemoryError:
-        said, code = "there is not enough memory; take fewer users, reports or objects", 1
+        leave(PoolscopeError("there is not enough memory; take fewer users, reports or objects"))
     except OSError as error:
         # the disk is full, or a folder may not be written
-        said, code = str(error), 1
-    print(f"poolscope: {as_options(one_line(said))}", file=sys.stderr)
-    for_good()
-    raise SystemExit(code)
+        leave(error)

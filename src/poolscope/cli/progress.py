@@ -16,13 +16,14 @@ from rich.text import Text
 
 from poolscope.base.errors import Stopped
 from poolscope.base.progress import Progress
+from poolscope.cli.leaving import ENDING, leave
 from poolscope.cli.terminal import Terminal
-
-#: Signals that ask a process to end; the last is not everywhere.
-ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 #: Seconds until an end that was asked for and not heard is asked for again.
 AGAIN = 0.05
+
+#: Seconds until a process that was asked to end, and hangs in the attempt, is ended as it is.
+PATIENCE = 10.0
 
 COMPILING = "Compiling kernels, once after an install"
 
@@ -108,19 +109,31 @@ class Ended(KeyboardInterrupt):
 def _stoppable(work: Work) -> Iterator[None]:
     """Ctrl-C, TERM and HUP end what is inside with one line that says what is kept; all take their leftovers along."""
     asked: list[int] = []
+    timers: list[threading.Timer] = []
+    heard = False
+
+    def later(seconds: float, what: Callable[[], object]) -> None:
+        timers.append(threading.Timer(seconds, what))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     def end(number: int, _: object) -> None:
-        if not asked:  # asked again, it is already cleaning up
+        nonlocal heard
+        if not asked:
             asked.append(number)
+            later(PATIENCE, lambda: leave(_stopped(work, number)))
+        if not heard:  # asked again, it is already cleaning up
+            heard = True
             raise Ended
 
     def unheard(lost: sys.UnraisableHookArgs) -> None:
         """An end that was asked for while some object was taken down, where exceptions are lost: ask once more."""
+        nonlocal heard
         if not isinstance(lost.exc_value, Ended):
             hook(lost)
             return
-        number = asked.pop()
-        threading.Timer(AGAIN, os.kill, (os.getpid(), number)).start()
+        heard = False
+        later(AGAIN, lambda: os.kill(os.getpid(), asked[0]))
 
     # a signal that is ignored, as HUP below nohup, stays so
     plain = (signal.SIG_DFL, signal.default_int_handler)
@@ -131,12 +144,19 @@ def _stoppable(work: Work) -> Iterator[None]:
     except BaseException as error:
         # a library that was interrupted may have made an error of its own of it
         if asked or isinstance(error, KeyboardInterrupt):
-            raise Stopped(f"stopped; {work.kept()}", code=128 + (asked[0] if asked else signal.SIGINT)) from None
+            raise _stopped(work, asked[0] if asked else signal.SIGINT) from None
         raise
     finally:
+        heard = True
+        for timer in timers:
+            timer.cancel()
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _stopped(work: Work, number: int) -> Stopped:
+    return Stopped(f"stopped; {work.kept()}", code=128 + number)
 
 
 def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
