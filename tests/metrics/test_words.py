@@ -24,8 +24,9 @@ def test_names_the_largest_group_that_is_surely_right():
     )
     assert words == (
         "After 90 reports, an adversary who knows what is popular (strong) names the preferred "
-        "pool of 5 % of the users and is right every time. Naming a pool for every user, the same "
-        "adversary is right for 30 % of them, where guessing at random is right for 17 %."
+        "pool of 5 % of the users and is right about all who played, surely more than 99.2 % of "
+        "the time. Naming a pool for every user, the same adversary is right for 30 % of them, "
+        "where guessing at random is right for 17 %."
     )
 
 

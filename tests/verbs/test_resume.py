@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 
 import polars as pl
@@ -128,6 +129,7 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "audit", stopping)
+    monkeypatch.setattr("poolscope.cli.leaving.end_process", sys.exit)
     out = tmp_path / "paper"
     assert command("reproduce", "--users", 10, "--out", out) == 130
     said = capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from poolscope.attack.levels import sure
 from poolscope.cli.terminal import Terminal
@@ -12,6 +13,7 @@ from poolscope.metrics.records import Record
 from poolscope.metrics.words import in_plain_words
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
+from poolscope.verbs.audit import manifest
 from poolscope.verbs.audit.folder import Summary
 
 
@@ -47,6 +49,14 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 
+def kept_users(folder: Path, again: str) -> str:
+    """What a stopped run leaves, and if there is a run the command that goes on with it."""
+    if (found := manifest.kept_users(folder)) is None:
+        return "nothing was written"
+    kept, users = found
+    return f"{kept:,} of {users:,} users are kept, {again}"
+
+
 def _at_threshold(row: Record) -> list[str]:
     """With a threshold: the share of users of whom the adversary is sure at n, and how often it is right about them."""
     if row.sure is None or row.precision_when_sure is None:
@@ -65,5 +75,10 @@ def print_scenarios() -> None:
         found = load_scenario(name)
         mechanism = build_mechanism(found, found.universe())
         title = found.title + (" (historical)" if found.historical else "")
-        table.add_row(name, found.mechanism.kind, f"{mechanism.epsilon:.4g}", f"{title}\n{found.source}")
+        table.add_row(
+            name,
+            found.mechanism.kind,
+            f"{mechanism.epsilon:.4g}",
+            Text.assemble(title, "\n", (f"{found.source}\n", "dim")),
+        )
     Terminal().print(table)

@@ -70,10 +70,9 @@ def audit(
 
     with working("Playing") as work:
         from poolscope.base.folders import last_folder, new_folder
-        from poolscope.cli.audit import print_audit
+        from poolscope.cli.audit import kept_users, print_audit
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.audit.manifest import kept_users
         from poolscope.verbs.audit.run import audit
 
         loaded = load_scenario(scenario)
@@ -129,11 +128,11 @@ def reproduce(
     from poolscope.cli.progress import going_on, working
 
     with working("Reproducing") as work:
-        from poolscope.cli.reproduction import print_reproduction
+        from poolscope.cli.reproduction import kept_plays, print_reproduction
         from poolscope.cli.running import running
-        from poolscope.verbs.reproduce.runner import finished_plays, reproduce
+        from poolscope.verbs.reproduce.runner import reproduce
 
-        work.kept = lambda: f"{finished_plays(out)}, {going_on()}"
+        work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
         work.stage("Drawing the page")

@@ -34,9 +34,13 @@ def leave(error: Exception) -> NoReturn:
     for_good()
     if not isinstance(error, Stopped):
         raise SystemExit(2 if isinstance(error, InputError) else 1)
-    # not by the interpreter's own end: threads in the middle of native code would not survive it, nor it them
-    hangs = threading.Timer(GRACE, os._exit, (error.code,))
+    end_process(error.code)
+
+
+def end_process(code: int) -> NoReturn:
+    """Not by the interpreter's own end: threads in the middle of native code would not survive it, nor it them."""
+    hangs = threading.Timer(GRACE, os._exit, (code,))
     hangs.daemon = True
     hangs.start()
     atexit._run_exitfuncs()
-    os._exit(error.code)
+    os._exit(code)

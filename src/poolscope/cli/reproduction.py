@@ -11,7 +11,7 @@ from rich.text import Text
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import rounded
 from poolscope.pages.reproduction import by_experiment, mark, verdict
-from poolscope.verbs.reproduce.runner import Reproduction
+from poolscope.verbs.reproduce.runner import Reproduction, finished_plays
 
 
 def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
@@ -21,6 +21,12 @@ def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
         console.print(table)
     console.print(verdict(done), highlight=False)
     console.note(f"{seconds:.0f} s. Page: {page}")
+
+
+def kept_plays(folder: Path) -> str:
+    """What a stopped reproduction leaves."""
+    done = finished_plays(folder)
+    return f"{done} finished {'play is' if done == 1 else 'plays are'} kept, and of the next what is finished"
 
 
 def terminal_tables(reproduction: Reproduction) -> Iterable[Table]:

@@ -1,4 +1,4 @@
-"""Numba functions only: arrays in, out filled, no checks, no options."""
+"""Numba functions only: arrays in, out filled, no checks, no options. `compiling` says when and where they compile."""
 
 from poolscope.kernels.compiling import keep_somewhere
 

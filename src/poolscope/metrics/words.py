@@ -52,7 +52,7 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
         return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
     share, precision = group
     crowd = "every user" if share == 1 else f"{percent(share)} of the users"
-    first = f"{opening} names the preferred pool of {crowd} and {_how_often(precision.value)}."
+    first = f"{opening} names the preferred pool of {crowd} and {_how_often(precision)}."
     if share == 1:
         return first
     return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
@@ -69,8 +69,11 @@ def _largest_group(record: Record) -> tuple[float, Estimate] | None:
     return None
 
 
-def _how_often(precision: float) -> str:
-    return "is right every time" if precision == 1 else f"is right {percent(precision)} of the time"
+def _how_often(precision: Estimate) -> str:
+    if precision.value < 1:
+        return f"is right {percent(precision.value)} of the time"
+    # of those who played; what that says of others is the interval's to say
+    return f"is right about all who played, surely more than {percent(precision.low)} of the time"
 
 
 def _on_everyone(record: Record) -> str:

@@ -63,12 +63,8 @@ class Inferred:
     head: Sequence[Mapping[str, Any]]
 
 
-class Shares:
-    """How the memory is divided: reading, a piece of reports and what is made of it, a crowd of users."""
-
-    reading = 1 / 16
-    piece = 3 / 8
-    crowd = 1 / 8
+#: How the memory is divided: reading, a piece of reports and what is made of it, a crowd of users.
+READING, PIECE, CROWD = 1 / 16, 3 / 8, 1 / 8
 
 
 def attack(
@@ -117,8 +113,8 @@ def attack(
         folder = stack.enter_context(scratch_folder(beside)).absolute()
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=_methods(scenario))
         before = source.state()
-        size = rows_within(most_bytes * Shares.piece, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * Shares.reading))
+        size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
         reports = sum(piece.count for piece in pieces)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
@@ -134,7 +130,7 @@ def attack(
         _check_unchanged(source, before)
         scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
         tally = Tally(scorer, HEAD)
-        found = crowds(done, scorer.view.width, int(most_bytes * Shares.crowd))
+        found = crowds(done, scorer.view.width, int(most_bytes * CROWD))
         for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
             if scored is not None:
                 tally.add(*scored)

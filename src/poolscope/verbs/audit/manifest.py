@@ -115,13 +115,13 @@ def read_manifest(out: Path) -> Manifest | None:
     return Manifest(**found)
 
 
-def kept_users(out: Path, going_on: str) -> str:
-    """How many users of a run are on disk, in words, and if there is a run how to go on with it."""
+def kept_users(out: Path) -> tuple[int, int] | None:
+    """How many users of a run are on disk, and of how many; None where there is no run."""
     if (kept := read_manifest(out)) is None:
-        return "nothing was written"
+        return None
     numbers = [int(name.removeprefix("part-").removesuffix(".parquet")) for name in kept.parts]
     users = sum(min(kept.block, kept.users - number * kept.block) for number in numbers)
-    return f"{users:,} of {kept.users:,} users are kept, {going_on}"
+    return users, kept.users
 
 
 def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:

@@ -125,10 +125,9 @@ def _reproduced(
     return Reproduction(cells=cells, played=played, seconds=seconds)
 
 
-def finished_plays(out: Path) -> str:
-    """How many plays of a reproduction are on disk, in words."""
-    done = len(list(out.glob("plays/*/summary.json")))
-    return f"{done} finished {'play is' if done == 1 else 'plays are'} kept, and of the next what is finished"
+def finished_plays(out: Path) -> int:
+    """How many plays of a reproduction are on disk."""
+    return len(list(out.glob("plays/*/summary.json")))
 
 
 def _settle(out: Path, settings: dict[str, Any]) -> None:
