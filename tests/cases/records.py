@@ -1,10 +1,11 @@
 """Records in which nothing stands out but what a test names."""
 
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
+from poolscope.mechanisms import Sending
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
 from poolscope.verbs.compare import Choice
@@ -12,9 +13,11 @@ from poolscope.verbs.compare import Choice
 
 @dataclass(frozen=True)
 class Pools:
-    """What ``summarise`` asks of a game: as many pools for all, preferred as nobody knows, and no epsilon."""
+    """What ``summarise`` asks of a game: as many pools for all, preferred as nobody knows, no epsilon,
+    and devices that limit nothing."""
 
     k: int
+    sending: Sending = field(default_factory=Sending)
 
     @property
     def pool_counts(self) -> dict[str, int]:

@@ -81,6 +81,7 @@ exponent = 1
 [mechanism]
 kind = "sue"
 epsilon = 3
+[devices]
 memory = true
 [users]
 count = 6
@@ -108,12 +109,16 @@ def test_a_scenario_can_have_memory():
 
 
 def test_only_devices_with_memory_can_be_known_to_have_it():
-    with pytest.raises(
-        InputError, match=r"adversary\[1\]\.knows_memory: goes only with memory = true in \[mechanism\]"
-    ):
+    with pytest.raises(InputError, match=r"adversary\[1\]\.knows_memory: goes only with memory = true in \[devices\]"):
         parse(SCENARIO.replace("memory = true", "memory = false"), name="x")
-    with pytest.raises(InputError, match=r"mechanism\.memory: must be true or false"):
+    with pytest.raises(InputError, match=r"devices\.memory: must be true or false"):
         parse(SCENARIO.replace("memory = true", "memory = 1"), name="x")
+
+
+def test_memory_has_one_place():
+    """It was a key of the mechanism once."""
+    with pytest.raises(InputError, match=r"mechanism\.memory: .*write memory in a table \[devices\]"):
+        parse(SCENARIO.replace("[devices]\n", ""), name="x")
 
 
 def test_commands(tmp_path):

@@ -11,12 +11,14 @@ from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import EXPOSED
 from poolscope.game.referee import Referee
+from poolscope.mechanisms import Sending
 from poolscope.world.behaviour import Preferences
 
 USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
+ALL = Sending()
 
 
-def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5):
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL):
     """What the referee says, the truth that it knows, and the users that were counted."""
     rng = np.random.default_rng(SEED)
     truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
@@ -26,14 +28,17 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5):
         assert pools is CROWD
         return truth
 
+    keys = user_keys(SEED, np.arange(USERS))
     referee = Referee(
-        keys=user_keys(SEED, np.arange(USERS)),
+        keys=keys,
         truth=towards,
+        sent=sending.sent(np.zeros((USERS, N), dtype=np.int64), keys),
         observations=observations,
         threads=Local(threads=2).map,
         tick=ticks.append,
     )
-    return referee.judge(STRONG, Posteriors(lambda rows: posterior[rows], at_once), share), truth, sum(ticks)
+    found = Posteriors(lambda rows: posterior[rows], at_once, sending.window)
+    return referee.judge(STRONG, found, share), truth, sum(ticks)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
+from poolscope.attack.pseudonyms import in_windows
 from poolscope.attack.role import MOST_USERS, Posteriors
-from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import report_keys
-from poolscope.mechanisms.devices import Fresh
+from poolscope.mechanisms.devices import Fresh, fresh_keys
 from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.mechanisms.sending import Sent
 from poolscope.reports.shares import sent_masses
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
@@ -41,27 +42,36 @@ class OnFresh:
 
     def posteriors(
         self,
-        traces: Objects,
+        sent: Sent,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
     ) -> list[Posteriors]:
-        mechanism, (users, n) = self.device.mechanism, traces.shape
+        mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         view, columns = views(adversaries)
-        drawn = report_keys(keys, 0, n).ravel()
-        parts, done = PARTS * engine.threads, self.prepared / n
-        mass = sent_masses(
-            mechanism, traces.ravel(), drawn, view, engine.map, parts, lambda reports: tick(done * reports)
-        )
-        mass, lengths = mass.reshape(users, n, view.width), np.full(users, n, dtype=np.int64)
+        drawn, objects = fresh_keys(keys[:, None], sent.places).ravel(), sent.objects.ravel()
+        limited = bool((sent.lengths < n).any())
+        if limited:
+            there = sent.there.ravel()
+            drawn, objects = drawn[there], objects[there]
+        parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
+        mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
+        if limited:
+            table = np.zeros((users * n, view.width))
+            table[there] = mass
+            mass = table
+        mass = mass.reshape(users, n, view.width)
 
         def of(adversary: Adversary, own: slice) -> Posteriors:
-            def some(rows: slice) -> Floats:
-                return posterior_block(mechanism, adversary, mass[rows, :, own], lengths[rows])
+            def attack(some: Floats, lengths: Integers) -> Floats:
+                return posterior_block(mechanism, adversary, some, lengths)
 
-            return Posteriors(some, at_once(n, adversary.k))
+            def some(rows: slice) -> Floats:
+                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window)
+
+            return Posteriors(some, at_once(n, adversary.k), sent.window)
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
@@ -72,15 +82,23 @@ def posterior_of_each(
     adversary: Adversary,
     lengths: Integers | None,
     observations: Sequence[int] | None,
+    window: int | None = None,
 ) -> Floats:
-    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `devices.posterior`."""
+    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `devices.posterior`.
+
+    With a window they start anew after so many reports.
+    """
     view, _ = views([adversary])
     mass = mechanism.mass(reports, view)
     counts = lengths_of(lengths, len(mass))
     longest = int(counts.max(initial=0))
     table = np.zeros((len(counts), longest, view.width))
     table[np.arange(longest) < counts[:, None]] = mass
-    out = posterior_block(mechanism, adversary, table, counts)
+
+    def attack(some: Floats, sizes: Integers) -> Floats:
+        return posterior_block(mechanism, adversary, some, sizes)
+
+    out = in_windows(attack, table, counts, window)
     if observations is None:
         return out
     return out[:, np.minimum(observations, longest)]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.sending import Sent
 
 #: Users of a block at most, whatever is attacked; more would save nothing.
 MOST_USERS = 16384
@@ -17,11 +18,15 @@ MOST_USERS = 16384
 class Posteriors(NamedTuple):
     """An adversary's posteriors after every report, worked out for some users of a block at a time.
 
-    of : some of the users -> (users, n + 1, k); at_once : how many of them a thread had best ask for.
+    of : some of the users -> (users, n + 1, k), of the pseudonym that sends; rows beyond a user's reports repeat the
+        last.
+    at_once : how many of them a thread had best ask for.
+    window : after how many reports the adversary knows of a new pseudonym only what that has sent; None: never.
     """
 
     of: Callable[[slice], Floats]
     at_once: int
+    window: int | None = None
 
 
 class Attack(Protocol):
@@ -45,14 +50,14 @@ class Attack(Protocol):
 
     def posteriors(
         self,
-        traces: Objects,
+        sent: Sent,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
     ) -> list[Posteriors]:
-        """What each adversary makes of what the users of these keys send of their traces (users, n).
+        """What each adversary makes of what the devices of the users of these keys send.
 
         Rows between the observation counts need not be worked out: they may repeat the last that was. For each user
         `tick` is told `prepared`.

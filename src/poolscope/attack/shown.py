@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.attack.fresh import at_once
+from poolscope.attack.pseudonyms import in_windows
 from poolscope.attack.role import Posteriors
-from poolscope.base.arrays import Floats, Objects
+from poolscope.base.arrays import Floats, Integers, Objects
 from poolscope.kernels import shown as kernels
+from poolscope.mechanisms.sending import Sent
 from poolscope.world.universe import Universe
 
 #: Rows of the table of integrals that are held at once; changes no bit.
@@ -42,6 +44,13 @@ def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]
     return value, power
 
 
-def non_private_posteriors(universe: Universe, traces: Objects) -> Posteriors:
-    """The same for a block of users."""
-    return Posteriors(lambda rows: non_private_posterior(universe, traces[rows]), at_once(traces.shape[1], universe.k))
+def non_private_posteriors(universe: Universe, sent: Sent) -> Posteriors:
+    """The same for a block of users, of the objects that their devices would send a report of."""
+
+    def attack(objects: Objects, lengths: Integers) -> Floats:
+        return non_private_posterior(universe, objects)
+
+    def some(rows: slice) -> Floats:
+        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.window)
+
+    return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.window)

@@ -25,6 +25,7 @@ class Stream(IntEnum):
     REPORTS = 4
     TASTE = 5
     GUESS = 6
+    SAMPLE = 7
 
 
 def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int) -> Keys:

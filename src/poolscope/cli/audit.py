@@ -9,6 +9,7 @@ from rich.text import Text
 
 from poolscope.attack.levels import sure
 from poolscope.cli.terminal import Terminal
+from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import in_plain_words
 from poolscope.scenario.build import build_mechanism
@@ -20,7 +21,7 @@ from poolscope.verbs.audit.folder import Summary
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     """Table of adversaries by observation count, the headline in words, where the page is and how long it took."""
     console = Terminal()
-    table = Table(title=summary.scenario.title, title_justify="left")
+    table = Table(title="\n".join([summary.scenario.title, *summary.devices, *_time(summary)]), title_justify="left")
     names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
     first = summary.results[0]
     names += ["majority"] if first.skewed else []
@@ -55,6 +56,13 @@ def kept_users(folder: Path, again: str) -> str:
         return "nothing was written"
     kept, users = found
     return f"{kept:,} of {users:,} users are kept, {again}"
+
+
+def _time(summary: Summary) -> list[str]:
+    """How long the observation counts take, where that is known."""
+    counts = list(dict.fromkeys(row.n for row in summary.results))
+    rate = summary.reports_per_day
+    return [] if rate is None else [f"n = {', '.join(map(str, counts))}: {in_days(counts, rate)}"]
 
 
 def _at_threshold(row: Record) -> list[str]:

@@ -16,6 +16,8 @@ from poolscope.verbs.compare import Choice, Comparison
 def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:
     """What each choice gives away, adversary by adversary, what its curator learns, and the frontier in words."""
     console = Terminal()
+    for phrase in comparison.devices:
+        console.print(phrase, highlight=False)
     for adversary in dict.fromkeys(record.adversary for record in comparison.results):
         mine = [record for record in comparison.results if record.adversary == adversary]
         console.print(_privacy(f"{adversary} adversary after {comparison.n:,} reports", mine))

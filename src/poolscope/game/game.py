@@ -14,7 +14,7 @@ import polars as pl
 from poolscope.attack.adversary import Adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
-from poolscope.base.arrays import Floats, Objects, Tick
+from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
@@ -24,6 +24,7 @@ from poolscope.game.outcomes import Attacked, table
 from poolscope.game.referee import Referee
 from poolscope.mechanisms.devices import Device, Fresh
 from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.sending import Sending, Sent
 from poolscope.world.behaviour import Behaviour, Truth
 from poolscope.world.popularity import uniform
 from poolscope.world.recorded import Recorded
@@ -43,8 +44,9 @@ class Game:
     universe, popularity, behaviour : the truth that synthetic users draw from.
     recorded : users who are there already, with what they picked; then nothing is drawn.
     device : what the users' devices send of the objects that are picked.
+    sending : of how many of these objects, and under which pseudonyms.
     adversaries : who attacks; all see the same reports.
-    observations : increasing report counts at which outcomes are kept.
+    observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
     non_private : whether to play the identity mechanism beside.
     """
@@ -58,6 +60,7 @@ class Game:
     sigma: float = 0.0
     non_private: bool = True
     recorded: Recorded | None = None
+    sending: Sending = field(default_factory=Sending)
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
@@ -169,21 +172,22 @@ def play_block(
         ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
-    referee = Referee(keys=keys, truth=truth, observations=game.observations, threads=engine.map, tick=tick)
-    attacked = list(_attacked(game, np.ascontiguousarray(traces), referee, engine))
+    sent = game.sending.sent(np.ascontiguousarray(traces), keys)
+    referee = Referee(keys=keys, truth=truth, sent=sent, observations=game.observations, threads=engine.map, tick=tick)
+    attacked = list(_attacked(game, sent, referee, engine))
     return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 
 
-def _attacked(game: Game, traces: Objects, referee: Referee, engine: Local) -> Iterator[Attacked]:
-    """Obfuscate the traces once and let every adversary attack the same reports."""
+def _attacked(game: Game, sent: Sent, referee: Referee, engine: Local) -> Iterator[Attacked]:
+    """Obfuscate what is sent once and let every adversary attack the same reports."""
     left = 1.0
     if game.adversaries:
         attack = attack_on(game.device)
-        found = attack.posteriors(traces, referee.keys, game.adversaries, game.observations, engine, referee.tick)
+        found = attack.posteriors(sent, referee.keys, game.adversaries, game.observations, engine, referee.tick)
         left = 1.0 - attack.prepared
         for adversary, posteriors in zip(game.adversaries, found, strict=True):
             yield referee.judge(adversary, posteriors, left / len(game.adversaries))
         left = 0.0
     if game.non_private:
         looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
-        yield referee.judge(looking, non_private_posteriors(game.universe, traces), left)
+        yield referee.judge(looking, non_private_posteriors(game.universe, sent), left)

@@ -10,10 +10,12 @@ import numpy as np
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.decide import believed, guesses
 from poolscope.attack.levels import LEVELS
+from poolscope.attack.pseudonyms import longest
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Keys, Map, Tick
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
+from poolscope.mechanisms.sending import Sent
 from poolscope.world.behaviour import Truth
 
 
@@ -21,16 +23,22 @@ from poolscope.world.behaviour import Truth
 class Referee:
     """Judges the attacks on a block of users.
 
+    After n events the guess is about the longest pseudonym of the user, the newest where several are as long: which one
+    that is does not hang on what it has sent, so that confidence keeps its meaning. Exposed is a user by the first
+    pseudonym of which the adversary has been sure.
+
     Parameters
     ----------
     keys : (users,) theirs.
     truth : what they prefer, towards any pools.
-    observations : report counts at which guesses are asked for.
+    sent : what their devices send.
+    observations : counts of events at which guesses are asked for.
     threads : works on some users after others; tick : is told users as they are judged.
     """
 
     keys: Keys
     truth: Truth
+    sent: Sent
     observations: Sequence[int]
     threads: Map
     tick: Tick
@@ -42,12 +50,12 @@ class Referee:
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
         exposed = np.empty((len(self.keys), len(thresholds)), dtype=np.int32)
+        asked = longest(self.sent.counts(self.observations), posteriors.window)
 
         def some(start: int) -> None:
             rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
             posterior = posteriors.of(rows)
-            asked = np.minimum(self.observations, posterior.shape[1] - 1)
-            belief = believed(posterior[:, asked], adversary)
+            belief = believed(np.take_along_axis(posterior, asked[rows, :, None], axis=1), adversary)
             guess[rows], confidence[rows] = guesses(belief, self.keys[rows])
             of_truth[rows] = np.take_along_axis(belief, truth[rows, None, None], axis=2)[:, :, 0]
             kernels.first_sure(posterior, thresholds, exposed[rows])
@@ -64,5 +72,5 @@ class Referee:
             guess=guess,
             confidence=confidence,
             posterior_true=of_truth,
-            exposed=exposed,
+            exposed=self.sent.events(exposed.astype(np.int64)).astype(np.int32),
         )

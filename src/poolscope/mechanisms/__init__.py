@@ -20,6 +20,7 @@ from poolscope.mechanisms.oue import OUE
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
+from poolscope.mechanisms.sending import Sending
 from poolscope.mechanisms.she import SHE
 from poolscope.mechanisms.spotme import SpotMe
 from poolscope.mechanisms.ss import SubsetSelection
@@ -55,6 +56,7 @@ __all__ = [
     "RapporMemory",
     "ReportColumn",
     "Reports",
+    "Sending",
     "SpotMe",
     "SubsetSelection",
     "Views",

@@ -58,7 +58,7 @@ class Fresh:
     mechanism: Mechanism
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        return self.mechanism.report(objects, _fresh_keys(users, places))
+        return self.mechanism.report(objects, fresh_keys(users, places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class RapporMemory:
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         answers = self.permanent(objects, users)
-        fresh = _coins(_fresh_keys(users, places), self.mechanism.m)
+        fresh = _coins(fresh_keys(users, places), self.mechanism.m)
         bits = fresh < np.where(answers, self.mechanism.q, self.mechanism.p)
         return {"cohort": self.cohorts(users).astype(np.int32), "bits": np.packbits(bits, axis=1, bitorder="little")}
 
@@ -153,7 +153,7 @@ class RapporMemory:
         return _sum_by_bit(unset, set_, self.positions(cohort))
 
 
-def _fresh_keys(users: Keys, places: Objects) -> Keys:
+def fresh_keys(users: Keys, places: Objects) -> Keys:
     """The key of each report, by its place among the user's."""
     return children(children(users, Stream.REPORTS), places)
 

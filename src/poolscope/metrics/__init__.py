@@ -2,11 +2,12 @@
 
 All but ``summarise``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
 count n, a row per user (``select``), and give an ``Estimate``: a value and its 95 % interval. Bounds follow from
-epsilon alone.
+epsilon alone, as does what it adds up to in time (``epsilon_in_time``).
 """
 
 from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
 from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
+from poolscope.metrics.epsilon import EpsilonInTime, epsilon_in_time
 from poolscope.metrics.exposure import (
     exposed,
     exposure,
@@ -30,6 +31,7 @@ from poolscope.metrics.records import Record, summarise
 from poolscope.metrics.words import headline, in_plain_words
 
 __all__ = [
+    "EpsilonInTime",
     "Estimate",
     "Record",
     "auc",
@@ -40,6 +42,7 @@ __all__ = [
     "calibration",
     "calibration_error",
     "calibration_limit",
+    "epsilon_in_time",
     "evidence",
     "exposed",
     "exposure",

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 from scipy import special
 
-from poolscope.base.arrays import Floats
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import LARGEST_EPSILON
 
@@ -21,6 +21,9 @@ GROUPS = 2000
 
 HALVINGS = 50
 """Bisections of [0, epsilon]."""
+
+NUMBERS, NEVER = 100, 1e-15
+"""Into how many groups the possible numbers of reports are put at most, and the chance below which one never occurs."""
 
 
 def most_right(epsilon: float, n: int, best: float) -> float:
@@ -66,6 +69,19 @@ def most_right(epsilon: float, n: int, best: float) -> float:
         s = (n - 2 * np.arange(n + 1)) * epsilon
         wrong = (_hidden(p, epsilon) * special.expit(-s - special.logit(best))).max()
     return float(np.clip(1 - wrong, best, 1))
+
+
+def most_right_in_mean(epsilon: float, counts: Integers, chances: Floats, best: float) -> float:
+    """`most_right` where the number of reports is one of several, (counts,) with their chances, whatever the pool is.
+
+    Where there are many numbers, those of a group count as their largest, and those that hardly ever occur as if they
+    told all.
+    """
+    likely = np.flatnonzero(chances > NEVER)
+    right = 1.0 - float(chances[likely].sum())
+    for some in np.array_split(likely, min(len(likely), NUMBERS)):
+        right += float(chances[some].sum()) * most_right(epsilon, int(counts[some].max()), best)
+    return min(right, 1.0)
 
 
 def _lies(epsilon: float, n: int) -> Floats:

@@ -14,7 +14,7 @@ from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.base.json import plain
 from poolscope.game.columns import EXPOSED
-from poolscope.metrics.bounds import most_right
+from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
 from poolscope.metrics.intervals import Estimate, exactly, share_of
@@ -268,7 +268,9 @@ def record_of(
         auc=auc_of(correct),
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
-        most_right=most_right(game.epsilon(adversary), n, most / users if known is None else known),
+        most_right=most_right_in_mean(
+            game.epsilon(adversary), *game.sending.linked(n), most / users if known is None else known
+        ),
         bayes_security=security_of(precision, prior, together),
         bayes_security_least=least_security_of(counted.answers, k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),

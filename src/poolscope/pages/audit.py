@@ -9,11 +9,13 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
+from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import Picture, pictures
@@ -78,7 +80,7 @@ def page_of(summary: Summary, shown: Sequence[Picture]) -> str:
             _columns(summary.results),
             block=("adversary", "Adversary"),
             row=("n", "n"),
-            form="{:,}".format,
+            form=partial(_after, reports_per_day=summary.reports_per_day),
         ),
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
@@ -94,7 +96,13 @@ def _facts(summary: Summary) -> list[str]:
         f"{summary.users:,} user{'s' * (summary.users != 1)}",
         f"{len(summary.pools)} pools: {', '.join(summary.pools)}",
         f"up to {summary.horizon:,} report{'s' * (summary.horizon != 1)} each",
+        *map(tied, summary.devices),
     ]
+
+
+def _after(n: int, reports_per_day: float | None) -> str:
+    """An observation count, and how long it takes where that is known."""
+    return f"{n:,}" if reports_per_day is None else f"{n:,} ({in_days([n], reports_per_day)})"
 
 
 def _tiles(summary: Summary) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
+from poolscope.metrics.epsilon import in_days
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
 from poolscope.pages.html import origin, render, tied
@@ -91,12 +92,13 @@ def page_of(comparison: Comparison, wide: str, narrow: str) -> str:
 
 
 def _facts(comparison: Comparison) -> list[str]:
-    pools = round(1 / comparison.results[0].baseline)
+    pools, rate = round(1 / comparison.results[0].baseline), comparison.scenario.devices.reports_per_day
     return [
         f"{comparison.users:,} users, the same for every choice",
-        f"{comparison.n:,} reports each",
+        f"{comparison.n:,} reports each" + (f", {in_days([comparison.n], rate)}" if rate else ""),
         f"{pools} pools",
         f"frequencies from {comparison.reports:,} reports",
+        *map(tied, comparison.devices),
     ]
 
 

@@ -12,7 +12,14 @@ MEANINGS = {
     "Mechanism, ε": "What a device does to an object before it leaves, and the epsilon that bounds what one single "
     "report reveals.",
     "Report, n": "What a device sends about one object, after the privacy mechanism has blurred it; n is how many "
-    "reports of a user the adversary has seen.",
+    "reports of a user the adversary has seen. Where devices report a share of events or stop at a cap, n counts "
+    "events, and fewer reports are seen.",
+    "Pseudonym": "The name under which a device sends. Where it changes after a window of reports, the adversary links "
+    "those of one window only. Confidence, precision and “sure at n” are then about the longest pseudonym, the newest "
+    "of these; “exposed by n” is a user with at least one pseudonym of which the adversary was sure, rightly or not. "
+    "An adversary who knows that a device keeps its answers links all pseudonyms by them.",
+    "Epsilon a year": "The sum of the epsilons of all reports of a year, which bounds what they reveal together; on "
+    "average where a share of events is reported. Where answers are kept epsilons do not add up.",
     "Confidence": "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
     "Null rate": "The share of users about whom the adversary keeps silent because its confidence is below a "
     "threshold. At null rate 0 it guesses for everyone.",
@@ -43,8 +50,8 @@ MEANINGS = {
     "Min-entropy leakage": "The bits by which reports improve the guess: the binary logarithm of precision over the "
     "success of the best guess without reports.",
     "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "
-    "quantile, beside n ε, the most that composition allows. The gap is what the bound overstates for this attack. An "
-    "interval to ∞ means that there are too few users to bound that quantile.",
+    "quantile, beside n ε, the most that composition allows (of the reports of one pseudonym). The gap is what the "
+    "bound overstates for this attack. An interval to ∞ means that there are too few users to bound that quantile.",
     "Mean squared and absolute error": "Of the estimated frequencies of all objects, measured on simulated reports and "
     "in closed form from the mechanism’s p* and q*. With few hash functions what is measured lies above the closed "
     "form.",
@@ -57,6 +64,8 @@ MEANINGS = {
 AUDIT = (
     "Preferred pool",
     "Report, n",
+    "Pseudonym",
+    "Epsilon a year",
     "Confidence",
     "Null rate",
     "Precision",
@@ -71,6 +80,9 @@ AUDIT = (
 
 COMPARISON = (
     "Mechanism, ε",
+    "Report, n",
+    "Pseudonym",
+    "Epsilon a year",
     "At most",
     "AUC",
     "★, frontier",

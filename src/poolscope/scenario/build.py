@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import curator_key
 from poolscope.game.game import Game
-from poolscope.mechanisms import Device, Mechanism, device_of, make
+from poolscope.mechanisms import Device, Mechanism, Sending, device_of, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
@@ -55,6 +55,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map) -> Game:
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
         device=build_device(scenario, mechanism),
+        sending=build_sending(scenario),
         adversaries=adversaries,
         observations=scenario.attack.observations,
         behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
@@ -89,7 +90,13 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
 
 def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
     """What the devices of a scenario send with the mechanism."""
-    return device_of(mechanism, **scenario.mechanism.devices)
+    return device_of(mechanism, memory=scenario.devices.memory)
+
+
+def build_sending(scenario: Scenario) -> Sending:
+    """How much of what its user does a device of a scenario sends."""
+    with located(file=scenario.file, place="devices"):
+        return Sending(**scenario.devices.model_dump(exclude={"memory"}))
 
 
 def build_adversary(

@@ -21,6 +21,7 @@ from poolscope.scenario.tables import (
     OUTSIDE,
     AdversaryTable,
     AttackTable,
+    DevicesTable,
     MechanismTable,
     Name,
     PopularityTable,
@@ -59,7 +60,8 @@ class _Source:
 class Scenario(Table):
     """A checked scenario: its tables, and builders for what they describe.
 
-    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None. ``source`` says where a
+    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None, but for
+    ``devices``, which then limit nothing. ``source`` says where a
     deployment's parameters are published, ``historical`` that it is retired.
     """
 
@@ -69,6 +71,7 @@ class Scenario(Table):
     universe_table: UniverseTable = Field(alias="universe")
     popularity_table: PopularityTable | None = Field(default=None, alias="popularity")
     mechanism: MechanismTable
+    devices: DevicesTable = DevicesTable()
     users: UsersTable | None = None
     adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
@@ -87,9 +90,9 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memory" in adversary.model_fields_set and not self.mechanism.memory:
+            if "knows_memory" in adversary.model_fields_set and not self.devices.memory:
                 key = f"adversary[{i}].knows_memory"
-                raise rejection("goes only with memory = true in [mechanism]", key=key, value=adversary.knows_memory)
+                raise rejection("goes only with memory = true in [devices]", key=key, value=adversary.knows_memory)
             if numbered and adversary.popularity == "given" and adversary.file is None:
                 key = f"adversary[{i}].popularity"
                 raise rejection("must have a file to be 'given'", key=key, remedy=remedy)

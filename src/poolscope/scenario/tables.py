@@ -176,38 +176,41 @@ class PopularityTable(Table):
         return self
 
 
-#: Keys of ``[mechanism]`` that are its devices'.
-DEVICES = {"memory"}
-
-
 class MechanismTable(Table):
-    """``[mechanism]``: a kind and its parameters, which the mechanism itself checks.
-
-    With ``memory`` devices keep one answer for each object, whatever the kind: it is no parameter of a mechanism.
-    """
+    """``[mechanism]``: a kind and its parameters, which the mechanism itself checks."""
 
     model_config = ConfigDict(extra="allow")
 
     kind: Name
     epsilon: Annotated[float, Field(gt=0)] | None = None
-    memory: bool = False
 
     @model_validator(mode="after")
     def _plain_parameters(self) -> Self:
         for key, value in (self.model_extra or {}).items():
+            if key in DevicesTable.model_fields:
+                remedy = f"write {key} in a table [devices]"
+                raise rejection("is a matter of the devices, whatever the mechanism", key=key, remedy=remedy)
             if not isinstance(value, int | float | str):
                 raise rejection("must be a number or a text", key=key, value=value)
         return self
 
     @property
     def parameters(self) -> dict[str, int | float | str]:
-        """Every key but ``kind`` and the devices'; ``epsilon`` only where the file has it."""
-        return self.model_dump(exclude={"kind", *DEVICES}, exclude_none=True)
+        """Every key but ``kind``; ``epsilon`` only where the file has it."""
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
 
-    @property
-    def devices(self) -> dict[str, bool]:
-        """The keys that say what devices do beyond the mechanism, where they do."""
-        return self.model_dump(include=DEVICES, exclude_defaults=True)
+
+class DevicesTable(Table):
+    """``[devices]``: what a device does beyond the mechanism.
+
+    With ``memory`` it keeps one answer for each object, whatever the kind; the other keys are those of ``Sending``.
+    """
+
+    reports_per_day: Positive | None = None
+    memory: bool = False
+    sample: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    window: Count | None = None
+    cap: Count | None = None
 
 
 class DensityTable(Table):

@@ -23,6 +23,7 @@ from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, did_you_mean, located
 from poolscope.base.folders import ANOTHER, check_new, told
+from poolscope.base.json import plain
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import claimed, scratch_folder
@@ -34,6 +35,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.mechanisms import MECHANISMS
+from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
@@ -69,7 +71,8 @@ class Choice(Leak):
 
     Parameters
     ----------
-    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds.
+    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
+        with a cap or a window it is of the reports that can be linked.
     mse, mae : errors of the curator's frequencies as measured; mse_expected, mae_expected : in closed form. None where
         the mechanism has no estimate.
     frontier : whether no other choice does as well on both error and AUC, and better on one.
@@ -100,6 +103,7 @@ class Comparison:
     reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
+    epsilons : of the choices, with their time, each once; devices : the same and what devices do, in words.
     adversaries : what each knows, in words.
     seconds : how long it took.
     """
@@ -111,6 +115,8 @@ class Comparison:
     n: int
     results: tuple[Choice, ...]
     non_private: Leak | None
+    epsilons: tuple[EpsilonInTime, ...]
+    devices: tuple[str, ...]
     adversaries: Mapping[str, str]
     seconds: float
 
@@ -123,6 +129,9 @@ class Comparison:
             "reports": self.reports,
             "n": self.n,
             "version": __version__,
+            "reports_per_day": self.scenario.devices.reports_per_day,
+            "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
+            "devices": list(self.devices),
             "adversaries": dict(self.adversaries),
             "non_private": self.non_private and self.non_private.as_json(),
             "results": [record.as_json() for record in self.results],
@@ -175,6 +184,7 @@ def compare(
         # every choice before the first is played: a parameter that is missing is known at once
         build_mechanism(choice, choice.universe())
     results: list[Leak] = []
+    spent: dict[EpsilonInTime, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
@@ -187,6 +197,7 @@ def compare(
             if long:
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
+        spent[epsilon_of(game)] = None
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
@@ -196,6 +207,8 @@ def compare(
         n=results[0].n,
         results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
+        epsilons=tuple(spent),
+        devices=(in_words(tuple(spent), game.sending), *devices_in_words(game)),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -222,7 +235,7 @@ def _play(
         if name == NON_PRIVATE:
             yield leak
             continue
-        bound = game.horizon * epsilon
+        bound = int(game.sending.linked(game.horizon)[0].max()) * epsilon
         yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
@@ -283,7 +296,7 @@ def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter
 
 def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
     with located(file=scenario.file):
-        return changed(scenario, {"mechanism": {**table, **scenario.mechanism.devices}}, name=scenario.name)
+        return changed(scenario, {"mechanism": dict(table)}, name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:

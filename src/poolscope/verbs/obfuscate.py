@@ -24,8 +24,9 @@ from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.sending import Sending
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
-from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.build import build_device, build_mechanism, build_sending
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -38,7 +39,7 @@ MAKING = {False: 4, True: 32}
 
 @dataclass(frozen=True, kw_only=True)
 class Obfuscated:
-    """What `obfuscate` wrote: how many reports, of how many users."""
+    """What `obfuscate` wrote: how many reports, of how many users; some of them may have sent none."""
 
     users: int
     reports: int
@@ -61,10 +62,11 @@ def obfuscate(
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Obfuscated:
-    """One report for each row of a file of traces, in its order.
+    """One report for each row of a file of traces that is reported, in its order.
 
     What a report draws depends on the seed, on its user's place among the users (by first row) and on its place among
-    the user's reports, exactly as in the game.
+    the user's rows, exactly as in the game; so does whether a row is reported, where devices sample. With a window the
+    users of the reports are their pseudonyms, ``ann#1``, ``ann#2``.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def obfuscate(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
-    device = build_device(scenario, mechanism)
+    device, sending = build_device(scenario, mechanism), build_sending(scenario)
     engine, arrivals = engine or Local(), Arrivals()
     source = open_table(path)
     if rows_said := source.height():
@@ -88,7 +90,7 @@ def obfuscate(
 
         def part(some: _Part) -> int:
             frames = []
-            for start in range(0, len(some.users), PIECE):
+            for start in range(0, max(1, len(some.users)), PIECE):
                 piece = slice(start, start + PIECE)
                 made = device.sent(some.objects[piece], user_keys(seed, some.users[piece]), some.places[piece])
                 frames.append(report_frame(some.names[piece], made, columns, universe, text=written.text))
@@ -97,7 +99,8 @@ def obfuscate(
 
         rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
         reports = 0
-        for count in engine.map(part, _parts(source, universe, arrivals, min(rows, ROWS))):
+        events = _parts(source, universe, arrivals, min(rows, ROWS))
+        for count in engine.map(part, _sent(events, sending, seed)):
             reports += count
             progress.tick(count)
     return Obfuscated(users=len(arrivals), reports=reports)
@@ -110,6 +113,27 @@ def _parts(source: Source, universe: Universe, arrivals: Arrivals, rows: int) ->
     for number, (names, block) in enumerate(blocks(source, columns, universe, rows=rows, reuse=False)):
         users = arrivals.number(names)
         yield _Part(number, names, users, places.of(users), block["object"])
+
+
+def _sent(parts: Iterator[_Part], sending: Sending, seed: int) -> Iterator[_Part]:
+    """What is sent of each part: the rows that are reported, up to the cap, under the pseudonym of each."""
+    numbers = Places()
+    for part in parts:
+        if sending.sample < 1:
+            part = _rows(part, sending.reported(user_keys(seed, part.users), part.places))
+        if sending.cap is None and sending.window is None:
+            yield part
+            continue
+        number = numbers.of(part.users)
+        if sending.window is not None:
+            pseudonym = part.names.cast(pl.String) + "#" + pl.Series(number // sending.window + 1).cast(pl.String)
+            part = part._replace(names=pseudonym)
+        yield part if sending.cap is None else _rows(part, number < sending.cap)
+
+
+def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:
+    names = part.names.filter(pl.Series(which))
+    return _Part(part.number, names, part.users[which], part.places[which], part.objects[which])
 
 
 class Arrivals:
@@ -144,6 +168,8 @@ class Places:
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         lengths = np.diff(np.append(starts, len(users)))
         out = np.empty(len(users), dtype=np.int64)
+        if not len(users):
+            return out
         before = self._before(ordered[starts], lengths)
         out[order] = np.arange(len(users)) - np.repeat(starts - before, lengths)
         return out

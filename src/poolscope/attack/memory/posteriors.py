@@ -13,10 +13,10 @@ from poolscope.attack.fresh import lengths_of, posterior_of_each
 from poolscope.attack.memory.groups import Kept, groups
 from poolscope.attack.memory.scores import group_posterior
 from poolscope.attack.role import Posteriors
-from poolscope.base.arrays import Floats, Integers, Keys, Objects, Tick
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
-from poolscope.mechanisms.devices import reports_of
 from poolscope.mechanisms.role import Reports, report_count
+from poolscope.mechanisms.sending import Sent
 
 #: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
 CHUNK = 8
@@ -41,7 +41,7 @@ class OnKept:
 
     def posteriors(
         self,
-        traces: Objects,
+        sent: Sent,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -49,24 +49,37 @@ class OnKept:
         tick: Tick,
     ) -> list[Posteriors]:
         """Reports are made for the users asked for, and again for the next adversary: that costs little beside the
-        attack. Whoever knows of the memory attacks at the observation counts, and thinks of it until the next."""
+        attack. Whoever knows of the memory attacks at the observation counts, and thinks of it until the next; it
+        takes the reports of all pseudonyms together, as the answers that are kept link them."""
 
-        def of(adversary: Adversary) -> Posteriors:
+        def each(adversary: Adversary) -> Posteriors:
             def some(rows: slice) -> Floats:
-                users, n = traces[rows].shape
-                reports, lengths = reports_of(self.device, traces[rows], keys[rows]), np.full(users, n)
-                if not adversary.knows_memory:
-                    return self.posterior(reports, adversary, lengths, None)
-                found = self.posterior(reports, adversary, lengths, observations)
+                mine = sent[rows]
+                reports, n = mine.reports(self.device, keys[rows]), mine.objects.shape[1]
+                after_each = range(n + 1)
+                return posterior_of_each(
+                    self.device.mechanism, reports, adversary, mine.lengths, after_each, sent.window
+                )
+
+            return Posteriors(some, CHUNK, sent.window)
+
+        def grouped(adversary: Adversary) -> Posteriors:
+            def some(rows: slice) -> Floats:
+                mine = sent[rows]
+                reports, (users, n) = mine.reports(self.device, keys[rows]), mine.objects.shape
                 out = np.empty((users, n + 1, adversary.k))
                 out[:] = adversary.belief.pool_prior(adversary.k)
-                for row, count in enumerate(observations):
-                    out[:, min(count, n) :] = found[:, row, None]
+                starts, counts = np.cumsum(mine.lengths) - mine.lengths, mine.counts(observations)
+                for user, (start, size) in enumerate(zip(starts, mine.lengths, strict=True)):
+                    own = {name: np.asarray(column)[start : start + size] for name, column in reports.items()}
+                    found = grouped_posterior(self.device, own, adversary, None, counts[user].tolist())
+                    for row, count in enumerate(counts[user]):
+                        out[user, count:] = found[0, row]
                 return out
 
             return Posteriors(some, CHUNK)
 
-        return [of(adversary) for adversary in adversaries]
+        return [(grouped if adversary.knows_memory else each)(adversary) for adversary in adversaries]
 
 
 def grouped_posterior(

@@ -10,6 +10,7 @@ has them counted before.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ COPIES = 3
 
 #: Rows of the table that a summary shows.
 HEAD = 12
+
+NAMES = "reports are linked by the users that the file names, whatever [devices] has as window"
+"""What is said where devices change their pseudonyms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,8 @@ def attack(
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     _check_memory(scenario)
+    if scenario.devices.window is not None:
+        warnings.warn(NAMES, stacklevel=2)
     engine = engine or Local()
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
@@ -147,7 +153,7 @@ def attack(
 def _check_memory(scenario: Scenario) -> None:
     """Files are attacked report by report: grouping those of one answer needs all of a user's at once."""
     for index, entry in enumerate(scenario.adversaries):
-        if scenario.mechanism.memory and entry.knows_memory:
+        if scenario.devices.memory and entry.knows_memory:
             place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, posterior group them"
             rule = "must be false: attack takes every report of a file by itself"
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel, Field, InstanceOf, ValidationError, field_serializer, field_validator
 
 from poolscope.base.errors import InputError, located, one_line
-from poolscope.base.json import read_json
+from poolscope.base.json import plain, read_json
 from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.records import Record
 from poolscope.verbs.audit.tables import Tables, tables
 
@@ -49,6 +50,9 @@ class Summary(BaseModel, frozen=True):
     version: str
     pools: list[str] = Field(min_length=2)
     horizon: int = Field(ge=1)
+    reports_per_day: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    epsilon: EpsilonInTime | None = None
+    devices: list[str] = []
     adversaries: dict[str, str]
     results: list[InstanceOf[Record]] = Field(min_length=1)
     seconds: float | None = None
@@ -62,6 +66,10 @@ class Summary(BaseModel, frozen=True):
     @field_serializer("results")
     def _write(self, results: list[Record]) -> list[dict[str, Any]]:
         return [record.as_json() for record in results]
+
+    @field_serializer("epsilon")
+    def _write_epsilon(self, epsilon: EpsilonInTime | None) -> Any:
+        return None if epsilon is None else plain(asdict(epsilon))
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``summary.json``."""

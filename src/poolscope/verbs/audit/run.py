@@ -26,6 +26,7 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import planned, playing
+from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.records import COUNTED, Counted, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
@@ -174,6 +175,12 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         version=manifest.version,
         pools=list(game.universe.pool_names),
         horizon=game.horizon,
+        reports_per_day=game.sending.reports_per_day,
+        epsilon=epsilon_of(game),
+        devices=[
+            f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.sending)}",
+            *devices_in_words(game),
+        ],
         adversaries=descriptions,
         results=results,
     )

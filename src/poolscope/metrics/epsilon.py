@@ -1,0 +1,100 @@
+"""Epsilon with its time: an epsilon of a report says little without how many reports there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poolscope.mechanisms.devices import Fresh
+from poolscope.mechanisms.sending import Sending
+
+if TYPE_CHECKING:
+    from poolscope.game.game import Game
+
+DAYS = 365
+"""Days of a year."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonInTime:
+    """The epsilon of a report, and the sum over those of a day, of a year and of all time: what composition allows.
+
+    Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
+    of a day and a year where nobody says how many reports there are, of all time without a cap, and all three where
+    devices keep their answers, as such reports are not independent and their epsilons do not add up.
+    """
+
+    report: float
+    day: float | None = None
+    year: float | None = None
+    ever: float | None = None
+
+
+def epsilon_in_time(epsilon: float, sending: Sending, *, memory: bool = False) -> EpsilonInTime:
+    """What an epsilon of a report adds up to on devices that send so much; ``memory`` if they keep their answers."""
+    if memory:
+        return EpsilonInTime(report=epsilon)
+    ever = None if sending.cap is None else sending.cap * epsilon
+    if sending.reports_per_day is None:
+        return EpsilonInTime(report=epsilon, ever=ever)
+    day, year = (epsilon * sending.mean_reports(days * sending.reports_per_day) for days in (1, DAYS))
+    return EpsilonInTime(report=epsilon, day=day, year=year, ever=ever)
+
+
+def epsilon_of(game: Game) -> EpsilonInTime:
+    """The epsilon of a game with its time."""
+    return epsilon_in_time(float(game.mechanism.epsilon), game.sending, memory=_keeps(game))
+
+
+def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
+    """One epsilon or several, as "epsilon 4 a report, 1 a day: 1,460 a year"."""
+    words = f"epsilon {_listed([epsilon.report for epsilon in epsilons])} a report"
+    if sending.reports_per_day is not None:
+        words += f", {_figure(sending.sample * sending.reports_per_day)} a day"
+        words += " on average" if sending.sample < 1 else ""
+    sums = {
+        "a year": [epsilon.year for epsilon in epsilons],
+        "in all": [epsilon.ever for epsilon in epsilons],
+    }
+    if sums["a year"] == sums["in all"]:
+        # the cap is reached within a year
+        del sums["a year"]
+    told = [f"{_listed(known)} {when}" for when, of in sums.items() if (known := [x for x in of if x is not None])]
+    return f"{words}: {', '.join(told)}" if told else words
+
+
+def devices_in_words(game: Game) -> list[str]:
+    """What the devices of a game do beyond the mechanism, a phrase each."""
+    sending, told = game.sending, []
+    if sending.sample < 1:
+        told.append(f"n counts events, of which {_figure(100 * sending.sample)} % are reported")
+    if sending.cap is not None:
+        told.append(f"a device sends {sending.cap:,} report{'s' * (sending.cap != 1)} and no more")
+    if sending.window is not None:
+        many = f"{sending.window:,} report{'s' * (sending.window != 1)}"
+        told.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
+    if _keeps(game):
+        told.append("a device keeps one answer for each object, so that epsilons of reports do not add up")
+    if _keeps(game) and sending.window is not None:
+        told.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
+    return told
+
+
+def in_days(counts: Sequence[int], reports_per_day: float) -> str:
+    """How long so many events take, as "7, 30 days"."""
+    days = [n / reports_per_day for n in counts]
+    return f"{_listed(days)} day{'s' * (days != [1])}"
+
+
+def _keeps(game: Game) -> bool:
+    return not isinstance(game.device, Fresh)
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(dict.fromkeys(map(_figure, values)))
+
+
+def _figure(value: float) -> str:
+    """Three digits, all of those before the point; infinity as its sign."""
+    return f"{value:,.0f}" if 100 <= value < 1e15 else f"{value:.3g}".replace("inf", "∞")

@@ -1,0 +1,221 @@
+"""The game with devices that send a share of events, up to a cap, under pseudonyms that change."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.memory import CROWD, ORACLE, POPULARITY, STRONG, TINY
+from cases.synthetic import SEED
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle.pseudonyms import Response, guessed, running, share_exposed, share_right
+from polars.testing import assert_frame_equal
+
+from poolscope.attack import fresh
+from poolscope.attack.adversary import Adversary
+from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import user_keys
+from poolscope.game.game import Game, play
+from poolscope.mechanisms import CMS, GRR, Sending, device_of
+from poolscope.metrics.calibration import calibration_error, calibration_limit
+from poolscope.metrics.records import summarise
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.synthetic import draw_traces, draw_users
+
+EPSILON, NEVER = 3.0, 10**9
+REFERENCE = Response(ORACLE.popularity, TINY.pool_of, EPSILON)
+SKETCH = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
+COLUMNS = ["user", "adversary", "guess", "confidence", "posterior_true"]
+
+sendings = st.builds(
+    Sending,
+    sample=st.sampled_from([0.05, 0.5, 0.9, 1.0]),
+    cap=st.none() | st.integers(1, 9),
+    window=st.none() | st.integers(1, 9),
+)
+
+
+def tiny(observations=(1, 2, 6), **limits):
+    return Game(
+        universe=TINY,
+        popularity=ORACLE.popularity,
+        device=device_of(GRR(universe=5, epsilon=EPSILON)),
+        adversaries=[ORACLE],
+        observations=observations,
+        non_private=False,
+        sending=Sending(**limits),
+    )
+
+
+def crowd(observations=(4, 15), *, memory=False, adversaries=(STRONG,), **limits):
+    return Game(
+        universe=CROWD,
+        popularity=POPULARITY,
+        device=device_of(SKETCH, memory=memory),
+        adversaries=adversaries,
+        observations=observations,
+        sending=Sending(**limits),
+    )
+
+
+def sent_by(game, users):
+    """What each user sends, as lists of events and of reports, one event after the other."""
+    keys = user_keys(SEED, np.arange(users))
+    traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, Behaviour(), keys), game.horizon)
+    sending, everything = game.sending, np.arange(game.horizon)
+    for key, trace in zip(keys, traces, strict=True):
+        own = np.repeat(key, game.horizon)
+        events = [t for t in everything if sending.sample == 1 or sending.reported(own[:1], everything[t : t + 1])[0]]
+        events = events[: sending.cap]
+        values = game.device.sent(trace, own, everything)["value"]
+        yield events, [int(values[t]) for t in events]
+
+
+@settings(max_examples=25, deadline=None)
+@given(sendings)
+def test_outcomes_are_those_of_the_definitions(sending):
+    """Guess, confidence and exposure of every user against posteriors of each pseudonym by itself."""
+    game = replace(tiny(), sending=sending)
+    outcomes = play(game, 8, SEED)
+    window = sending.window or NEVER
+    for user, (events, reports) in enumerate(sent_by(game, 8)):
+        rows = outcomes.filter(pl.col("user") == user).sort("n")
+        after = running(REFERENCE, reports, window)
+        when = [0, *(event + 1 for event in events)]
+        for row in rows.iter_rows(named=True):
+            seen = [y for event, y in zip(events, reports, strict=True) if event < row["n"]]
+            expected = guessed(REFERENCE, seen, window)
+            assert row["confidence"] == pytest.approx(max(expected), abs=1e-11)
+            assert row["posterior_true"] == pytest.approx(expected["ab".index(row["pool"])], abs=1e-11)
+            for level in (50, 90, 95):
+                sure = [t for t, own in zip(when, after, strict=True) if max(own) >= level / 100]
+                assert row[f"exposed_{level}"] == (sure[0] if sure else None)
+
+
+@pytest.mark.parametrize(
+    ("sample", "cap", "window"), [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)], ids=["w", "sw", "c", "swc"]
+)
+def test_precision_is_that_of_all_reports_there_can_be(sample, cap, window):
+    users, n = 20_000, 6
+    outcomes = play(tiny((n,), sample=sample, cap=cap, window=window), users, SEED)
+    right, expected = (outcomes["guess"] == outcomes["pool"]).mean(), share_right(REFERENCE, n, sample, cap, window)
+    error = (expected * (1 - expected) / users) ** 0.5
+    assert abs(right - expected) < 4 * error
+    assert abs(right - REFERENCE.right(n)) > 4 * error, "what limits the devices matters"
+
+
+def test_exposure_is_that_of_all_reports_there_can_be():
+    """A user is exposed by one pseudonym: neither by the last alone, nor by all reports together."""
+    users, n, window = 20_000, 6, 3
+    outcomes = play(tiny((n,), window=window), users, SEED)
+    found, expected = outcomes["exposed_90"].is_not_null().mean(), share_exposed(REFERENCE, n, window, 0.9)
+    error = (expected * (1 - expected) / users) ** 0.5
+    assert abs(found - expected) < 4 * error
+    for other in (share_exposed(REFERENCE, window, window, 0.9), share_exposed(REFERENCE, n, NEVER, 0.9)):
+        assert abs(found - other) > 4 * error
+
+
+@pytest.mark.parametrize("limits", [{"window": 4}, {"sample": 0.4}, {"cap": 6}, {"sample": 0.6, "window": 3, "cap": 7}])
+def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(limits, monkeypatch):
+    whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
+    short = play(crowd((4,), **limits), 60, SEED)
+    assert_frame_equal(short.select(COLUMNS), whole.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
+    monkeypatch.setattr(fresh.OnFresh, "most_users", 16)
+    monkeypatch.setattr(fresh, "CHUNK", 3)
+    assert_frame_equal(play(crowd(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_limits_that_nobody_reaches_change_nothing(memory):
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
+    free = crowd(memory=memory, adversaries=(STRONG, naive))
+    whole = play(free, 12, SEED)
+    for limits in ({"window": 15}, {"cap": 15}, {"window": 40, "cap": 50, "sample": 1.0}, {"reports_per_day": 2.0}):
+        assert_frame_equal(play(replace(free, sending=Sending(**limits)), 12, SEED), whole, check_exact=True)
+
+
+def test_with_a_cap_nothing_changes_after_it():
+    """And before it everything is as without."""
+    capped, free = play(crowd((4, 8, 15), cap=8), 80, SEED), play(crowd((4, 8, 15)), 80, SEED)
+    early = pl.col("n") <= 8
+    assert_frame_equal(capped.filter(early).select(COLUMNS), free.filter(early).select(COLUMNS), check_exact=True)
+    at = {n: capped.filter(pl.col("n") == n)["confidence"] for n in (8, 15)}
+    assert at[8].equals(at[15])
+    assert capped["exposed_50"].max() <= 8
+
+
+def test_the_larger_share_has_the_smaller_one():
+    """Users draw once whether an event is below a share: what a small share reports, a larger one does as well."""
+    keys, events = user_keys(SEED, np.arange(500))[:, None], np.arange(40)
+    few, many = (Sending(sample=share).reported(keys, events) for share in (0.2, 0.7))
+    assert not (few & ~many).any()
+    for found, share in ((few, 0.2), (many, 0.7)):
+        assert abs(found.mean() - share) < 4 * (share * (1 - share) / found.size) ** 0.5
+        # by itself: how often two events in a row are
+        both = (found[:, 1:] & found[:, :-1]).mean()
+        assert abs(both - share**2) < 5 * (share**2 * (1 - share**2) / found.size) ** 0.5
+
+
+def test_confidence_keeps_its_meaning():
+    """The guess is of a pseudonym that is not chosen by what it says; the surest one's confidence would be too high."""
+    game = replace(crowd((15,), sample=0.8, window=4), non_private=False)
+    outcomes = play(game, 8000, SEED)
+    assert calibration_error(outcomes, SEED).value < calibration_limit(outcomes, SEED)
+    surest = outcomes.filter(pl.col("exposed_50").is_not_null())
+    at_least = surest.with_columns(pl.col("confidence").clip(0.5))
+    assert calibration_error(at_least, SEED).value > calibration_limit(at_least, SEED)
+
+
+def test_kept_answers_link_the_windows():
+    """Whoever knows of the memory takes all pseudonyms together; to others they are apart."""
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
+    game = crowd(memory=True, adversaries=(STRONG, naive))
+    free, cut = (play(replace(game, sending=Sending(window=w)), 30, SEED) for w in (None, 4))
+    linked, apart = pl.col("adversary") == "strong", (pl.col("adversary") == "naive") & (pl.col("n") == 15)
+    assert_frame_equal(cut.filter(linked), free.filter(linked), check_exact=True)
+    assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])
+
+
+@pytest.mark.parametrize("limits", [{"sample": 0.5}, {"cap": 5}, {"sample": 0.5, "window": 3, "cap": 4}])
+def test_memory_is_attacked_on_what_was_sent(limits):
+    """The posterior at n is that of a user who never did more than what is sent by then."""
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
+    outcomes = play(crowd(memory=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    assert outcomes.filter(pl.col("n") == 15)["exposed_50"].drop_nulls().is_between(0, 15).all()
+    short = play(crowd((4,), memory=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    assert_frame_equal(short.select(COLUMNS), outcomes.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
+
+
+def test_nobody_who_sends_nothing_is_told_from_others():
+    for memory in (False, True):
+        outcomes = play(crowd((4, 15), memory=memory, sample=1e-12), 30, SEED)
+        np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
+
+
+@pytest.mark.parametrize("limits", [{}, {"sample": 0.4}, {"cap": 2}, {"window": 2}, {"sample": 0.5, "window": 3}])
+def test_the_bound_is_of_the_reports_that_are_linked(limits):
+    game = tiny((1, 3, 6), **limits)
+    records = summarise(play(game, 4000, SEED), game, SEED)
+    for record in records:
+        assert record.precision.low <= record.most_right
+    free = summarise(play(tiny((1, 3, 6)), 10, SEED), tiny((1, 3, 6)), SEED)
+    assert (records[-1].most_right < free[-1].most_right) == bool(limits)
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        ({"sample": 0.0}, "sample must be above 0"),
+        ({"sample": 1.5}, "sample must be above 0 and at most 1"),
+        ({"sample": float("nan")}, "sample must be above 0"),
+        ({"cap": 0}, "cap must be at least 1"),
+        ({"window": -1}, "window must be at least 1"),
+        ({"reports_per_day": 0.0}, "reports_per_day must be finite and positive"),
+        ({"reports_per_day": float("inf")}, "reports_per_day must be finite and positive"),
+    ],
+)
+def test_nonsense_is_refused(limits, rule):
+    with pytest.raises(InputError, match=rule):
+        Sending(**limits)
