@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import OnFresh
@@ -11,19 +10,17 @@ from poolscope.attack.memory.posteriors import OnKept
 from poolscope.attack.role import Attack
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory
+from poolscope.mechanisms.devices import Device, Fresh, Keeping
 from poolscope.mechanisms.role import Mechanism, Reports
 
-#: Kind of a device -> the attack on it.
-ATTACKS: Mapping[type, Callable[[Any], Attack]] = {Fresh: OnFresh, Memoised: OnKept, RapporMemory: OnKept}
-
-
 def attack_on(device: Device) -> Attack:
-    """The attack on a device."""
-    if type(device) not in ATTACKS:
-        known = ", ".join(kind.__name__ for kind in ATTACKS)
-        raise InputError("must be a device that can be attacked", value=type(device).__name__, remedy=f"one of {known}")
-    return ATTACKS[type(device)](device)
+    """The attack on a device: one for all that keep their answers, and the paper's."""
+    if isinstance(device, Keeping):
+        return OnKept(device)
+    if isinstance(device, Fresh):
+        return OnFresh(device)
+    remedy = "Fresh(mechanism), or one that states the evidence of its reports"
+    raise InputError("must be a device that can be attacked", value=type(device).__name__, remedy=remedy)
 
 
 def posterior(

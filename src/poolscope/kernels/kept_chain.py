@@ -18,6 +18,7 @@ from poolscope.kernels.kept_sets import (
     empty,
     log_join,
     log_law,
+    moved,
     put,
     refresh,
     release,
@@ -33,14 +34,15 @@ TRIES = 4
 #: polarization (3, nodes) log delta, log (1 - delta)/(k - 1), log weight; integral (n + 1, n + 1): log of the mean of
 #: delta^own ((1 - delta)/(k - 1))^rest; blend (classes, k + 1) what the weight of each section adds to that of a class.
 #: only (classes,) the section of a class that has but one, or -1.
-Belief = namedtuple("Belief", "log_prior interest polarization integral blend only")
+Belief = namedtuple("Belief", "log_prior interest polarization integral blend only class_at")
 
-#: Where a chain is beyond its sets: weight (k + 1,) of the sections, log_weight (classes,), at (1,): random words used.
+#: Where a chain is beyond its sets: weight (k + 1,) of the sections, log_weight (classes,), at (4,): random words
+#: used, preferred pool, nodes of interest and polarization.
 Place = namedtuple("Place", "key at weight log_weight counts posterior")
 
-#: Scratch: chances (units + 1,), order and side (units,), tables (3, slots), totals (3, classes), nodes (most,), mix
-#: (classes,).
-Room = namedtuple("Room", "chances order side tables totals nodes mix")
+#: Scratch: chances (units + 1,), order and side (units,), among (3,), tables (sets, slots), totals (sets, classes),
+#: nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
+Room = namedtuple("Room", "chances order side among tables totals nodes mix weight log_weight")
 
 
 @njit(inline="always")
@@ -119,12 +121,7 @@ def relocate(units, sets, place, room, g):
     The law of the set itself cancels, so that only the other's decides on the change.
     """
     a = sets.slot[g]
-    if sets.size[g] == 1:
-        own = units.table[sets.names[g]]
-        cumulative, log_total = units.cumulative[own], units.log_total[own]
-    else:
-        cumulative, log_total = room.tables[0], room.totals[0]
-        tabulate(units, sets, g, cumulative, log_total)
+    cumulative, log_total = _table(units, sets, room, g)
     b = _drawn_slot(units, place, sets.total[g], cumulative, log_total, room.mix)
     if b == a:
         return
@@ -138,9 +135,9 @@ def relocate(units, sets, place, room, g):
     sets.holder[a] = h
     sets.holder[b] = g
     sets.slot[g] = b
-    refresh(units, sets, g)
+    moved(units, sets, g)
     if h >= 0:
-        refresh(units, sets, h)
+        moved(units, sets, h)
 
 
 @njit(nogil=True, cache=True)
@@ -190,10 +187,22 @@ def _chosen(units, sets, place, room, u, tries):
 
 
 @njit(nogil=True, cache=True)
-def _free_slot(units, sets, place, room, u):
-    """A free slot from the law of unit u alone, however little the free ones have of it."""
-    table, c, own, top = room.tables[0], units.count[u], units.table[u], -np.inf
-    cumulative, log_total = units.cumulative[own], units.log_total[own]
+def _in_class(units, cumulative, k, coin):
+    low, high = units.first[k], units.first[k + 1]
+    want = coin * cumulative[high - 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if cumulative[middle] <= want:
+            low = middle + 1
+        else:
+            high = middle
+    return min(low, units.first[k + 1] - 1)
+
+
+@njit(nogil=True, cache=True)
+def _free_slot(units, sets, place, room, c, cumulative, log_total):
+    """A free slot from a table, however little the free ones have of it."""
+    table, top = room.tables[0], -np.inf
     for s in range(table.shape[0]):
         k = units.class_of[s]
         low, high = units.first[k], units.first[k + 1]
@@ -222,14 +231,157 @@ def start(units, sets, place, room):
     for i in range(n):
         u = room.order[i]
         s = _chosen(units, sets, place, room, u, TRIES)
-        _settle(units, sets, u, _free_slot(units, sets, place, room, u) if s < 0 else s)
+        if s < 0:
+            own = units.table[u]
+            s = _free_slot(units, sets, place, room, units.count[u], units.cumulative[own], units.log_total[own])
+        _settle(units, sets, u, s)
 
 
 @njit(nogil=True, cache=True)
-def _log_mass(units, sets, place, room, g, i):
-    """Log of the sum over slots of set g's law, tabulated as the i-th table."""
-    tabulate(units, sets, g, room.tables[i], room.totals[i])
-    _mixed(place, sets.total[g], room.totals[i], room.mix)
+def _table(units, sets, room, g):
+    """The table of set g: of one unit its own, of more the one that is kept as long as the set stays as it is."""
+    if sets.size[g] == 1:
+        own = units.table[sets.names[g]]
+        return units.cumulative[own], units.log_total[own]
+    if not sets.fresh[g]:
+        tabulate(units, sets, g, room.tables[g], room.totals[g])
+        sets.fresh[g] = True
+    return room.tables[g], room.totals[g]
+
+
+@njit(nogil=True, cache=True)
+def _share_at(units, cumulative, s):
+    """What a table gives to slot s of its class."""
+    k = units.class_of[s]
+    low, high = units.first[k], units.first[k + 1]
+    return (cumulative[s] - (cumulative[s - 1] if s > low else 0.0)) / cumulative[high - 1]
+
+
+@njit(nogil=True, cache=True)
+def _dealt(units, sets, place, room, count, among, log_weight, draw):
+    """Sets room.order[:count] to slots of the classes `among` one after the other, each by its law among free slots.
+
+    Slots go to room.side; with `draw` they are drawn, else they are those there. Returns the log of the product of what
+    the free slots have of each law: -inf where a set finds next to none.
+    """
+    total, mix = 0.0, room.mix
+    for i in range(count):
+        g = room.order[i]
+        c = sets.total[g]
+        cumulative, log_total = _table(units, sets, room, g)
+        top = -np.inf
+        for b in among:
+            mix[b] = log_total[b] + c * log_weight[b]
+            top = max(top, mix[b])
+        whole = 0.0
+        for b in among:
+            mix[b] = np.exp(mix[b] - top)
+            whole += mix[b]
+        free = whole
+        for j in range(i):
+            s = room.side[j]
+            free -= mix[units.class_of[s]] * _share_at(units, cumulative, s)
+        if not free > 1e-9 * whole:
+            return -np.inf
+        total += top + np.log(free)
+        s = sets.slot[g]
+        while draw:
+            want, at = _coin(place) * whole, 0
+            while at < among.shape[0] - 1 and want >= mix[among[at]]:
+                want -= mix[among[at]]
+                at += 1
+            s = _in_class(units, cumulative, among[at], _coin(place))
+            taken = False
+            for j in range(i):
+                taken |= room.side[j] == s
+            if not taken:
+                break
+        room.side[i] = s
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _weights(belief, iota, gamma, delta, weight):
+    """weight (k + 1,) of the sections, from a preferred pool and nodes of relevant interest and polarization."""
+    interest, polarization = belief.interest, belief.polarization
+    weight[0] = np.exp(interest[1, gamma])
+    for i in range(weight.shape[0] - 1):
+        weight[i + 1] = np.exp(interest[0, gamma] + polarization[0 if i == iota else 1, delta])
+
+
+@njit(nogil=True, cache=True)
+def weigh(belief, weight, log_weight):
+    """The log weights of the classes from the weights of the sections."""
+    for c in range(log_weight.shape[0]):
+        total = 0.0
+        for j in range(weight.shape[0]):
+            total += belief.blend[c, j] * weight[j]
+        log_weight[c] = np.log(total) if total > 0.0 else NEVER
+
+
+@njit(nogil=True, cache=True)
+def prefer(units, sets, belief, place, room):
+    """Another preferred pool, or another relevant interest as well: the sets of both pools, and then the neutral ones,
+    are dealt anew at once; the sets elsewhere stay, at the weight that they then have.
+
+    What is new comes from the prior, which is no part of the odds then.
+    """
+    k, n, order = belief.log_prior.shape[0], units.count.shape[0], room.order
+    iota, gamma, delta = place.at[1], place.at[2], place.at[3]
+    other, node, most = int(_coin(place) * k), gamma, 0
+    if belief.class_at[0] >= 0 and _coin(place) < 0.5:
+        node = _node(belief.interest, 0, 0, room.nodes, _coin(place))
+        room.among[0] = belief.class_at[0]
+        most = 1
+    elif other == iota:
+        return
+    room.among[most] = belief.class_at[iota + 1]
+    most += 1
+    if other != iota:
+        room.among[most] = belief.class_at[other + 1]
+        most += 1
+    among = room.among[:most]
+    _weights(belief, other, node, delta, room.weight)
+    weigh(belief, room.weight, room.log_weight)
+    count, odds = 0, belief.log_prior[other] - belief.log_prior[iota]
+    for g in range(n):
+        if sets.size[g] > 0:
+            c = units.class_of[sets.slot[g]]
+            inside = False
+            for b in among:
+                inside |= b == c
+            if not inside:
+                odds += sets.total[g] * (room.log_weight[c] - place.log_weight[c])
+                continue
+            at = count
+            while at > 0 and sets.total[order[at - 1]] < sets.total[g]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = g
+            count += 1
+    odds -= _dealt(units, sets, place, room, count, among, place.log_weight, False)
+    if odds == np.inf:
+        return
+    odds += _dealt(units, sets, place, room, count, among, room.log_weight, True)
+    if _coin(place) >= np.exp(odds):
+        return
+    for m in range(count):
+        sets.holder[sets.slot[order[m]]] = -1
+    for m in range(count):
+        g = order[m]
+        sets.slot[g] = room.side[m]
+        sets.holder[room.side[m]] = g
+        moved(units, sets, g)
+    place.at[1], place.at[2] = other, node
+    place.weight[:] = room.weight
+    place.log_weight[:] = room.log_weight
+
+
+@njit(nogil=True, cache=True)
+def _log_mass(units, sets, place, room, g):
+    """Log of the sum over slots of set g's law."""
+    log_total = _table(units, sets, room, g)[1]
+    _mixed(place, sets.total[g], log_total, room.mix)
     return _log_sum(room.mix, room.mix.shape[0])
 
 
@@ -277,15 +429,15 @@ def split_or_merge(units, sets, place, room):
         if sets.set_of[v] == g or sets.set_of[v] == h:
             add(units, sets, v, both, 1)
     refresh(units, sets, both)
-    odds = _log_mass(units, sets, place, room, left, 0) + _log_mass(units, sets, place, room, right, 1)
-    odds -= _log_mass(units, sets, place, room, both, 2) + log_deal
+    odds = _log_mass(units, sets, place, room, left) + _log_mass(units, sets, place, room, right)
+    odds -= _log_mass(units, sets, place, room, both) + log_deal
     if g != h:
         odds = -odds
     if _coin(place) >= np.exp(odds):
         return
     if g == h:
-        a = _drawn_slot(units, place, sets.total[left], room.tables[0], room.totals[0], room.mix)
-        b = _drawn_slot(units, place, sets.total[right], room.tables[1], room.totals[1], room.mix)
+        a = _drawn_slot(units, place, sets.total[left], *_table(units, sets, room, left), room.mix)
+        b = _drawn_slot(units, place, sets.total[right], *_table(units, sets, room, right), room.mix)
         if a == b or sets.holder[a] >= 0 and sets.holder[a] != g or sets.holder[b] >= 0 and sets.holder[b] != g:
             return
         order[others], order[others + 1] = t, u
@@ -298,7 +450,7 @@ def split_or_merge(units, sets, place, room):
             add(units, sets, v, to, 1)
         refresh(units, sets, h)
     else:
-        a = _drawn_slot(units, place, sets.total[both], room.tables[2], room.totals[2], room.mix)
+        a = _drawn_slot(units, place, sets.total[both], *_table(units, sets, room, both), room.mix)
         if sets.holder[a] >= 0 and sets.holder[a] != g and sets.holder[a] != h:
             return
         release(sets, g)
@@ -339,21 +491,9 @@ def behave(units, sets, belief, place, room):
     own = counts[iota + 1]
     gamma = _node(belief.interest, inside, counts[0], nodes, _coin(place))
     delta = _node(belief.polarization, own, inside - own, nodes, _coin(place))
-    interest, polarization = belief.interest, belief.polarization
-    weight[0] = np.exp(interest[1, gamma])
-    for i in range(k):
-        weight[i + 1] = np.exp(interest[0, gamma] + polarization[0 if i == iota else 1, delta])
-    weigh(belief, place)
-
-
-@njit(nogil=True, cache=True)
-def weigh(belief, place):
-    """The weights of the classes from those of the sections."""
-    for c in range(place.log_weight.shape[0]):
-        total = 0.0
-        for j in range(place.weight.shape[0]):
-            total += belief.blend[c, j] * place.weight[j]
-        place.log_weight[c] = np.log(total) if total > 0.0 else NEVER
+    place.at[1], place.at[2], place.at[3] = iota, gamma, delta
+    _weights(belief, iota, gamma, delta, weight)
+    weigh(belief, weight, place.log_weight)
 
 
 @njit(nogil=True, cache=True)
@@ -365,9 +505,10 @@ def _node(axis, one, other, nodes, coin):
 
 
 @njit(nogil=True, cache=True)
-def sweep(units, sets, belief, place, room, sweeps, pairs, out):
+def sweep(units, sets, belief, place, room, sweeps, pairs, jumps, out):
     """So many rounds of all moves; out (pools,) has the pools' posteriors added, one a round."""
     n = units.count.shape[0]
+    sets.fresh[:] = False  # the tables may be another chain's
     for _ in range(sweeps):
         if units.joins:
             for u in range(n):
@@ -378,5 +519,7 @@ def sweep(units, sets, belief, place, room, sweeps, pairs, out):
             if sets.size[g] > 0:
                 relocate(units, sets, place, room, g)
         behave(units, sets, belief, place, room)
+        for _ in range(jumps if belief.class_at[1] >= 0 else 0):
+            prefer(units, sets, belief, place, room)
         for i in range(out.shape[0]):
             out[i] += place.posterior[i]

@@ -30,23 +30,32 @@ NEVER = -1.0e4
 Units = namedtuple(
     "Units",
     "kind joins count row features features_of law positions plain marked steps decay class_of first log_share "
-    "table cumulative log_total",
+    "table cumulative log_total width",
 )
 
 #: Sets of units in one chain. For each set: slot, size (units), names (their sum: of one unit, its own), total
 #: (reports), answer (IDENTICAL), ones (sets, positions), level, part (sets, positions + 1), base, gain (sets, positions).
 #: set_of (units,); holder (slots,): which set has the slot, or -1; spare (units + 1,): sets that are free, their number
 #: last. There are three sets more than units, to work with.
-Sets = namedtuple("Sets", "slot size names total answer ones level part base gain set_of holder spare")
+Sets = namedtuple("Sets", "slot size names total answer ones level part base gain fresh set_of holder spare")
 
 
 @njit(nogil=True, cache=True)
 def refresh(units, sets, g):
     """What set g says and would say, after its reports or its slot have changed; slot -1 is one without positions."""
+    sets.fresh[g] = False
     if units.kind == BITS:
         _refresh_bits(units, sets, g)
     elif units.kind == VALUES:
         _refresh_values(units, sets, g)
+
+
+@njit(nogil=True, cache=True)
+def moved(units, sets, g):
+    """Set g has another slot: its table is still the same."""
+    fresh = sets.fresh[g]
+    refresh(units, sets, g)
+    sets.fresh[g] = fresh
 
 
 @njit(nogil=True, cache=True)
@@ -212,3 +221,15 @@ def tabulate(units, sets, g, cumulative, log_total):
             total += np.exp(cumulative[s] - top) if top > -np.inf else 0.0
             cumulative[s] = total
         log_total[k] = top + np.log(total) if total > 0.0 else -np.inf
+
+
+@njit(nogil=True, cache=True)
+def tabulate_units(units, sets):
+    """The tables of all units, each by itself; `sets` is scratch."""
+    g = units.count.shape[0]
+    for u in range(units.count.shape[0]):
+        own = units.table[u]
+        empty(sets, g)
+        add(units, sets, u, g, 1)
+        refresh(units, sets, g)
+        tabulate(units, sets, g, units.cumulative[own], units.log_total[own])

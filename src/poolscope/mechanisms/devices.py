@@ -11,13 +11,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.defaults import tabulated
+from poolscope.mechanisms.kept import Bits, Evidence, Identical
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Mechanism, Reports, check_objects
+from poolscope.mechanisms.role import Mechanism, Reports, check_objects, distinct, stated
 
 #: Branches below a user's reports that no report's number reaches.
 ANSWERS, COHORT = -1, -2
@@ -34,6 +35,15 @@ class Device(Protocol):
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         """One report for each object, from the key of its user and its place in the user's trace: all (reports,)."""
+        ...
+
+
+@runtime_checkable
+class Keeping(Device, Protocol):
+    """A device that keeps its answers."""
+
+    def evidence(self, reports: Reports) -> Evidence:
+        """What reports of one user say; what else the user keeps, a cohort for one, is read off them."""
         ...
 
 
@@ -79,6 +89,17 @@ class Memoised:
         distinct, first, which = np.unique(_answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
         return {name: column[which] for name, column in made.items()}
+
+    def evidence(self, reports: Reports) -> Evidence:
+        """Different answers in order of arrival."""
+        law, (first, which) = stated(self.mechanism), distinct(reports)
+        arrived = np.argsort(first)
+        different = {name: column[first[arrived]] for name, column in reports.items()}
+        log_law = tabulated(law.log_likelihood, different, law.universe)
+        left_out = getattr(law, "log_factor", None)
+        if left_out is not None:
+            log_law = log_law + left_out(different)[:, None]
+        return Evidence(np.arange(law.universe), Identical(np.argsort(arrived)[which], log_law, left_out is not None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,23 +155,11 @@ class RapporMemory:
         """(reports, m) zeros and ones."""
         return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.mechanism.m)
 
-    def group_log_likelihood(self, ones: NDArray[np.integer], counts: NDArray[np.integer], cohort: int) -> Floats:
-        """(groups, universe) log-likelihood of groups of reports, each of one permanent answer.
-
-        Parameters
-        ----------
-        ones : (groups, m) how many of the group's reports have the bit set.
-        counts : (groups,) how many reports the group has.
-        cohort : the user's.
-        """
-        zeros, half = counts[:, None] - ones, self.mechanism.f / 2.0
-        with np.errstate(divide="ignore"):
-            of_one = special.xlogy(ones, self.mechanism.q) + special.xlog1py(zeros, -self.mechanism.q)
-            of_zero = special.xlogy(ones, self.mechanism.p) + special.xlog1py(zeros, -self.mechanism.p)
-            kept, lost = np.log1p(-half), np.log(half)
-        unset = np.logaddexp(lost + of_one, kept + of_zero)
-        set_ = np.logaddexp(kept + of_one, lost + of_zero)
-        return _sum_by_bit(unset, set_, self.positions(cohort))
+    def evidence(self, reports: Reports) -> Evidence:
+        cohort = int(reports["cohort"][0])
+        permanent = 1.0 - self.mechanism.f / 2.0, self.mechanism.f / 2.0
+        law = Bits(self.bits(reports), self.positions(cohort), permanent, (self.mechanism.q, self.mechanism.p))
+        return Evidence(np.arange(self.mechanism.universe), law)
 
 
 def fresh_keys(users: Keys, places: Objects) -> Keys:
@@ -161,28 +170,6 @@ def fresh_keys(users: Keys, places: Objects) -> Keys:
 def _answer_keys(objects: Objects, users: Keys) -> Keys:
     """The key of each permanent answer: the same for the same user and object, whenever it is sent."""
     return children(children(children(users, Stream.REPORTS), ANSWERS), objects)
-
-
-def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:
-    """(groups, universe) sum over bits of `set_` at the object's positions and of `unset` elsewhere, both (groups, m).
-
-    Impossible bits, which are -inf, are counted apart.
-    """
-    no_zero, no_one = np.isneginf(unset), np.isneginf(set_)
-    if not (no_zero.any() or no_one.any()):
-        return _exchanged(unset, set_, positions)
-    total = _exchanged(np.where(no_zero, 0.0, unset), np.where(no_one, 0.0, set_), positions)
-    impossible = _exchanged(no_zero.astype(np.float64), no_one.astype(np.float64), positions)
-    return np.where(impossible > 0.5, -np.inf, total)
-
-
-def _exchanged(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:
-    """The sum of all of `unset`, and at each position the difference."""
-    more = np.pad(set_ - unset, ((0, 0), (0, 1)))
-    out: Floats = unset.sum(axis=1, keepdims=True) + more[:, positions[0]]
-    for row in positions[1:]:
-        out += more[:, row]
-    return out
 
 
 def _coins(keys: Keys, count: int) -> Floats:

@@ -6,14 +6,12 @@ one answer are a *set*, and a law says how likely a set is, given the slot.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers
-from poolscope.mechanisms.devices import Device
-from poolscope.mechanisms.role import Reports
 
 
 class Identical(NamedTuple):
@@ -72,11 +70,3 @@ class Evidence(NamedTuple):
     slots: Integers
     law: Identical | Bits | Values
 
-
-@runtime_checkable
-class KeptDevice(Device, Protocol):
-    """A device that keeps its answers."""
-
-    def evidence(self, reports: Reports) -> Evidence:
-        """What the reports of one user are, in order; what the user keeps besides (a cohort, say) is read off them."""
-        ...

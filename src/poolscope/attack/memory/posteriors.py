@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,11 +11,11 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import lengths_of, posterior_of_each
-from poolscope.attack.memory.groups import Kept, groups
-from poolscope.attack.memory.scores import group_posterior
+from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
+from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
@@ -26,7 +27,7 @@ CHUNK = 8
 class OnKept:
     """Whoever knows of the memory groups reports by their answer; to others every report stands alone."""
 
-    device: Kept
+    device: Keeping
 
     #: A user takes long: more to a block would be lost with it.
     most_users: ClassVar[int] = 512
@@ -83,13 +84,9 @@ class OnKept:
 
 
 def grouped_posterior(
-    device: Kept, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    device: Keeping, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
 ) -> Floats:
-    """Posteriors (users, rows, k) from the groups of each user's reports, see `devices.posterior`.
-
-    Given the groups (`groups`) they are exact for users with up to `EXACT_GROUPS` of them, and by occupancy for others
-    (`scores`).
-    """
+    """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
     out = np.empty((len(sizes), len(counts), adversary.k))
@@ -97,5 +94,21 @@ def grouped_posterior(
         used = np.minimum(counts, size)
         for count in np.unique(used):
             first = {name: np.asarray(column)[start : start + count] for name, column in reports.items()}
-            out[user, used == count] = group_posterior(*groups(device, first, adversary), adversary)
+            out[user, used == count] = sampled(device, first, adversary).posterior
     return out
+
+
+def sampled(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
+    """What the reports of one user say; chance hangs from the reports, so that it is the same wherever they are."""
+    if report_count(reports) == 0:
+        prior = adversary.belief.pool_prior(adversary.k)
+        return Found(prior, np.zeros(len(prior)))
+    return kept_posterior(device.evidence(reports), adversary, _key(reports))
+
+
+def _key(reports: Reports) -> np.uint64:
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(reports):
+        column = np.asarray(reports[name])
+        digest.update(np.ascontiguousarray(column.astype(np.int64) if column.ndim == 1 else column).tobytes())
+    return np.uint64(int.from_bytes(digest.digest(), "little"))
