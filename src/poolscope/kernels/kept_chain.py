@@ -161,7 +161,7 @@ def _chosen(units, sets, place, room, u, tries):
     n, chances, own = units.count.shape[0], room.chances, units.table[u]
     for g in range(n):
         chances[g] = -np.inf
-        if sets.size[g] > 0:
+        if units.joins and sets.size[g] > 0:
             chances[g] = log_join(units, sets, g, u) + _log_phi(units, place, sets.slot[g])
     _mixed(place, units.count[u], units.log_total[own], room.mix)
     chances[n] = _log_sum(room.mix, room.mix.shape[0])

@@ -80,6 +80,10 @@ class Channel(Likelihood):
         chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
         return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)
 
+    def log_factor(self, reports: Reports) -> Floats:
+        """(reports,) what `log_likelihood` leaves out: nothing."""
+        return np.zeros(len(reports["report"]))
+
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) the exact logarithms, with no constant left out."""
         with np.errstate(divide="ignore"):

@@ -53,6 +53,10 @@ class GRR(Sized):
         kernels.respond(objects, keys, self.universe, self.p_star, value)
         return {"value": value}
 
+    def log_factor(self, reports: Reports) -> Floats:
+        """(reports,) what `log_likelihood` leaves out of the logarithm of the probability."""
+        return np.full(len(reports["value"]), math.log(self.p_star))
+
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
         return supported

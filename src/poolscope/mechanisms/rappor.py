@@ -183,6 +183,10 @@ class Rappor(Hashed, Counting, Likelihood):
             kernels.full_counts(starts, order, positions, words, self.m, *self._scratch(), out)
         return out
 
+    def log_factor(self, reports: Reports) -> Floats:
+        """(reports,) what `log_likelihood` leaves out: nothing."""
+        return np.zeros(len(reports["cohort"]))
+
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) exactly, with no constant left out."""
         held, found = self._held(reports)
