@@ -40,9 +40,9 @@ Belief = namedtuple("Belief", "log_prior interest polarization integral blend on
 #: used, preferred pool, nodes of interest and polarization.
 Place = namedtuple("Place", "key at weight log_weight counts posterior")
 
-#: Scratch: chances (units + 1,), order and side (units,), among (3,), tables (sets, slots), totals (sets, classes),
+#: Scratch: chances (units + 1,), order and side (units,), among (3,), taken (slots,), tables (sets, slots), totals (sets, classes),
 #: nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
-Room = namedtuple("Room", "chances order side among tables totals nodes mix weight log_weight")
+Room = namedtuple("Room", "chances order side among taken tables totals nodes mix weight log_weight")
 
 
 @njit(inline="always")
@@ -84,11 +84,31 @@ def _log_sum(logs, count):
     return top + np.log(total)
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always")
 def _mixed(place, c, log_total, mix):
     """mix: log weight of each class for c reports of that table."""
     for k in range(mix.shape[0]):
         mix[k] = log_total[k] + c * place.log_weight[k]
+
+
+@njit(inline="always")
+def _in_class(units, cumulative, k, coin):
+    """A slot of class k from a table."""
+    low, high = units.first[k], units.first[k + 1] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if cumulative[middle] <= coin:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
+def _share_at(units, cumulative, s):
+    """What a table gives to slot s of its class."""
+    before = cumulative[s - 1] if s > units.first[units.class_of[s]] else 0.0
+    return cumulative[s] - before
 
 
 @njit(nogil=True, cache=True)
@@ -98,18 +118,10 @@ def _drawn_slot(units, place, c, cumulative, log_total, mix):
     k = _pick(mix, mix.shape[0], _coin(place))
     if k < 0:
         return -1
-    low, high = units.first[k], units.first[k + 1]
-    want = _coin(place) * cumulative[high - 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if cumulative[middle] <= want:
-            low = middle + 1
-        else:
-            high = middle
-    return min(low, units.first[k + 1] - 1)
+    return _in_class(units, cumulative, k, _coin(place))
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always")
 def _log_phi(units, place, s):
     return place.log_weight[units.class_of[s]] + units.log_share[s]
 
@@ -187,29 +199,14 @@ def _chosen(units, sets, place, room, u, tries):
 
 
 @njit(nogil=True, cache=True)
-def _in_class(units, cumulative, k, coin):
-    low, high = units.first[k], units.first[k + 1]
-    want = coin * cumulative[high - 1]
-    while low < high:
-        middle = (low + high) >> 1
-        if cumulative[middle] <= want:
-            low = middle + 1
-        else:
-            high = middle
-    return min(low, units.first[k + 1] - 1)
-
-
-@njit(nogil=True, cache=True)
 def _free_slot(units, sets, place, room, c, cumulative, log_total):
     """A free slot from a table, however little the free ones have of it."""
     table, top = room.tables[0], -np.inf
     for s in range(table.shape[0]):
-        k = units.class_of[s]
-        low, high = units.first[k], units.first[k + 1]
-        share = cumulative[s] - (cumulative[s - 1] if s > low else 0.0)
+        k, share = units.class_of[s], _share_at(units, cumulative, s)
         table[s] = -np.inf
         if sets.holder[s] < 0 and share > 0.0:
-            table[s] = log_total[k] + c * place.log_weight[k] + np.log(share / cumulative[high - 1])
+            table[s] = log_total[k] + c * place.log_weight[k] + np.log(share)
         top = max(top, table[s])
     if top == -np.inf:
         for s in range(table.shape[0]):
@@ -237,7 +234,7 @@ def start(units, sets, place, room):
         _settle(units, sets, u, s)
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always")
 def _table(units, sets, room, g):
     """The table of set g: of one unit its own, of more the one that is kept as long as the set stays as it is."""
     if sets.size[g] == 1:
@@ -250,21 +247,13 @@ def _table(units, sets, room, g):
 
 
 @njit(nogil=True, cache=True)
-def _share_at(units, cumulative, s):
-    """What a table gives to slot s of its class."""
-    k = units.class_of[s]
-    low, high = units.first[k], units.first[k + 1]
-    return (cumulative[s] - (cumulative[s - 1] if s > low else 0.0)) / cumulative[high - 1]
-
-
-@njit(nogil=True, cache=True)
 def _dealt(units, sets, place, room, count, among, log_weight, draw):
     """Sets room.order[:count] to slots of the classes `among` one after the other, each by its law among free slots.
 
     Slots go to room.side; with `draw` they are drawn, else they are those there. Returns the log of the product of what
     the free slots have of each law: -inf where a set finds next to none.
     """
-    total, mix = 0.0, room.mix
+    total, mix, placed = 0.0, room.mix, 0
     for i in range(count):
         g = room.order[i]
         c = sets.total[g]
@@ -282,22 +271,45 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
             s = room.side[j]
             free -= mix[units.class_of[s]] * _share_at(units, cumulative, s)
         if not free > 1e-9 * whole:
-            return -np.inf
+            total = -np.inf
+            break
         total += top + np.log(free)
         s = sets.slot[g]
-        while draw:
+        if draw:
+            s = _among(units, place, room, among, cumulative, whole, free)
+        room.side[i] = s
+        room.taken[s] = True
+        placed += 1
+    for i in range(placed):
+        room.taken[room.side[i]] = False
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _among(units, place, room, among, cumulative, whole, free):
+    """A slot of these classes that is not taken, from a table: by trial, or where little is left by going through all."""
+    mix = room.mix
+    if free > 0.2 * whole:
+        while True:
             want, at = _coin(place) * whole, 0
             while at < among.shape[0] - 1 and want >= mix[among[at]]:
                 want -= mix[among[at]]
                 at += 1
             s = _in_class(units, cumulative, among[at], _coin(place))
-            taken = False
-            for j in range(i):
-                taken |= room.side[j] == s
-            if not taken:
-                break
-        room.side[i] = s
-    return total
+            if not room.taken[s]:
+                return s
+    want, last = _coin(place) * free, -1
+    for b in among:
+        before = 0.0
+        for s in range(units.first[b], units.first[b + 1]):
+            share = cumulative[s] - before
+            before = cumulative[s]
+            if share > 0.0 and not room.taken[s]:
+                last = s
+                want -= mix[b] * share
+                if want < 0.0:
+                    return s
+    return last
 
 
 @njit(nogil=True, cache=True)

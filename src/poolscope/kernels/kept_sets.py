@@ -201,7 +201,7 @@ def claim(sets, s):
 
 @njit(nogil=True, cache=True)
 def tabulate(units, sets, g, cumulative, log_total):
-    """The law of set g, its popularity included, cumulated within each class; each class over its largest."""
+    """The law of set g, its popularity included: cumulated within each class to one, and log_total of each class."""
     c = np.float64(sets.total[g])
     hashes = units.positions.shape[0]
     for k in range(log_total.shape[0]):
@@ -218,9 +218,11 @@ def tabulate(units, sets, g, cumulative, log_total):
             top = max(top, value)
         total = 0.0
         for s in range(low, high):
-            total += np.exp(cumulative[s] - top) if top > -np.inf else 0.0
+            total += np.exp(cumulative[s] - top)
             cumulative[s] = total
-        log_total[k] = top + np.log(total) if total > 0.0 else -np.inf
+        for s in range(low, high):
+            cumulative[s] /= total
+        log_total[k] = top + np.log(total)
 
 
 @njit(nogil=True, cache=True)

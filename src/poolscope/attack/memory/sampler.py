@@ -157,6 +157,7 @@ def _room(units: Units, belief: Belief) -> Room:
         order=np.empty(n, dtype=np.int64),
         side=np.empty(n, dtype=np.int64),
         among=np.empty(3, dtype=np.int64),
+        taken=np.zeros(slots, dtype=bool),
         tables=np.empty((tables, slots)),
         totals=np.empty((tables, classes)),
         nodes=np.empty(max(belief.interest.shape[1], belief.polarization.shape[1], sections)),
