@@ -26,9 +26,7 @@ def channel(slots):
     rows = np.random.default_rng(1).integers(1, 20, size=(5, 3))
     law = [[Fraction(int(x), int(row.sum())) for x in row] for row in rows]
     reports = (0, 0, 2, 0)
-    exact = enumerated(
-        ORACLE, slots, range(3), lambda a, s: law[s][a], lambda r, a: Fraction(int(r == a)), reports
-    )
+    exact = enumerated(ORACLE, slots, range(3), lambda a, s: law[s][a], lambda r, a: Fraction(int(r == a)), reports)
     logs = np.log(np.array(law, dtype=np.float64).T[:, : max(slots) + 1])
     seen, answer = np.unique(reports, return_inverse=True)
     return exact, Evidence(np.array(slots), Identical(answer, logs[seen], True))

@@ -13,6 +13,7 @@ from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Device, Fresh, Keeping
 from poolscope.mechanisms.role import Mechanism, Reports
 
+
 def attack_on(device: Device) -> Attack:
     """The attack on a device: one for all that keep their answers, and the paper's."""
     if isinstance(device, Keeping):

@@ -450,7 +450,7 @@ def split_or_merge(units, sets, place, room):
     if g == h:
         a = _drawn_slot(units, place, sets.total[left], *_table(units, sets, room, left), room.mix)
         b = _drawn_slot(units, place, sets.total[right], *_table(units, sets, room, right), room.mix)
-        if a == b or sets.holder[a] >= 0 and sets.holder[a] != g or sets.holder[b] >= 0 and sets.holder[b] != g:
+        if a == b or (sets.holder[a] >= 0 and sets.holder[a] != g) or (sets.holder[b] >= 0 and sets.holder[b] != g):
             return
         order[others], order[others + 1] = t, u
         release(sets, g)

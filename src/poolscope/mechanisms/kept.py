@@ -69,4 +69,3 @@ class Evidence(NamedTuple):
 
     slots: Integers
     law: Identical | Bits | Values
-

@@ -84,7 +84,11 @@ class OnKept:
 
 
 def grouped_posterior(
-    device: Keeping, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    device: Keeping,
+    reports: Reports,
+    adversary: Adversary,
+    lengths: Integers | None,
+    observations: Sequence[int] | None,
 ) -> Floats:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
     sizes = lengths_of(lengths, report_count(reports))

@@ -63,7 +63,7 @@ def kept_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> 
     slots = slots_of(evidence.slots, adversary)
     units = units_of(law, slots)
     n = int(units.count.sum())
-    if n == 0 or isinstance(law, Identical) and _excluded(law):
+    if n == 0 or (isinstance(law, Identical) and _excluded(law)):
         return Found(prior, np.zeros(len(prior)))
     return agreed(units, belief_of(adversary, slots, n), key)
 
