@@ -33,7 +33,7 @@ def test_every_device_has_its_attack(device, kind):
 
 
 def test_others_are_refused():
-    with pytest.raises(InputError, match=r"must be a device that can be attacked, got 'CMS'; one of Fresh, Memoised,"):
+    with pytest.raises(InputError, match=r"must be a device that can be attacked, got 'CMS'; Fresh\(mechanism\), or"):
         attack_on(CMS)
 
 

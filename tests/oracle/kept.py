@@ -9,7 +9,8 @@ from cases.memory import pool_integral
 def enumerated(adversary, slots, answers, permanent, again, reports):
     """Posterior of the pools, uniform priors: the sum over all sequences of objects and all answers of their slots.
 
-    slots : of each object; answers : all there are; permanent(answer, slot), again(report, answer) : their probabilities.
+    slots : of each object; answers : all there are.
+    permanent(answer, slot), again(report, answer) : their probabilities.
     """
     universe, k, n = adversary.universe, adversary.k, len(reports)
     within = [Fraction(float(x)) for x in adversary.popularity]

@@ -1,8 +1,8 @@
 """Sets of reports that come from one kept answer: what a set says of every slot, and what one more report would change.
 
-Three kinds of answers: IDENTICAL (a report is its answer), BITS (independent bits, noise anew on each) and VALUES (one of
-g values, randomized response anew). A set of noisy reports says of slot s `level` + the sum of `part` at the positions of
-s; one more report changes that by `base` + the sum of `gain` at its features.
+Three kinds of answers: IDENTICAL (a report is its answer), BITS (independent bits, noise anew on each) and VALUES (one
+of g values, randomized response anew). A set of noisy reports says of slot s `level` + the sum of `part` at the
+positions of s; one more report changes that by `base` + the sum of `gain` at its features.
 """
 
 from collections import namedtuple
@@ -17,14 +17,15 @@ NEVER = -1.0e4
 
 #: A user's reports: units of them that are never parted, and what they say by themselves.
 #:
-#: kind; joins: whether units can share a slot; count (units,) reports of each; row (units,) its answer among the different ones (IDENTICAL);
+#: kind; joins: whether units can share a slot; width: positions there are; count (units,) reports of each;
+#: row (units,) its answer among the different ones (IDENTICAL);
 #: features (units, most) and features_of (units,): the positions where a report has a one, or its value;
 #: law (answers, slots) log Pr[answer | slot] (IDENTICAL);
 #: positions (any, slots) where each slot differs from others, that of padding being the last (BITS, VALUES);
 #: plain, marked (n + 2, n + 2) log Pr[o ones of c reports] at a position that is not the slot's, or is (BITS);
 #: steps (5,) p and q of the permanent step, log q and log p/q of the one anew, values there are; decay (n + 2,) powers
 #: of q/p (VALUES);
-#: class_of (slots,), first (classes + 1,): slots stand together by class; log_share (slots,) of a slot within its class;
+#: class_of (slots,), first (classes + 1,): slots stand together by class; log_share (slots,) of a slot in its class;
 #: table (units,) the own table of each: cumulative (tables, slots) of its law within each class, log_total
 #: (tables, classes).
 Units = namedtuple(
@@ -34,9 +35,10 @@ Units = namedtuple(
 )
 
 #: Sets of units in one chain. For each set: slot, size (units), names (their sum: of one unit, its own), total
-#: (reports), answer (IDENTICAL), ones (sets, positions), level, part (sets, positions + 1), base, gain (sets, positions).
-#: set_of (units,); holder (slots,): which set has the slot, or -1; spare (units + 1,): sets that are free, their number
-#: last. There are three sets more than units, to work with.
+#: (reports), answer (IDENTICAL), ones (sets, positions), level, part (sets, positions + 1), base, gain (sets,
+#: positions), fresh: whether its table is the one it would have. set_of (units,); holder (slots,): which set has the
+#: slot, or -1; spare (units + 1,): sets that are free, their number last. There are three sets more than units, to work
+#: with.
 Sets = namedtuple("Sets", "slot size names total answer ones level part base gain fresh set_of holder spare")
 
 

@@ -35,7 +35,8 @@ from poolscope.attack.quadrature import fixed_rule
 from poolscope.base.arrays import Floats
 from poolscope.base.randomness import children
 from poolscope.kernels import kept_chain as kernels
-from poolscope.kernels.kept_chain import Belief, Place, Room
+from poolscope.kernels.kept_deals import weigh
+from poolscope.kernels.kept_draws import Belief, Place, Room
 from poolscope.kernels.kept_sets import NEVER, Sets, Units
 from poolscope.mechanisms.kept import Evidence, Identical
 from poolscope.world.densities import Density
@@ -75,14 +76,14 @@ def _excluded(law: Identical) -> bool:
 
 def agreed(units: Units, belief: Belief, key: np.uint64, moves: tuple[int, int] = (PAIRS, JUMPS)) -> Found:
     """The mean over the chains, once they agree or have gone on for long enough."""
-    k, n, classes, slots = len(belief.log_prior), len(units.count), len(belief.blend), len(units.class_of)
+    k, classes = len(belief.log_prior), len(belief.blend)
     room = _room(units, belief)
     order = np.argsort(-units.count, kind="stable")
     chains: list[tuple[Sets, Place]] = []
     for own in children(key, np.arange(CHAINS)):
         sets, place = empty_sets(units), _place(own, k, classes)
         place.weight[:] = np.array([0.5, *np.full(k, 0.5 / k)])
-        kernels.weigh(belief, place.weight, place.log_weight)
+        weigh(belief, place.weight, place.log_weight)
         room.order[:] = order
         kernels.start(units, sets, place, room)
         kernels.behave(units, sets, belief, place, room)
