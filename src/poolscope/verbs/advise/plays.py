@@ -59,10 +59,12 @@ class Exposures:
 
     def __add__(self, other: Exposures) -> Exposures:
         """Of both groups of users."""
-        both = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("first", "gamma", "delta")
-        }
-        return replace(self, **both)
+        return replace(
+            self,
+            first=np.concatenate([self.first, other.first]),
+            gamma=np.concatenate([self.gamma, other.gamma]),
+            delta=np.concatenate([self.delta, other.delta]),
+        )
 
 
 def exposures_of(outcomes: pl.DataFrame, adversary: str, horizon: int) -> Exposures:

@@ -65,9 +65,11 @@ def best_of(findings: Sequence[Finding], question: Question) -> Finding:
     if question.error is None:
         known = [finding for finding in fitting if finding.error_at_largest is not None] or fitting
         if not known:
-            rule = f"no mechanism exposes {100 * question.exposed:g} % of the users or fewer by {question.reports:,} events"
-            least = min((f.trials[0].exposed.value for f in findings), default=1.0)
-            remedy = f"the least was {100 * least:.2g} %; ask for a smaller LOW of `epsilon`, fewer `reports` or more `exposed`"
+            least = min(finding.trials[0].exposed.value for finding in findings)
+            rule = f"no mechanism exposes as few users as {question.exposed:g} by {question.reports:,} events"
+            remedy = (
+                f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `reports` or more `exposed`"
+            )
             raise InputError(rule, remedy=remedy)
         return min(known, key=lambda f: (f.error_at_largest or 0.0, -f.largest.low if f.largest else 0.0))
     serving = [finding for finding in fitting or findings if finding.at_smallest is not None]

@@ -84,32 +84,21 @@ def largest_epsilon(trial: Callable[[float], Trial], target: float, start: float
     while met and missed and missed.epsilon > CLOSE * met.epsilon and len(known) < MOST:
         other = tried(_between(met, missed, target))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
-    if met and met.exposed.high > target and (sure := _surely_met(known, met, target, low)):
-        tried(sure)
+    # the border is known: now what lies surely below it, in steps that grow
+    sure, step = met, CLOSE
+    while sure and sure.exposed.high > target and sure.epsilon > low and len(known) < MOST:
+        near = max((e for e, one in known.items() if one.exposed.high <= target and e < sure.epsilon), default=low)
+        sure, step = tried(max(sure.epsilon / step, near)), step * CLOSE
     trials = tuple(known[epsilon] for epsilon in sorted(known))
     return Found(trials=trials, largest=_border(trials, met, missed, target, low, high), monotone=_monotone(trials))
 
 
 def _between(met: Trial, missed: Trial, target: float) -> float:
     """Where the share would be the target, if its log odds were linear in log epsilon; never near an end."""
-    at, below, above = (
-        _log_odds(share, trial.users)
-        for share, trial in ((target, met), (met.exposed.value, met), (missed.exposed.value, missed))
-    )
-    part = np.clip((at - below) / (above - below), 0.2, 0.8) if above > below else 0.5
+    at, below = _log_odds(target, met.users), _log_odds(met.exposed.value, met.users)
+    above = _log_odds(missed.exposed.value, missed.users)
+    part = float(np.clip((at - below) / (above - below), 0.2, 0.8)) if above > below else 0.5
     return math.exp((1 - part) * math.log(met.epsilon) + part * math.log(missed.epsilon))
-
-
-def _surely_met(known: dict[float, Trial], met: Trial, target: float, low: float) -> float | None:
-    """An epsilon below the border whose interval should lie below the target; None where one is known nearby."""
-    half = met.exposed.high - met.exposed.value
-    near = max((e for e, trial in known.items() if e < met.epsilon and trial.exposed.high <= target), default=low)
-    if near * CLOSE >= met.epsilon or target <= half:
-        return None
-    # exposure grows about as a power of epsilon: shrink it by what the interval sticks out
-    slope = 3.0
-    guess = met.epsilon * ((target - half) / max(target, met.exposed.value)) ** (1 / slope)
-    return max(guess, near * math.sqrt(CLOSE))
 
 
 def _border(
