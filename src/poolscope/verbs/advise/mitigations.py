@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from poolscope.metrics.exposure import sure
+from poolscope.metrics.precision import select
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import changed
 from poolscope.verbs.advise.advice import Mitigation
 from poolscope.verbs.advise.error import devices_needed, rounded_up, smallest_serving
 from poolscope.verbs.advise.findings import Candidate
-from poolscope.verbs.advise.plays import exposures_of
+from poolscope.verbs.advise.plays import LOOKS, exposures_of, looks
 from poolscope.verbs.advise.recommend import Choice
 from poolscope.verbs.compare import variants
 
@@ -54,7 +56,7 @@ def measures(n: int) -> tuple[Measure, ...]:
             words="kept answers (memory)",
             devices={"memory": True},
             cost="devices store an answer for each object; noise of one collection comes again in the next, so that "
-            "errors do not average out over time",
+            f"errors do not average out over time. Played with at most {KEEPING} users and {LOOKS} looks",
         ),
     )
 
@@ -71,10 +73,10 @@ def mitigations(choice: Choice, candidates: Mapping[str, Candidate]) -> Iterator
             continue
         more = devices_needed(lambda n: own.rmse(choice.epsilon, n), target.rmse, measure.left * reports) / reports
         factor = more / measure.left
-        cost = f"{factor:.3g} times the devices"
-        yield _played(own, choice.epsilon, measure.devices, f"{measure.words}, more devices", factor, cost)
         fewer = measure.left * reports
-        paid = smallest_serving(lambda e: own.rmse(e, fewer), target.rmse, choice.epsilon, MOST)  # noqa: B023
+        paid = smallest_serving(partial(_rmse, own, fewer), target.rmse, choice.epsilon, MOST)
+        cost = f"{factor:.3g} times the devices" + ("; no larger epsilon makes up for it" if paid is None else "")
+        yield _played(own, choice.epsilon, measure.devices, f"{measure.words}, more devices", factor, cost)
         if paid is not None:
             words = f"{measure.words}, larger epsilon"
             cost = f"epsilon {rounded_up(paid):g} instead of {choice.epsilon:g}"
@@ -93,18 +95,24 @@ def mitigations(choice: Choice, candidates: Mapping[str, Candidate]) -> Iterator
             yield _played(other, rounded_up(equal), {}, words, 1.0, "another mechanism, with the same error")
 
 
+def _rmse(candidate: Candidate, reports: float, epsilon: float) -> float:
+    return candidate.rmse(epsilon, reports)
+
+
 def _played(
     candidate: Candidate, epsilon: float, devices: Mapping[str, Any], words: str, factor: float, cost: str
 ) -> Mitigation:
     players, question = candidate.players, candidate.question
     players.progress.stage(f"Playing {words}")
     (variant,) = variants(players.scenario, [candidate.kind], [epsilon])
-    changes = {f"devices.{key}": value for key, value in devices.items()}
-    limited = changed(variant, {**changes, "attack.observations": [question.reports]}, name=variant.name)
+    changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
+    memory = bool(devices.get("memory", variant.devices.memory))
+    changes["attack.observations"] = looks(question.reports, question.reports, memory)
+    limited = changed(variant, changes, name=variant.name)
     # users who chose nothing, the same for all measures
     seed = players.seed + 1
     game = build_game(limited, seed, players.engine.map)
-    most = KEEPING if limited.devices.memory else USERS
+    most = KEEPING if memory else USERS
     users = range(min(question.users, most if game.recorded is None else len(game.recorded)))
     outcomes = players.outcomes(game, users, seed)
     found = exposures_of(outcomes, game.adversaries[0].name, game.horizon)
@@ -115,6 +123,6 @@ def _played(
         devices=factor,
         users=found.users,
         exposed=found.share(question.reports),
-        sure=sure(outcomes, question.confidence),
+        sure=sure(select(outcomes, game.adversaries[0].name, game.horizon), question.confidence),
         cost=cost,
     )

@@ -24,6 +24,9 @@ from poolscope.verbs.compare import variants
 #: How far a play goes beyond the asked number of events, to see which cap would do.
 BEYOND = 2
 
+#: How often the adversary of devices with memory looks.
+LOOKS = 6
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
@@ -120,12 +123,24 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
     assert scenario.attack is not None
     recorded = scenario.users is not None and scenario.users.traces is not None
     horizon = question.reports * (1 if recorded else BEYOND)
-    attack = {"observations": [horizon], "threshold": question.confidence, "non_private": False}
+    attack = {
+        "observations": looks(horizon, question.reports, scenario.devices.memory),
+        "threshold": question.confidence,
+        "non_private": False,
+    }
     tables: dict[str, Any] = tomllib.loads(scenario.text)
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)
     devices = {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
     reduced = changed(scenario, {"adversary": [entry], "attack": attack, "devices": devices}, name=scenario.name)
     return Players(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
+
+
+def looks(horizon: int, n: int, memory: bool) -> list[int]:
+    """After how many events the adversary is asked: at the end, which tells all before.
+
+    Where devices keep answers, only what is asked for is worked out, and exposure is seen at some events only.
+    """
+    return sorted({n, *(max(1, horizon * i // LOOKS) for i in range(1, LOOKS + 1))}) if memory else [horizon]
 
 
 def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:

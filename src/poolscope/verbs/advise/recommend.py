@@ -22,7 +22,7 @@ from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Attempt, Finding, Recommendation
 from poolscope.verbs.advise.error import Errors, rounded_down, rounded_up
 from poolscope.verbs.advise.findings import Candidate, searching
-from poolscope.verbs.advise.plays import Exposures, Players, exposures_of
+from poolscope.verbs.advise.plays import Exposures, Players, exposures_of, looks
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.compare import variants
 
@@ -132,13 +132,14 @@ def play_choice(choice: Choice, players: Players, question: Question, seed: int)
     """The choice with its cap, as it would be deployed, played until the cap is full."""
     # where a share of the events is reported the cap is filled later, at about the event that it stands for
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-    attack = {"observations": [choice.cap], "threshold": question.confidence, "non_private": False}
+    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.devices.memory)
+    attack = {"observations": counts, "threshold": question.confidence, "non_private": False}
     limited = changed(variant, {"devices.cap": capped(choice, variant), "attack": attack}, name=variant.name)
     game = build_game(limited, seed, players.engine.map)
     there = playing(game, None)
     users = range(question.users) if there is None else range(searching(game, question), there)
     outcomes = players.outcomes(game, users, seed)
-    (record,) = summarise(outcomes, game, seed, question.confidence)
+    *_, record = summarise(outcomes, game, seed, question.confidence)
     exposures = exposures_of(outcomes, game.adversaries[0].name, game.horizon)
     return Verified(choice=choice, game=game, seed=seed, users=users, exposures=exposures, record=record)
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from poolscope.metrics.intervals import Estimate
 
-#: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins.
+#: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
+#: grows by the same power.
 CLOSE, STEP = 1.08, 1.5
 
 #: Trials of a mechanism at most.
@@ -70,16 +71,16 @@ def largest_epsilon(trial: Callable[[float], Trial], target: float, start: float
             known[epsilon] = trial(epsilon)
         return known[epsilon]
 
-    one = tried(start)
+    one, step = tried(start), STEP
     if one.exposed.value <= target:
         met, missed = one, None
         while missed is None and met.epsilon < high:
-            other = tried(met.epsilon * STEP)
+            other, step = tried(met.epsilon * step), step**STEP
             met, missed = (other, None) if other.exposed.value <= target else (met, other)
     else:
         met, missed = None, one
         while met is None and missed.epsilon > low:
-            other = tried(missed.epsilon / STEP)
+            other, step = tried(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
     while met and missed and missed.epsilon > CLOSE * met.epsilon and len(known) < MOST:
         other = tried(_between(met, missed, target))

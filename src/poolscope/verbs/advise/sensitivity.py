@@ -11,7 +11,7 @@ from poolscope.game.game import Game
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Case
-from poolscope.verbs.advise.plays import BEYOND, Exposures, Players, exposures_of
+from poolscope.verbs.advise.plays import Exposures, Players, exposures_of, looks
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.recommend import Verified
 from poolscope.verbs.compare import variants
@@ -51,10 +51,8 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
 
 def uncapped(verified: Verified, players: Players) -> Game:
     """The game of a verified choice without its cap, played as far as trials are."""
-    n = players.question.reports * (1 if verified.game.recorded else BEYOND)
-    return replace(
-        verified.game, sending=replace(verified.game.sending, cap=None), observations=(max(n, verified.choice.cap),)
-    )
+    counts = looks(players.horizon, players.question.reports, players.scenario.devices.memory)
+    return replace(verified.game, sending=replace(verified.game.sending, cap=None), observations=counts)
 
 
 def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[Case]:

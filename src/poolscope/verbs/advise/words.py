@@ -115,6 +115,8 @@ def assumptions_of(question: Question, scenario: Scenario, adversary: str) -> It
         + (" that sends one" if scenario.devices.sample < 1 else "")
         + ", averaged over all objects."
     )
+    if scenario.devices.memory:
+        yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
     yield "All reports of a device can be linked" + (
         f" within {scenario.devices.window:,} reports." if scenario.devices.window else "."
     )
