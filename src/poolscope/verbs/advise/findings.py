@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.error import Errors, devices_needed, errors_of, least_error, smallest_serving
 from poolscope.verbs.advise.plays import Exposures, Players
 from poolscope.verbs.advise.question import REPORTS, Question, check_game
-from poolscope.verbs.advise.search import Found, Trial, largest_epsilon
+from poolscope.verbs.advise.search import STEP, Found, Trial, largest_epsilon
 from poolscope.verbs.compare import true_frequencies, variants
 
 #: Users of a trial at first.
@@ -82,6 +82,9 @@ class Candidate:
             smallest = smallest_serving(self.rmse, question.error, low, high)
             least = self.rmse(high)
         found = largest_epsilon(self.trial, question.exposed, smallest or min(max(start, low), high), low, high)
+        if smallest is not None and smallest * STEP < high and smallest == found.trials[-1].epsilon:
+            # nothing fits: what larger epsilons would take is seen by one
+            found = replace(found, trials=(*found.trials, self.trial(smallest * STEP)))
         return finding_of(self, found, smallest, least)
 
 

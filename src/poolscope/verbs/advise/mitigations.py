@@ -19,7 +19,7 @@ from poolscope.verbs.advise.recommend import Choice
 from poolscope.verbs.compare import variants
 
 #: Users of each measure at most, and of devices with memory, which cost a hundred times as much.
-USERS, KEEPING = 2000, 200
+USERS, KEEPING = 2000, 100
 
 #: Epsilon up to which a measure may be paid for.
 MOST = 50.0

@@ -25,7 +25,7 @@ from poolscope.verbs.compare import variants
 BEYOND = 2
 
 #: How often the adversary of devices with memory looks.
-LOOKS = 6
+LOOKS = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
