@@ -107,8 +107,10 @@ def assumptions_of(question: Question, scenario: Scenario, adversary: str) -> It
         "Exposed means that the adversary has been sure at some time, with the asked confidence; it may be wrong, "
         "about as often as it says."
     )
-    yield "Events of a user are independent draws; a report is drawn anew each time" + (
-        ", but for kept answers." if scenario.devices.memory else "."
+    recorded = scenario.users is not None and scenario.users.traces is not None
+    events_are = "what was recorded, in order" if recorded else "independent draws"
+    yield f"Events of a user are {events_are}; " + (
+        "a device keeps its answer for each object." if scenario.devices.memory else "a report is drawn anew each time."
     )
     yield (
         "The error is that of one collection: one report of each device"
