@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from altair.utils.schemapi import debug_mode
+from altair import Undefined
 from markupsafe import Markup
 
 from poolscope.pages.html import tied
-from poolscope.pages.style import Picture, config
+from poolscope.pages.style import Picture, config, quickly
 
 TEXT = 12
 """Pixels of a letter on a page."""
@@ -39,11 +39,17 @@ class Shown:
     chart: Picture
 
 
+@quickly
 def specification(chart: Picture, *, text: float = TEXT) -> dict[str, Any]:
     """A picture as Vega-Lite, in letters of so many pixels; it is ours, so it is not held against the schema."""
-    with debug_mode(False):
-        spec: dict[str, Any] = chart.to_dict(validate=False)
+    bare = chart.copy(deep=False)
+    # apart: altair would look into every row
+    bare.datasets = Undefined
+    spec: dict[str, Any] = bare.to_dict(validate=False)
+    spec["datasets"] = chart.datasets
     spec["config"] = config(text)
+    room = spec["usermeta"]
+    spec["usermeta"] = {name: size if name == "panels" else size * text / TEXT for name, size in room.items()}
     return spec
 
 

@@ -66,11 +66,11 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
 
 
 def _still(spec: dict[str, Any]) -> dict[str, Any]:
-    """A specification without what only answers to a pointer, which a paper has not."""
+    """A specification without what only answers to a pointer, which a paper has not, on white as a paper is."""
     panel = spec.get("spec", spec)
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
     spec.pop("params", None)
-    return spec
+    return spec | {"background": "white"}
 
 
 def _width(svg: str) -> float:
