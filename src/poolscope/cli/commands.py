@@ -31,6 +31,12 @@ Engine = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
 ]
+Observations = Annotated[
+    str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
+]
+Threshold = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Confidence to be sure, as 0.8, instead of the scenario's.")
+]
 
 
 def _version(show: bool) -> None:
@@ -64,6 +70,10 @@ def audit(
     scheduler: Scheduler = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    observations: Observations = None,
+    threshold: Threshold = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of a report, instead of the scenario's.")] = None,
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help="Instead of the scenario's.")] = None,
 ) -> None:
     """Play the pool inference game and say what the reports reveal."""
     from poolscope.cli.progress import going_on, working
@@ -71,6 +81,7 @@ def audit(
     with working("Playing") as work:
         from poolscope.base.folders import last_folder, new_folder
         from poolscope.cli.audit import kept_users, print_audit
+        from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.audit.run import audit
@@ -80,7 +91,19 @@ def audit(
         again = going_on(folder if out is None else None, resume)
         work.kept = lambda: kept_users(folder, again)
         with running(work, engine, scheduler) as own:
-            summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
+            summary = audit(
+                loaded,
+                folder,
+                users=users,
+                seed=seed,
+                observations=counts(observations, "observations") if observations else None,
+                threshold=threshold,
+                epsilon=epsilon,
+                mechanism=mechanism,
+                engine=own,
+                resume=resume,
+                progress=work,
+            )
         work.stage("Drawing the page")
         from poolscope.pages.audit import write_page
         from poolscope.verbs.audit.folder import Run
@@ -243,6 +266,8 @@ def compare(
     reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
+    observations: Observations = None,
+    threshold: Threshold = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -252,13 +277,14 @@ def compare(
     with working("Comparing") as work:
         from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
+        from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.compare import compare, numbers, words
+        from poolscope.verbs.compare import compare
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
-        choices = words(mechanism), numbers(epsilon)
+        choices = words(mechanism), numbers(epsilon, "epsilon")
         with running(work, engine, scheduler) as own:
             done = compare(
                 loaded,
@@ -266,6 +292,8 @@ def compare(
                 users=users,
                 seed=seed,
                 reports=reports,
+                observations=counts(observations, "observations") if observations else None,
+                threshold=threshold,
                 engine=own,
                 out=folder,
                 progress=work,
