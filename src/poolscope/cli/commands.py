@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from poolscope.cli.advising import advise
+from poolscope.cli.options import Engine, Observations, Scheduler, Threshold, waited
 
 app = typer.Typer(
     add_completion=False,
@@ -19,24 +21,8 @@ app = typer.Typer(
 )
 
 
-#: When the user began to wait.
-STARTED = time.perf_counter()
-
 #: Set by --debug.
 DEBUG = "POOLSCOPE_DEBUG"
-
-Engine = Annotated[
-    str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
-]
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
-]
-Observations = Annotated[
-    str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
-]
-Threshold = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Confidence to be sure, as 0.8, instead of the scenario's.")
-]
 
 
 def _version(show: bool) -> None:
@@ -109,7 +95,7 @@ def audit(
         from poolscope.verbs.audit.folder import Run
 
         page = write_page(Run.within(folder, summary))
-    print_audit(summary, page, _waited())
+    print_audit(summary, page, waited())
 
 
 @app.command()
@@ -162,7 +148,7 @@ def reproduce(
         from poolscope.pages.reproduction import write_page
 
         page = write_page(done, out)
-    print_reproduction(done, page, _waited())
+    print_reproduction(done, page, waited())
 
 
 @app.command()
@@ -302,7 +288,10 @@ def compare(
         from poolscope.pages.comparison import write_page
 
         page = write_page(done, folder)
-    print_comparison(done, page, _waited())
+    print_comparison(done, page, waited())
+
+
+app.command()(advise)
 
 
 @app.command()
@@ -345,11 +334,6 @@ def figures(
         written = write_figures(folder, form=format, width=width)
     for path in written:
         typer.echo(path)
-
-
-def _waited() -> float:
-    """Seconds since the command was given, all but the interpreter's own start."""
-    return time.perf_counter() - STARTED
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:

@@ -287,12 +287,12 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
 
 def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
-    found = measure_utility(game.mechanism, _truth(game), reports, curator_key(seed, 1 << 32), engine.map)
+    found = measure_utility(game.mechanism, true_frequencies(game), reports, curator_key(seed, 1 << 32), engine.map)
     names = ("mse", "mae", "mse_expected", "mae_expected")
     return {name: asdict(found)[name] if found else None for name in names}
 
 
-def _truth(game: Game) -> Floats:
+def true_frequencies(game: Game) -> Floats:
     """The popularity to be estimated: of recorded users, what they picked."""
     if game.recorded is None:
         return game.popularity
