@@ -35,11 +35,11 @@ def advise(
     with working("Advising") as work:
         from poolscope.base.folders import new_folder
         from poolscope.cli.advise import print_advice
+        from poolscope.cli.lists import words
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.advise.advise import advise
         from poolscope.verbs.advise.question import parse_range
-        from poolscope.verbs.compare import words
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")

@@ -16,6 +16,12 @@ Engine = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
 ]
+Observations = Annotated[
+    str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
+]
+Threshold = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Confidence to be sure, as 0.8, instead of the scenario's.")
+]
 
 
 def waited() -> float:
