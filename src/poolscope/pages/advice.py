@@ -108,6 +108,7 @@ def _facts(advice: Advice) -> Iterator[str]:
     found = advice.recommendation
     yield f"{advice.question.adversary} adversary: {advice.adversary}"
     yield f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(advice.recommended))}"
+    yield advice.assumptions[1].rstrip(".")
     yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
     yield f"verified with {found.users:,} users who did not choose it"
 
