@@ -225,7 +225,7 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
 
 
 def test_labels_do_not_touch(done):
-    """Two points in one place: the first label is beside its point, another elsewhere, and in a crowd some are left out."""
+    """Points in one place: the first label stands beside its point, others elsewhere, and some are left out."""
     crowd = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
     places = _places(crowd)
     assert places[0] == 0
