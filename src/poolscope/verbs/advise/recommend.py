@@ -97,8 +97,9 @@ def choice_of(finding: Finding, question: Question) -> Choice:
     assert finding.smallest is not None
     assert finding.at_smallest is not None
     cap = finding.at_smallest.cap
-    fitting = max(cap.low, min(cap.value, question.reports))
-    return Choice(kind=finding.mechanism, epsilon=rounded_up(finding.smallest), cap=max(1, int(fitting)))
+    # what was asked for where it may hold, so that fresh users decide; otherwise what surely holds
+    fitting = question.reports if cap.low < question.reports <= cap.value else max(1, int(cap.low))
+    return Choice(kind=finding.mechanism, epsilon=rounded_up(finding.smallest), cap=fitting)
 
 
 def step_back(choice: Choice, question: Question) -> Choice:
