@@ -312,7 +312,7 @@ def test_the_counts_and_the_threshold_that_are_asked_for(scenario):
     assert (found.n, found.scenario.asked) == (5, {"observations": [2, 5], "threshold": 0.6})
     assert all((r.threshold, r.exposed_at) == (0.6, 0.6) for r in found.results)
     assert "It is at least 60 % sure of" in in_plain_words(found)
-    assert "--observations 2,5 --threshold 0.6" in page_of(found, EMPTY, EMPTY)
+    assert "--observations 2,5 --threshold 0.6" in page_of(found)
 
 
 def test_a_bad_command_writes_nothing(tmp_path, monkeypatch):
