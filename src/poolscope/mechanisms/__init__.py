@@ -10,6 +10,7 @@ from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.channel import Channel, Empirical
 from poolscope.mechanisms.cms import CMS, NoHashCMS
+from poolscope.mechanisms.composed import composed
 from poolscope.mechanisms.dbitflip import DBitFlip
 from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
 from poolscope.mechanisms.grr import GRR, Identity
@@ -79,6 +80,7 @@ __all__ = [
     "SubsetSelection",
     "Views",
     "adapt",
+    "composed",
     "device_of",
     "make",
     "reports_of",

@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import time
+import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,7 +36,8 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.mechanisms import MECHANISMS
-from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.mechanisms.devices import is_kept
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
@@ -72,7 +74,8 @@ class Choice(Leak):
     Parameters
     ----------
     mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked.
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+        answer times the answers that n reports can come from, as the papers count.
     mse, mae : errors of the curator's frequencies as measured; mse_expected, mae_expected : in closed form. None where
         the mechanism has no estimate.
     frontier : whether no other choice does as well on both error and AUC, and better on one.
@@ -185,6 +188,7 @@ def compare(
         build_mechanism(choice, choice.universe())
     results: list[Leak] = []
     spent: dict[EpsilonInTime, None] = {}
+    done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
@@ -198,6 +202,7 @@ def compare(
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         spent[epsilon_of(game)] = None
+        done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
@@ -208,7 +213,7 @@ def compare(
         results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), *devices_in_words(game)),
+        devices=(in_words(tuple(spent), game.sending), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -235,7 +240,7 @@ def _play(
         if name == NON_PRIVATE:
             yield leak
             continue
-        bound = int(game.sending.linked(game.horizon)[0].max()) * epsilon
+        bound = composition_bound(game)
         yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
@@ -295,8 +300,13 @@ def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter
 
 
 def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
+    changes: dict[str, Any] = {"mechanism": dict(table)}
+    if not is_kept(MECHANISMS[table["kind"]], scenario.devices.memory):
+        # of a kind that keeps nothing there is nothing to know
+        listed = tomllib.loads(scenario.text).get("adversary", [])
+        changes["adversary"] = [{key: entry[key] for key in entry if key != "knows_memory"} for entry in listed]
     with located(file=scenario.file):
-        return changed(scenario, {"mechanism": dict(table)}, name=scenario.name)
+        return changed(scenario, changes, name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
