@@ -165,7 +165,7 @@ class DBitFlip(Scoring, Likelihood):
         """What a bit scores that is not asked for: xi, on the grid."""
         return round(self.flip * GRID) / GRID
 
-    def _moments(self, one: float) -> tuple[float, float]:
+    def moments(self, one: float) -> tuple[float, float]:
         """Mean and variance of the score of a bucket whose bit is one with this probability."""
         share = self.d / self.buckets
         mean = share * one + (1.0 - share) * self.blank
@@ -173,7 +173,7 @@ class DBitFlip(Scoring, Likelihood):
 
     @property
     def own_mean(self) -> float:
-        return self._moments(1.0 - self.flip)[0]
+        return self.moments(1.0 - self.flip)[0]
 
     @property
     def other_mean(self) -> float:
@@ -182,14 +182,14 @@ class DBitFlip(Scoring, Likelihood):
     @property
     def rates(self) -> Rates:
         """By the object: others of its bucket are taken for it, always."""
-        own, elsewhere = self.own_mean, self._moments(self.flip)[0]
+        own, elsewhere = self.own_mean, self.moments(self.flip)[0]
         together = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
         share = together / max(1, self.universe - 1)
         return Rates(own, elsewhere + (own - elsewhere) * share, (own - elsewhere) ** 2 * share * (1.0 - share))
 
     def noise(self, counts: Floats, reports: float) -> Floats:
         inside = np.bincount(self.bucket_of, weights=counts)[self.bucket_of]
-        own, other = self._moments(1.0 - self.flip)[1], self._moments(self.flip)[1]
+        own, other = self.moments(1.0 - self.flip)[1], self.moments(self.flip)[1]
         out: Floats = inside * own + (reports - inside) * other
         return out
 

@@ -67,9 +67,12 @@ def published_values(epsilon_infinity: float, epsilon_first: float) -> int:
     .. math:: g = 1 + \max\Bigl(1, \Bigl\lfloor \frac{1 - a^2 + \sqrt{a^4 - 14 a^2 + 12 a b (1 - a b) + 12 a^3 b + 1}}
                   {6 (a - b)} \Bigr\rceil \Bigr)
 
-    reckoned over a^2, which does not overflow.
+    reckoned over a^2, which does not overflow; 2 where the two are the same.
     """
     far, ratio = math.exp(-epsilon_infinity), math.exp(min(epsilon_first - epsilon_infinity, 0.0))
-    root = math.sqrt(1.0 + 12.0 * ratio * (1.0 - ratio) - far**2 * (14.0 - 12.0 * ratio - far**2))
+    more = 12.0 * ratio * (1.0 - ratio) - far**2 * (14.0 - 12.0 * ratio - far**2)
     below = 6.0 * far * (1.0 - ratio)
-    return 1 + max(1, round(min((far**2 - 1.0 + root) / below, MOST_VALUES - 1.0)) if below else 1)
+    if not below:
+        return 2
+    # the root of 1 + more, less 1, without cancelling
+    return 1 + max(1, round(min((far**2 + more / (1.0 + math.sqrt(1.0 + more))) / below, MOST_VALUES - 1.0)))
