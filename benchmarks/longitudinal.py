@@ -62,7 +62,7 @@ def main():
         ours[name], reports[name] = kept / kept.sum(), as_peer(name, sent, o.objects)
     asked = {"objects": o.objects, "d": d, **papers, "reports": reports}
     script = Path(__file__).parent / "peer_longitudinal.py"
-    done = subprocess.run([o.peer, script], input=json.dumps(asked), capture_output=True, text=True, check=True)
+    done = subprocess.run([o.peer, script], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True)
     peer = json.loads(done.stdout)
     print(", ".join(f"{name} {number}" for name, number in peer["versions"].items()))
     for name, mechanism in mechanisms.items():
