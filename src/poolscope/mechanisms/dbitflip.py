@@ -111,15 +111,14 @@ class DBitFlip(Scoring, Likelihood):
         """(reports, words) d buckets for each key, uniform."""
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
         share = self.d / self.buckets
-        noise = threshold(min(share, 0.5)), np.empty(out.shape[1], dtype=np.uint64)
-        kernels.choose_subsets(np.zeros(len(keys), dtype=np.int64), keys, self.buckets, self.d, share, *noise, out)
+        first = np.zeros(len(keys), dtype=np.int64)
+        kernels.choose_subsets(first, keys, self.buckets, self.d, share, threshold(min(share, 0.5)), out)
         return out
 
     def answers(self, buckets: Integers, keys: Keys) -> NDArray[np.uint64]:
         """(reports, words) the bits of all buckets, for each key and the bucket of its object."""
         out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
-        noise = threshold(self.flip), threshold(self.flip), np.empty(out.shape[1], dtype=np.uint64)
-        kernels.flip_bits(buckets, keys, self.buckets, *noise, out)
+        kernels.flip_bits(buckets, keys, self.buckets, threshold(self.flip), threshold(self.flip), out)
         return out
 
     def sent(self, positions: NDArray[np.uint64], answers: NDArray[np.uint64]) -> Reports:

@@ -72,16 +72,15 @@ class KeptFlips:
         """(reports, words) the kept bits for objects (reports,), each of the user of that key."""
         m, (p, q) = self.mechanism.universe, self.mechanism.permanent
         out = np.empty((len(objects), words_of(m)), dtype=np.uint64)
-        noise = threshold(q), threshold(1.0 - p), np.empty(out.shape[1], dtype=np.uint64)
-        unary.flip_bits(objects, answer_keys(objects, users), m, *noise, out)
+        unary.flip_bits(objects, answer_keys(objects, users), m, threshold(q), threshold(1.0 - p), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         m, (p, q) = self.mechanism.universe, self.mechanism.again
         check_objects(objects, m)
         kept = self.answers(objects, users)
-        out, scratch = np.empty_like(kept), np.empty((2, kept.shape[1]), dtype=np.uint64)
-        unary.flip_again(kept, fresh_keys(users, places), m, threshold(q), threshold(1.0 - p), *scratch, out)
+        out, lost = np.empty_like(kept), np.empty(kept.shape[1], dtype=np.uint64)
+        unary.flip_again(kept, fresh_keys(users, places), m, threshold(q), threshold(1.0 - p), lost, out)
         return {"bits": as_bytes(out, m)}
 
     def evidence(self, reports: Reports) -> Evidence:
