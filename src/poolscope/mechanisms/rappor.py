@@ -113,6 +113,11 @@ class Rappor(Hashed, Counting, Likelihood):
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
+    def kept_epsilon(self) -> float:
+        """Epsilon of a kept answer: that of the permanent step."""
+        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
+
+    @property
     def p_star(self) -> float:
         if self.hash_table is not None:
             return float(np.mean(self.rates.own))
@@ -167,7 +172,7 @@ class Rappor(Hashed, Counting, Likelihood):
         check_objects(objects, self.universe)
         cohort = self.shared_by(keys)
         words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
-        noise = threshold(self.raised), threshold(self.dropped), np.empty(words.shape[1], dtype=np.uint64)
+        noise = threshold(self.raised), threshold(self.dropped)
         for positions, starts, order in self.grouped(cohort):
             kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
         return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}
