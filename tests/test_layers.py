@@ -46,6 +46,7 @@ AT_HOME = {
     "numba": ("kernels",),
     "llvmlite": ("kernels",),
     "emoji": ("world.builtin",),
+    "pandas": ("metrics.tables",),
 }
 
 #: Folders of tests that are no room: slow independent oracles, and what several tests share.

@@ -72,8 +72,8 @@ def audit(
         from poolscope.base.folders import last_folder, new_folder
         from poolscope.cli.audit import kept_users, print_audit
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import audit
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.audit.run import audit
 
         loaded = load_scenario(scenario)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
@@ -81,12 +81,7 @@ def audit(
         work.kept = lambda: kept_users(folder, again)
         with running(work, engine, scheduler) as own:
             summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
-        work.stage("Drawing the page")
-        from poolscope.pages.audit import write_page
-        from poolscope.verbs.audit.folder import Run
-
-        page = write_page(Run.within(folder, summary))
-    print_audit(summary, page, _waited())
+    print_audit(summary, folder / "report.html", _waited())
 
 
 @app.command()
@@ -130,16 +125,12 @@ def reproduce(
     with working("Reproducing") as work:
         from poolscope.cli.reproduction import kept_plays, print_reproduction
         from poolscope.cli.running import running
-        from poolscope.verbs.reproduce.runner import reproduce
+        from poolscope.pages.verbs import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
-        work.stage("Drawing the page")
-        from poolscope.pages.reproduction import write_page
-
-        page = write_page(done, out)
-    print_reproduction(done, page, _waited())
+    print_reproduction(done, out / "reproduction.html", _waited())
 
 
 @app.command()
@@ -253,8 +244,9 @@ def compare(
         from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import compare
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.compare import compare, numbers, words
+        from poolscope.verbs.compare import numbers, words
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
@@ -270,11 +262,7 @@ def compare(
                 out=folder,
                 progress=work,
             )
-        work.stage("Drawing the page")
-        from poolscope.pages.comparison import write_page
-
-        page = write_page(done, folder)
-    print_comparison(done, page, _waited())
+    print_comparison(done, folder / "comparison.html", _waited())
 
 
 @app.command()

@@ -28,12 +28,14 @@ from poolscope.metrics.precision import (
     successes,
 )
 from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.tables import Records
 from poolscope.metrics.words import headline, in_plain_words
 
 __all__ = [
     "EpsilonInTime",
     "Estimate",
     "Record",
+    "Records",
     "auc",
     "bayes_security",
     "bayes_security_least",

@@ -20,6 +20,7 @@ from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
+from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -92,20 +93,23 @@ class Record:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
 
-    def as_json(self) -> dict[str, Any]:
-        """The record as one flat object: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
+    def flat(self) -> dict[str, Any]:
+        """The record as one row: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
 
-        Infinity is the text "inf"; what is not known, as a share of nobody, is null; a field that has a default is
-        left out where it has no value.
+        A field that has a default is left out where it has no value.
         """
-        flat: dict[str, Any] = {}
+        row: dict[str, Any] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Estimate):
-                flat |= {f"{entry.name}{end}": plain(part) for end, part in zip(_ENDS, value, strict=True)}
+                row |= {f"{entry.name}{end}": part for end, part in zip(_ENDS, value, strict=True)}
             elif value is not None or entry.default is not None:
-                flat[entry.name] = plain(value)
-        return flat
+                row[entry.name] = value
+        return row
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for a file: infinity is the text "inf", and what is not known, as a share of nobody, is null."""
+        return {name: plain(value) for name, value in self.flat().items()}
 
     @classmethod
     def from_json(cls, flat: Mapping[str, Any]) -> Self:
@@ -175,7 +179,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
-def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> list[Record]:
+def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
     Parameters
@@ -191,7 +195,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
 
     Returns
     -------
-    list of Record
+    Records
         One per adversary and n, in order of appearance.
     """
     records = []
@@ -199,7 +203,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
         records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
-    return records
+    return Records(records)
 
 
 @dataclass

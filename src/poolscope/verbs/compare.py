@@ -40,6 +40,7 @@ from poolscope.metrics.exposure import reports_to_exposure
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, Record, record_of
+from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, changed
@@ -113,7 +114,7 @@ class Comparison:
     users: int
     reports: int
     n: int
-    results: tuple[Choice, ...]
+    results: Records[Choice]
     non_private: Leak | None
     epsilons: tuple[EpsilonInTime, ...]
     devices: tuple[str, ...]
@@ -137,6 +138,9 @@ class Comparison:
             "results": [record.as_json() for record in self.results],
             "seconds": round(self.seconds, 3),
         }
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
 
     def write(self, out: Path) -> None:
         """Put ``comparison.json`` into a folder of its own."""
@@ -205,7 +209,7 @@ def compare(
         users=results[0].users,
         reports=reports,
         n=results[0].n,
-        results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
         devices=(in_words(tuple(spent), game.sending), *devices_in_words(game)),
