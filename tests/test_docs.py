@@ -93,7 +93,7 @@ def test_every_field_of_a_comparison_is_documented():
     assert set(done) == told("A comparison's folder", "field")
     assert set(done["scenario"]) == {"name", "file", "title", "text"}
     both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
-    given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure)(_low|_high)?", name)}
+    given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure|exposed)(_low|_high)?", name)}
     for record in done["results"]:
         assert set(record) == both - given
     choice = {"mechanism", "epsilon", "composition_bound", "mse", "mae", "mse_expected", "mae_expected", "frontier"}

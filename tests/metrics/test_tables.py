@@ -64,7 +64,7 @@ def test_a_notebook_gets_a_table_with_names_escaped():
 
 
 def test_an_unknown_column_is_an_error_that_knows_better():
-    with pytest.raises(InputError, match=r"columns must be a field of a record.*'aux'.*auc"):
+    with pytest.raises(InputError, match=r"columns: must be a field of a record.*'aux'.*auc"):
         TWO.to_latex(["aux"])
     with pytest.raises(InputError, match="at least one record"):
         Records([]).to_latex()

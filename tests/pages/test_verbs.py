@@ -35,5 +35,5 @@ def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
 
 
 def test_a_reproduction_has_a_page(tmp_path):
-    poolscope.reproduce(["calibration"], tmp_path / "paper", users=10)
+    poolscope.reproduce(["no-hash"], tmp_path / "paper", users=10)
     assert (tmp_path / "paper" / "reproduction.html").stat().st_size > 0

@@ -49,6 +49,7 @@ class Game:
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
     non_private : whether to play the identity mechanism beside.
+    threshold : a confidence at which users count as exposed, beside those at which they always do.
     """
 
     universe: Universe
@@ -61,6 +62,7 @@ class Game:
     non_private: bool = True
     recorded: Recorded | None = None
     sending: Sending = field(default_factory=Sending)
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
@@ -173,7 +175,15 @@ def play_block(
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
     sent = game.sending.sent(np.ascontiguousarray(traces), keys)
-    referee = Referee(keys=keys, truth=truth, sent=sent, observations=game.observations, threads=engine.map, tick=tick)
+    referee = Referee(
+        keys=keys,
+        truth=truth,
+        sent=sent,
+        observations=game.observations,
+        threads=engine.map,
+        tick=tick,
+        threshold=game.threshold,
+    )
     attacked = list(_attacked(game, sent, referee, engine))
     return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 

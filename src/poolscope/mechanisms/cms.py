@@ -68,9 +68,8 @@ class CMS(Sketch):
         check_objects(objects, self.universe)
         function = self.shared_by(keys)
         words = np.empty((len(objects), words_of(self.m)), dtype=np.uint64)
-        undecided = np.empty(words_of(self.m), dtype=np.uint64)
         bucket = self.family.bucket_of(function, np.asarray(objects))
-        kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), undecided, words)
+        kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
     def mass(self, reports: Reports, views: Views) -> Floats:

@@ -167,7 +167,7 @@ class Rappor(Hashed, Counting, Likelihood):
         check_objects(objects, self.universe)
         cohort = self.shared_by(keys)
         words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
-        noise = threshold(self.raised), threshold(self.dropped), np.empty(words.shape[1], dtype=np.uint64)
+        noise = threshold(self.raised), threshold(self.dropped)
         for positions, starts, order in self.grouped(cohort):
             kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
         return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from poolscope.base.arrays import Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import unary as kernels
@@ -59,8 +57,7 @@ class SubsetSelection(ObjectBits):
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed
         start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.universe
-        undecided = np.empty(out.shape[1], dtype=np.uint64)
-        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), undecided, out)
+        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), out)
 
 
 def best_size(universe: int, epsilon: float) -> int:

@@ -29,12 +29,12 @@ def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
 
 def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
     """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows."""
-    return share_of(exposed_count(rows, threshold, n), rows.height)
+    return share_of(exposed_count(rows, EXPOSED[threshold], n), rows.height)
 
 
-def exposed_count(rows: pl.DataFrame, threshold: float, n: int) -> int:
-    """How many users are exposed by n."""
-    return int((rows[EXPOSED[threshold]] <= n).sum())
+def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
+    """How many users are exposed by n, as the column says that has the report that exposed them."""
+    return int((rows[column] <= n).sum())
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:

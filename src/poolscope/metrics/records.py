@@ -13,7 +13,7 @@ import polars as pl
 from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.base.json import plain
-from poolscope.game.columns import EXPOSED
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
@@ -30,9 +30,6 @@ TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10,
 
 SURE = at_levels("sure")
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
-
-COUNTED = ("pool", "guess", *EXPOSED.values())
-"""Columns of the outcome table that are counted, and need not be held."""
 
 _ENDS = ("", "_low", "_high")
 
@@ -57,7 +54,7 @@ class Record:
     sure_50, sure_90, sure_95 : share of users of whom the adversary is sure at n.
     exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
-        at that confidence, and how often it is right about them.
+        at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
     """
 
     adversary: str
@@ -87,6 +84,7 @@ class Record:
     threshold: float | None = None
     sure: Estimate | None = None
     precision_when_sure: Estimate | None = None
+    exposed: Estimate | None = None
 
     @property
     def skewed(self) -> bool:
@@ -206,17 +204,24 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     return Records(records)
 
 
+def counted_columns(threshold: float | None) -> tuple[str, ...]:
+    """Columns of the outcome table of a game that are counted, and need not be held."""
+    return ("pool", "guess", *exposed_columns(threshold))
+
+
 @dataclass
 class Counted:
-    """What of an attack can be counted part by part: who is exposed at each confidence, and users by pool and guess."""
+    """What of an attack can be counted part by part: who is exposed, by the column that says so, and users by pool and
+    guess."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
-    exposed: Counter[float] = field(default_factory=Counter)
+    exposed: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
-        """Some rows after n reports, from their `COUNTED` columns."""
-        return cls(answers(rows), Counter({level: exposed_count(rows, level, n) for level in EXPOSED}))
+        """Some rows after n reports, from their `counted_columns`."""
+        columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
+        return cls(answers(rows), Counter({name: exposed_count(rows, name, n) for name in columns}))
 
     def __iadd__(self, other: Counted) -> Counted:
         self.answers.update(other.answers)
@@ -262,7 +267,9 @@ def record_of(
     prior = prior_guess(baseline, most, users, known)
     estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
-    estimates |= {name: share_of(counted.exposed[level], users) for level, name in EXPOSED.items()}
+    # a threshold that nobody played with is one of confidences, not of who was exposed
+    columns = exposed_columns(threshold if threshold == game.threshold else None)
+    estimates |= {name: share_of(counted.exposed[name], users) for name in columns}
     return Record(
         adversary=adversary,
         n=n,

@@ -1,4 +1,4 @@
-"""The page of a finished run: one HTML file that needs nothing else, and its pictures.
+"""The page of a finished run: one HTML file that needs nothing else.
 
 Everything that the page says is put into records here, the template only places them.
 """
@@ -18,10 +18,10 @@ from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import headline, in_plain_words, percent
-from poolscope.pages.audit_pictures import Picture, pictures
+from poolscope.pages.audit_pictures import pictures
+from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
 from poolscope.pages.html import origin, render, tied
-from poolscope.pages.inline import both
 from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
@@ -47,24 +47,17 @@ COLUMNS = (
 
 
 def write_page(run: Run) -> Path:
-    """Write ``report.html`` and ``figures/*.svg`` of a run into its folder; returns the page.
+    """Write ``report.html`` of a run into its folder; returns the page.
 
-    Each picture is written twice: ``NAME.svg`` with its panels side by side, and ``NAME-column.svg`` for one column of
-    a paper. Where the outcomes turn out to be malformed nothing is written.
+    Where the outcomes turn out to be malformed nothing is written.
     """
-    shown = list(pictures(run))
-    html = page_of(run.summary, shown)
-    page = run.folder / "report.html"
+    html, page = page_of(run.summary, list(pictures(run))), run.folder / "report.html"
     with told(page):
-        (run.folder / "figures").mkdir(exist_ok=True)
-        for picture in shown:
-            write_text(run.folder / "figures" / f"{picture.name}.svg", picture.wide)
-            write_text(run.folder / "figures" / f"{picture.name}-column.svg", picture.narrow)
         write_text(page, html)
     return page
 
 
-def page_of(summary: Summary, shown: Sequence[Picture]) -> str:
+def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
     """The page as HTML; every name from the run is escaped."""
     who = [(name, f"{what[:1].upper()}{what[1:]}.") for name, what in summary.adversaries.items()]
     return render(
@@ -73,7 +66,7 @@ def page_of(summary: Summary, shown: Sequence[Picture]) -> str:
         words=tied(in_plain_words(summary.results, summary.adversaries)),
         facts=_facts(summary),
         tiles=_tiles(summary),
-        figures=_figures(shown),
+        figures=placed(shown),
         table=table(
             "Table of numbers",
             summary.results,
@@ -136,18 +129,6 @@ def _tiles(summary: Summary) -> dict[str, Any]:
         "note": tied(f"{note}. Small numbers are 95 % intervals."),
         "tiles": tiles,
     }
-
-
-def _figures(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
-    return [
-        {
-            "number": number,
-            "title": picture.title,
-            "caption": tied(picture.caption),
-            **both(picture.wide, picture.narrow, number=number, label=picture.title),
-        }
-        for number, picture in enumerate(pictures, start=1)
-    ]
 
 
 def _columns(results: Sequence[Record]) -> tuple[Column, ...]:

@@ -62,6 +62,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map) -> Game:
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
+        threshold=scenario.attack.threshold,
     )
 
 

@@ -27,7 +27,7 @@ from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import planned, playing
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
-from poolscope.metrics.records import COUNTED, Counted, record_of
+from poolscope.metrics.records import Counted, counted_columns, record_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
@@ -140,10 +140,10 @@ def clear(out: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:
+def counted(outcomes: OutcomeFiles, adversary: str, n: int, threshold: float | None) -> Counted:
     """What is counted of an attack, file by file."""
     total = Counted()
-    for part in outcomes.parts((adversary, n), COUNTED):
+    for part in outcomes.parts((adversary, n), counted_columns(threshold)):
         total += Counted.of(part, n)
     return total
 
@@ -158,7 +158,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         results = [
             record_of(
                 outcomes.of((name, n), HELD),
-                counted(outcomes, name, n),
+                counted(outcomes, name, n, threshold),
                 name,
                 n,
                 game,

@@ -1,0 +1,65 @@
+"""A picture as a file for a paper: SVG, PNG or PDF, by vl-convert, as wide as a column or as a page."""
+
+from __future__ import annotations
+
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from poolscope.base.errors import InputError, PoolscopeError
+from poolscope.base.folders import told
+from poolscope.base.tables.atomic import write_bytes
+from poolscope.pages.bundle import MISSING
+from poolscope.pages.charts import fit, specification
+from poolscope.pages.style import Picture
+
+WIDTHS = {"column": 3.33, "page": 7.0}
+"""Inches."""
+
+PIXELS = 96
+"""To an inch."""
+
+TEXT = 10
+"""Pixels of a letter: 7.5 points."""
+
+DENSITY = 300
+"""Dots to an inch of a PNG."""
+
+FORMATS = ("svg", "png", "pdf")
+
+
+def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> None:
+    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``."""
+    target = Path(path)
+    data = converted(chart, target.suffix.removeprefix(".").lower(), width)
+    with told(target):
+        write_bytes(target, data)
+
+
+def converted(chart: Picture, form: str, width: str) -> bytes:
+    """The bytes of such a file."""
+    if form not in FORMATS:
+        raise InputError("unknown format", value=form, remedy=f"take one of {', '.join(FORMATS)}")
+    if width not in WIDTHS:
+        raise InputError("unknown width", value=width, remedy=f"take one of {', '.join(WIDTHS)}")
+    vl_convert = _vl_convert()
+    spec, pixels = specification(chart, text=TEXT), WIDTHS[width] * PIXELS
+    fit(spec, pixels)
+    # what axes and legends take is known only once it is drawn: draw, and fill the width
+    first = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    fit(spec, pixels, float(re.search(r'<svg[^>]* width="([\d.]+)"', first)[1]))  # type: ignore[index]
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    if form == "svg":
+        return bytes(svg, "utf-8")
+    if form == "pdf":
+        return bytes(vl_convert.svg_to_pdf(svg))
+    return bytes(vl_convert.svg_to_png(svg, scale=DENSITY / PIXELS, ppi=DENSITY))
+
+
+def _vl_convert() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise PoolscopeError(f"pictures as files need vl-convert; install it with: {MISSING}") from None
+    return vl_convert
