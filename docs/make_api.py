@@ -24,7 +24,24 @@ HEAD = """# Public names
 
 `import poolscope as ps`. Whatever is not here may change without a word. Each name's docstring has its parameters,
 shapes and references (`help(ps.posterior)`). This page is made by `python docs/make_api.py`, and a test holds it to
-the code.
+the code. [Commands](reference/commands.md), [words](reference/glossary.md) and [columns of every table](formats.md) have pages of their own on the site.
+
+```{toctree}
+:hidden:
+
+reference/commands
+reference/verbs
+reference/arrays
+reference/parts
+reference/running
+reference/mechanisms
+reference/popularity
+reference/densities
+reference/metrics
+reference/figures
+reference/examples
+reference/glossary
+```
 """
 
 
