@@ -17,7 +17,8 @@ OURS = ("/.ci/", "/.git/", "/dist/", "/_build/", "__pycache__", ".parquet", ".np
 
 def wheel_faults(path: Path) -> list[str]:
     """What a wheel should not have, or lacks."""
-    names = zipfile.ZipFile(path).namelist()
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
     ours = [name for name in names if name.startswith("poolscope/")]
     about = [name for name in names if ".dist-info/" in name]
     faults = [f"{name} does not belong" for name in names if name not in ours and name not in about]
@@ -33,7 +34,8 @@ def wheel_faults(path: Path) -> list[str]:
 
 def sdist_faults(path: Path) -> list[str]:
     """What an sdist should not have, or lacks."""
-    names = tarfile.open(path).getnames()
+    with tarfile.open(path) as archive:
+        names = archive.getnames()
     faults = [f"{name} does not belong" for name in names if any(part in f"/{name}" for part in OURS)]
     for needed in ("LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "src/poolscope/__init__.py", "tests"):
         if not any(name.partition("/")[2].startswith(needed) for name in names):

@@ -3,6 +3,9 @@
 import sys
 from pathlib import Path
 
+from pygments.lexers.special import TextLexer
+from sphinx.highlighting import lexers
+
 import poolscope
 
 DOCS = Path(__file__).parent
@@ -28,6 +31,9 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 # what lies outside docs/ is a file of the repository, not a page
 suppress_warnings = ["toc.empty_glob"]
+
+# tables of text, as a file has them
+lexers["csv"] = TextLexer()
 
 default_role = "literal"
 autodoc_typehints_format = "short"

@@ -24,7 +24,8 @@ HEAD = """# Public names
 
 `import poolscope as ps`. Whatever is not here may change without a word. Each name's docstring has its parameters,
 shapes and references (`help(ps.posterior)`). This page is made by `python docs/make_api.py`, and a test holds it to
-the code. [Commands](reference/commands.md), [words](reference/glossary.md) and [columns of every table](formats.md) have pages of their own on the site.
+the code. On the site the names follow with their docstrings and examples, and [commands](reference/commands.md) and
+[words](reference/glossary.md) have pages of their own; [formats](formats.md) has the columns of every table.
 
 ```{toctree}
 :hidden:

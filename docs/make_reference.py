@@ -41,6 +41,10 @@ rng = np.random.default_rng(1)
 """What every example of the reference begins with; the tests run it before each of them."""
 
 
+ENDS = """`poolscope COMMAND --help` prints the same. Exit code 0: done; 2: the input is wrong, one line says where, and
+nothing was written; 1: anything else."""
+
+
 def pages() -> Iterator[tuple[str, str]]:
     """Name and text of every page."""
     for file, title in FILES.items():
@@ -92,7 +96,7 @@ def _examples() -> str:
         [
             "# How examples begin",
             "",
-            "Every public name has an example. All of them are run by the tests, in an empty folder, after these lines:",
+            "Every public name has an example. The tests run each in an empty folder, after these lines:",
             "",
             "```python",
             f"{BEGINNING}```",
@@ -104,8 +108,7 @@ def _examples() -> str:
 def commands() -> str:
     """Every command with its arguments and options, as ``--help`` has them."""
     root = typer.main.get_command(app)
-    lines = ["# Commands", "", root.help or "", "", "`poolscope COMMAND --help` prints the same. Exit code 0: done; 2: the"]
-    lines += ["input is wrong (one line says where), and nothing was written; 1: anything else.", ""]
+    lines = ["# Commands", "", root.help or "", "", ENDS, ""]
     lines += _options(root)
     for name, command in sorted(root.commands.items()):
         lines += [f"## poolscope {name}", "", command.help or "", "", "```text", _usage(name, command), "```", ""]

@@ -1,8 +1,8 @@
-"""Pages whose commands and code are run: ``python docs/run_pages.py [PAGE...]`` runs them again and writes what they print.
+"""Pages whose commands and code are run: ``python docs/run_pages.py [PAGE...]`` writes anew what they print.
 
-A page is a story: its blocks run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` is put into a file of that
-name, ``sh`` is run by the shell, ``python`` by one interpreter. A block ``text`` right behind a block is what that one prints.
-``<!-- from PATH -->`` above a picture says which file of the folder it is a copy of.
+A page is a story: its blocks run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` is put into a file
+of that name, ``sh`` is run by the shell, ``python`` by one interpreter. A block ``text`` right behind a block is what
+that one prints. ``<!-- from PATH -->`` above a picture says which file of the folder it is a copy of.
 """
 
 import contextlib

@@ -59,6 +59,11 @@ class SHE(Scoring, Likelihood):
     Security 2017.
     I. Mironov. On significance of the least significant bits for differential privacy. CCS 2012.
     A. Ghosh, T. Roughgarden, M. Sundararajan. Universally utility-maximizing privacy mechanisms. STOC 2009.
+
+    Examples
+    --------
+    >>> ps.mechanisms.SHE(universe=5, epsilon=1.0).obfuscate(np.array([2]), rng)["reals"].shape
+    (1, 5)
     """
 
     universe: int

@@ -23,6 +23,11 @@ class EpsilonInTime:
     Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
     of a day and a year where nobody says how many reports there are, of all time without a cap, and all three where
     devices keep their answers, as such reports are not independent and their epsilons do not add up.
+
+    Examples
+    --------
+    >>> ps.metrics.EpsilonInTime(report=4.0, day=4.0, year=1460.0).year
+    1460.0
     """
 
     report: float
@@ -32,7 +37,13 @@ class EpsilonInTime:
 
 
 def epsilon_in_time(epsilon: float, sending: Sending, *, memory: bool = False) -> EpsilonInTime:
-    """What an epsilon of a report adds up to on devices that send so much; ``memory`` if they keep their answers."""
+    """What an epsilon of a report adds up to on devices that send so much; ``memory`` if they keep their answers.
+
+    Examples
+    --------
+    >>> ps.metrics.epsilon_in_time(4.0, ps.mechanisms.Sending(reports_per_day=1.0))
+    EpsilonInTime(report=4.0, day=4.0, year=1460.0, ever=None)
+    """
     if memory:
         return EpsilonInTime(report=epsilon)
     ever = None if sending.cap is None else sending.cap * epsilon

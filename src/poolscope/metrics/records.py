@@ -55,6 +55,14 @@ class Record:
     exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
         at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
+
+    Examples
+    --------
+    >>> record = ps.summarise(outcomes, game, seed=1)[1]
+    >>> record.adversary, record.n, record.users
+    ('strong', 40, 200)
+    >>> list(record.as_json())[:6]
+    ['adversary', 'n', 'users', 'baseline', 'majority', 'auc']
     """
 
     adversary: str
@@ -195,6 +203,12 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     -------
     Records
         One per adversary and n, in order of appearance.
+
+    Examples
+    --------
+    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
+    [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
     records = []
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):

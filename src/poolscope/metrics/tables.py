@@ -58,6 +58,23 @@ class Records(tuple[Kind, ...]):
     """The records of a run or a comparison: a tuple that can be shown and taken elsewhere.
 
     In a notebook it shows itself as a table.
+
+    Examples
+    --------
+    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> records.to_polars().select("adversary", "n").rows()
+    [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
+    >>> print(records.to_latex(["adversary", "n", "auc"], digits=2))
+    \\begin{tabular}{lrr}
+    \\toprule
+    Adversary & $n$ & AUC \\\\
+    \\midrule
+    strong & 10 & 0.76 [0.68, 0.83] \\\\
+    strong & 40 & 0.89 [0.84, 0.93] \\\\
+    non-private & 10 & 0.92 [0.88, 0.95] \\\\
+    non-private & 40 & 0.98 [0.95, 0.99] \\\\
+    \\bottomrule
+    \\end{tabular}
     """
 
     def to_polars(self) -> pl.DataFrame:
@@ -92,18 +109,15 @@ class Records(tuple[Kind, ...]):
         rows = [[_latex(cell) for cell in row] for row in self._cells(names, digits, " [{}, {}]")]
         head = ["$n$" if name == "n" else _latex(HEADINGS.get(name, name)) for name in names]
         lines = [f"{' & '.join(row)} \\\\" for row in [head, *rows]]
-        return "\n".join(
-            [f"\\begin{{tabular}}{{{aligned}}}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule"]
-            + ["\\end{tabular}", ""]
-        )
+        begin, end = f"\\begin{{tabular}}{{{aligned}}}", "\\end{tabular}"
+        return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", end, ""])
 
     def to_html(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
         """The same as an HTML table, names escaped."""
         names = self._names(columns)
         head = "".join(f"<th>{html.escape(HEADINGS.get(name, name))}</th>" for name in names)
-        rows = [
-            "".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._cells(names, digits, " ({} to {})")
-        ]
+        cells = self._cells(names, digits, " ({} to {})")
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in cells]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -19,6 +19,12 @@ def headline(results: Sequence[Record]) -> Record:
 
     Where no n lies between 60 and 120 it is the largest n. The non-private game counts only
     when there is nothing else.
+
+    Examples
+    --------
+    >>> best = ps.metrics.headline(ps.summarise(outcomes, game, seed=1))
+    >>> best.adversary, best.n
+    ('strong', 40)
     """
     if not results:
         raise InputError("must not be empty", place="results")
@@ -42,6 +48,11 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
         From ``summarise``.
     descriptions : mapping, optional
         What each adversary knows, as "an adversary who knows what is popular".
+
+    Examples
+    --------
+    >>> print(ps.metrics.in_plain_words(ps.summarise(outcomes, game, seed=1)))
+    After 40 reports, the strong adversary names the preferred pool ...re guessing at random is right for 33 %.
     """
     record = headline(results)
     phrase = (descriptions or {}).get(record.adversary)

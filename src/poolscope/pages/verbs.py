@@ -53,6 +53,15 @@ def audit(
     -------
     Summary
         What was played, and its records in ``results``; a notebook shows it as a table.
+
+    Examples
+    --------
+    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1)
+    >>> summary.users, len(summary.results)
+    (20, 12)
+    >>> import os
+    >>> sorted(name for name in os.listdir("run") if name != "figures")
+    ['manifest.json', 'outcomes', 'report.html', 'summary.json']
     """
     summary = auditing.audit(scenario, out, users=users, seed=seed, engine=engine, resume=resume, progress=progress)
     progress.stage(DRAWING)
@@ -103,6 +112,12 @@ def compare(
     -------
     Comparison
         Its ``results`` are a record for each choice and adversary.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
+    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
     done = comparing.compare(
         scenario,
@@ -153,9 +168,7 @@ def reproduce(
         As in ``audit``.
     """
     folder = Path(out)
-    done = reproducing.reproduce(
-        names, folder, users=users, seed=seed, traces=traces, engine=engine, progress=progress
-    )
+    done = reproducing.reproduce(names, folder, users=users, seed=seed, traces=traces, engine=engine, progress=progress)
     progress.stage(DRAWING)
     from poolscope.pages.reproduction import write_page
 

@@ -64,7 +64,9 @@ class Summary(BaseModel, frozen=True):
     @classmethod
     def _read(cls, results: Any) -> Any:
         """The records as a file has them; a rule that one breaks is told with its place."""
-        return Records(_record(row, found) for row, found in enumerate(results)) if isinstance(results, list) else results
+        if not isinstance(results, list):
+            return results
+        return Records(_record(row, found) for row, found in enumerate(results))
 
     @field_serializer("results")
     def _write(self, results: Records[Record]) -> list[dict[str, Any]]:
