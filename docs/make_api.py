@@ -7,8 +7,8 @@ import poolscope as ps
 
 GROUPS = {
     "What the commands do": (
-        "audit attack obfuscate estimate check compare reproduce make_traces",
-        "A verb has its command's name and meaning; files in, files out.",
+        "audit attack obfuscate estimate check compare advise reproduce make_traces",
+        "A verb has its command's name and meaning; files in, files out, and a page where the command writes one.",
     ),
     "The same on arrays": (
         "play posterior posterior_of_likelihood behaviour_posterior frequencies summarise",

@@ -91,12 +91,13 @@ def test_every_field_of_a_summary_is_documented(played):
 def test_every_field_of_a_comparison_is_documented():
     done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, reports=100).as_json()
     assert set(done) == told("A comparison's folder", "field")
-    assert set(done["scenario"]) == {"name", "file", "title", "text"}
+    assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
     both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
     given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure|exposed)(_low|_high)?", name)}
     for record in done["results"]:
         assert set(record) == both - given
-    choice = {"mechanism", "epsilon", "composition_bound", "mse", "mae", "mse_expected", "mae_expected", "frontier"}
+    choice = {"mechanism", "epsilon", "composition_bound", "frontier"}
+    choice |= {f"{error}{form}" for error in ("mse", "rmse", "mae") for form in ("", "_expected")}
     assert set(done["non_private"]) == both - given - choice
 
 

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 #: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
 _HOME = {
     # what the commands do
+    "advise": "pages.verbs",
     "attack": "verbs.attack.attack",
     "audit": "pages.verbs",
     "check": "verbs.check.check",
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from poolscope.game.game import Game, play
     from poolscope.metrics.records import summarise
     from poolscope.pages import figures
-    from poolscope.pages.verbs import audit, compare, reproduce
+    from poolscope.pages.verbs import advise, audit, compare, reproduce
     from poolscope.reports.curator import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.verbs.attack.attack import attack

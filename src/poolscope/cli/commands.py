@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from poolscope.cli.advising import advise
+from poolscope.cli.options import Engine, Observations, Scheduler, Threshold, waited
 
 app = typer.Typer(
     add_completion=False,
@@ -19,18 +21,8 @@ app = typer.Typer(
 )
 
 
-#: When the user began to wait.
-STARTED = time.perf_counter()
-
 #: Set by --debug.
 DEBUG = "POOLSCOPE_DEBUG"
-
-Engine = Annotated[
-    str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
-]
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
-]
 
 
 def _version(show: bool) -> None:
@@ -64,6 +56,10 @@ def audit(
     scheduler: Scheduler = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    observations: Observations = None,
+    threshold: Threshold = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of a report, instead of the scenario's.")] = None,
+    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help="Instead of the scenario's.")] = None,
 ) -> None:
     """Play the pool inference game and say what the reports reveal."""
     from poolscope.cli.progress import going_on, working
@@ -71,6 +67,7 @@ def audit(
     with working("Playing") as work:
         from poolscope.base.folders import last_folder, new_folder
         from poolscope.cli.audit import kept_users, print_audit
+        from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.pages.verbs import audit
         from poolscope.scenario.scenario import load_scenario
@@ -80,8 +77,20 @@ def audit(
         again = going_on(folder if out is None else None, resume)
         work.kept = lambda: kept_users(folder, again)
         with running(work, engine, scheduler) as own:
-            summary = audit(loaded, folder, users=users, seed=seed, engine=own, resume=resume, progress=work)
-    print_audit(summary, folder / "report.html", _waited())
+            summary = audit(
+                loaded,
+                folder,
+                users=users,
+                seed=seed,
+                observations=counts(observations, "observations") if observations else None,
+                threshold=threshold,
+                epsilon=epsilon,
+                mechanism=mechanism,
+                engine=own,
+                resume=resume,
+                progress=work,
+            )
+    print_audit(summary, folder / "report.html", waited())
 
 
 @app.command()
@@ -130,7 +139,7 @@ def reproduce(
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
-    print_reproduction(done, out / "reproduction.html", _waited())
+    print_reproduction(done, out / "reproduction.html", waited())
 
 
 @app.command()
@@ -234,6 +243,8 @@ def compare(
     reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
+    observations: Observations = None,
+    threshold: Threshold = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -243,14 +254,14 @@ def compare(
     with working("Comparing") as work:
         from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
+        from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
         from poolscope.pages.verbs import compare
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.compare import numbers, words
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
-        choices = words(mechanism), numbers(epsilon)
+        choices = words(mechanism), numbers(epsilon, "epsilon")
         with running(work, engine, scheduler) as own:
             done = compare(
                 loaded,
@@ -258,11 +269,16 @@ def compare(
                 users=users,
                 seed=seed,
                 reports=reports,
+                observations=counts(observations, "observations") if observations else None,
+                threshold=threshold,
                 engine=own,
                 out=folder,
                 progress=work,
             )
-    print_comparison(done, folder / "comparison.html", _waited())
+    print_comparison(done, folder / "comparison.html", waited())
+
+
+app.command()(advise)
 
 
 @app.command()
@@ -290,9 +306,21 @@ def report(
     typer.echo(write_page(read_run(folder)))
 
 
-def _waited() -> float:
-    """Seconds since the command was given, all but the interpreter's own start."""
-    return time.perf_counter() - STARTED
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished audit or reproduction.")],
+    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
+    width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
+) -> None:
+    """Write the pictures of a finished run as files for a paper, into DIR/figures."""
+    from poolscope.cli.progress import working
+
+    with working("Drawing", "pictures"):
+        from poolscope.pages.export import write_figures
+
+        written = write_figures(folder, form=format, width=width)
+    for path in written:
+        typer.echo(path)
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:

@@ -48,8 +48,8 @@ class SHE(Scoring, Likelihood):
 
     **Noise on a grid.** The textbook adds a floating-point Laplace variable to 0 and to 1, and the last bits of the sum
     tell which it was: such reports have no finite epsilon, and `check` proves it. Here the noise is a multiple k of
-    `step`, a power of two, with Pr[k] in proportion to ``e^(-epsilon step |k| / 2)``, drawn without regard to what it is
-    added to. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one part in 10^8.
+    `step`, a power of two, with Pr[k] in proportion to ``e^(-epsilon step |k| / 2)``, drawn without regard to what it
+    is added to. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one part in 10^8.
     Reports of textbook implementations are read as well: attack and estimate do not look at their last bits. (Sums are
     over entries rounded to the grid, for then they are the same in any order.)
 

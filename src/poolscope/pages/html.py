@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -16,9 +18,8 @@ from poolscope.pages.bundle import javascript
 POLICY = "script-src 'none'; "
 """What stands in the head of a page until its scripts are known."""
 
-_DIRECTIONS = str.maketrans(
-    {mark: f"[U+{mark:04X}]" for mark in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
-)
+_TURNING = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Marks that turn the direction of the text after them."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -52,13 +53,19 @@ def _environment() -> Environment:
 
 def _visible(value: Any) -> Any:
     """Marks that turn the direction of what follows are shown, not obeyed; what is Markup is ours."""
-    return value.translate(_DIRECTIONS) if type(value) is str else value
+    return value.translate({mark: f"[U+{mark:04X}]" for mark in _TURNING}) if type(value) is str else value
 
 
 def origin(command: str, *, seed: int, users: int, version: str, seconds: float | None) -> list[tuple[str, str]]:
     """Where the numbers come from, down to the command that makes them again."""
     told = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
     return told if seconds is None else [*told, ("Time", f"{seconds:,.1f} s")]
+
+
+def options(asked: Mapping[str, Any]) -> str:
+    """What was asked for, as options of a command."""
+    lists = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in asked.items()}
+    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in lists.items())
 
 
 def slug(name: str) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -49,12 +49,13 @@ LARGEST_FILE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Where a scenario comes from. A built-in one has no folder."""
+    """Where a scenario comes from. A built-in one has no folder; `asked` is what a command has put into its text."""
 
     name: str
     text: str
     file: str
     folder: Path | None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scenario(Table):
@@ -119,6 +120,11 @@ class Scenario(Table):
         """The file as messages name it; of a built-in scenario its name."""
         return self._source.file
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a command asked for in place of what the file says, by the names of its options."""
+        return dict(self._source.asked)
+
     def universe(self) -> "Universe":
         """The universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
@@ -174,9 +180,10 @@ class Scenario(Table):
         """The error of a command that needs a table which is not there."""
         return InputError(f"must have a table [{table}]", file=self.file)
 
-    def about(self) -> dict[str, str]:
+    def about(self) -> dict[str, Any]:
         """What results keep of it, for JSON."""
-        return {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
+        about = {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
+        return about | {"asked": plain(self.asked)}
 
     def dump(self) -> dict[str, Any]:
         """The tables as the file has them, for JSON: infinity is the text "inf"."""
@@ -267,8 +274,10 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
     return scenario
 
 
-def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Scenario:
-    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``."""
+def changed(
+    scenario: Scenario, changes: Mapping[str, Any], *, name: str, asked: Mapping[str, Any] | None = None
+) -> Scenario:
+    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; `asked` is kept with it."""
     tables = tomllib.loads(scenario.text)
     for key, value in changes.items():
         table = tables
@@ -276,7 +285,9 @@ def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Sce
         for part in path:
             table = table.setdefault(part, {})
         table[last] = value
-    return parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
+    made = parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
+    made._source = replace(made._source, asked=scenario.asked if asked is None else asked)
+    return made
 
 
 def as_toml(tables: Mapping[str, Any]) -> str:
