@@ -30,6 +30,7 @@ from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.records import Counted, counted_columns, record_of
+from poolscope.metrics.tables import Records
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
@@ -174,7 +175,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = [
+        results = Records(
             record_of(
                 outcomes.of((name, n), HELD),
                 counted(outcomes, name, n, threshold),
@@ -186,7 +187,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             )
             for name in game.pool_counts
             for n in game.observations
-        ]
+        )
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
