@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
-
+from poolscope.cli.grid import Grid
+from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import number
 from poolscope.verbs.advise.advice import Advice, Case, Finding, Mitigation
@@ -17,23 +17,26 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     """The question, what each mechanism can do, what the answer hangs on, measures, and the recommendation in words."""
     console = Terminal()
     console.print(asked(advice.question, advice.scenario), highlight=False)
-    console.print(_findings(advice))
-    console.print(_sensitivity(advice))
+    console.print(" ".join(advice.assumptions[:2]), highlight=False)
+    _findings(advice).print(console)
+    _sensitivity(advice).print(console)
     if advice.mitigations:
-        console.print(_mitigations(advice.mitigations))
+        _mitigations(advice.mitigations).print(console)
     console.print(advice.sentence, highlight=False)
-    for line in (*advice.gives, *advice.notes):
+    for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
         console.print(line, highlight=False)
     recommended = page.parent / "recommended.toml"
     console.note(f"Seed {advice.seed}, {seconds:.1f} s. Play it: poolscope audit {recommended}. Page: {page}")
 
 
-def _findings(advice: Advice) -> Table:
-    heads = ("eps from", "to", "exposed", "cap", "fits", "binds")
-    table = _table(f"by {advice.question.reports:,} {events(advice.scenario)}", "mechanism", heads)
+def _findings(advice: Advice) -> Grid:
+    title = f"by {advice.question.reports:,} {events(advice.scenario)}"
+    heads = ("mechanism", "eps from", "to", "exposed", "cap", "fits", "binds")
+    grid = Grid(title=title, heads=heads, keys=1, left=("binds",), box=None)
     for finding in advice.findings:
-        table.add_row(*_finding(finding, advice))
-    return table
+        grid.add(*_finding(finding, advice))
+    grid.section()
+    return grid
 
 
 def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
@@ -49,23 +52,23 @@ def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
     )
 
 
-def _sensitivity(advice: Advice) -> Table:
-    title = f"{advice.recommendation.mechanism} at epsilon {number(advice.recommendation.epsilon)}, if"
-    table = _table(title, "", ("exposed", "95 %", "cap"))
+def _sensitivity(advice: Advice) -> Grid:
+    title = f"{advice.recommendation.mechanism} at epsilon {number(advice.recommendation.epsilon)}, what it hangs on"
+    grid = Grid(title=title, heads=("case", "exposed", "95 %", "cap"), keys=1, box=None)
     for case in advice.sensitivity:
-        table.add_row(_case(case), *_shares(case), _cap(case.cap.value, advice.horizon))
-    return table
+        name = case.case if case.about == "all" else f"{case.about}: {case.case}"
+        grid.add(name, *_shares(case), _cap(case.cap.value, advice.horizon))
+    grid.section()
+    return grid
 
 
-def _case(case: Case) -> str:
-    return case.case if case.about == "all" else f"{case.about}: {case.case}"
-
-
-def _mitigations(mitigations: tuple[Mitigation, ...]) -> Table:
-    table = _table("for the same error of the frequencies", "measure", ("eps", "devices", "exposed", "95 %"))
+def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
+    heads = ("measure", "eps", "devices", "exposed", "95 %")
+    grid = Grid(title="for the same error of the frequencies", heads=heads, keys=1, box=None)
     for entry in mitigations:
-        table.add_row(entry.measure, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
-    return table
+        grid.add(entry.measure, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
+    grid.section()
+    return grid
 
 
 def _shares(entry: Case | Mitigation) -> tuple[str, str]:
@@ -75,11 +78,3 @@ def _shares(entry: Case | Mitigation) -> tuple[str, str]:
 
 def _cap(value: float, horizon: int) -> str:
     return f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
-
-
-def _table(title: str, first: str, heads: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(first)
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    return table

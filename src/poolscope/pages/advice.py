@@ -108,6 +108,7 @@ def _facts(advice: Advice) -> Iterator[str]:
     found = advice.recommendation
     yield f"{advice.question.adversary} adversary: {advice.adversary}"
     yield f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(advice.recommended))}"
+    yield advice.assumptions[1].rstrip(".")
     yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
     yield f"verified with {found.users:,} users who did not choose it"
 
@@ -178,8 +179,10 @@ def _bounds(advice: Advice) -> Iterator[str]:
         yield words + f"No adversary can be right about more than {in_percent(found.most_right)} of them."
     else:
         yield words + "For so many reports epsilon alone bounds nobody: only the attack that was played tells."
-    total = found.cap * found.epsilon
-    yield f"Composition allows epsilon {total:,.0f} for {found.cap:,} reports of {found.epsilon:g} each."
+    if found.epsilon_in_time.ever is None:
+        yield "Devices keep their answers, so that the epsilons of reports do not add up."
+    else:
+        yield f"All reports of a device up to its cap compose to epsilon {found.epsilon_in_time.ever:,.0f}."
     if found.shuffled is not None:
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "

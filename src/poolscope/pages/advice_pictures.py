@@ -45,13 +45,61 @@ def pictures(advice: Advice) -> Iterator[Shown]:
     )
 
 
+@style.quickly
 def fitting_map(advice: Advice) -> Picture:
     """Epsilon against the largest cap: a panel for each mechanism, with the region that serves."""
-    question, chosen = advice.question, advice.recommendation
-    table = pl.DataFrame(
-        [
+    question, what = advice.question, events(advice.scenario).capitalize()
+    colours = {CAP: style.POOL_COLOURS[0], ASKED: style.MUTED}
+    colours |= {} if question.error is None else {ERROR: style.EXPOSURE_COLOURS[1]}
+    look = style.keys(colours, dashed=[ASKED, ERROR])
+    epsilons = [trial.epsilon for finding in advice.findings for trial in finding.trials]
+    x = alt.X(
+        "epsilon:Q",
+        scale=alt.Scale(type="log", domain=[min(epsilons) / 1.05, max(epsilons) * 1.05], nice=False),
+        axis=alt.Axis(title="ε of a report", tickCount=4, format="~g"),
+    )
+    y = alt.Y("cap:Q", scale=alt.Scale(domain=[0, advice.horizon], nice=False), axis=alt.Axis(title=what, tickCount=5))
+    said = answer(
+        {
+            "Largest cap": "format(datum.cap, ',')",
+            "95\u202f% interval": "format(datum.low, ',') + ' to ' + format(datum.high, ',')",
+            f"Exposed by {question.reports:,}": percent("datum.exposed"),
+            "Users": "format(datum.users, ',')",
+        },
+        title="datum.mechanism + ' at ε ' + format(datum.epsilon, '.3~g')",
+    )
+    layers = [
+        style.layer().mark_area(color=REGION, opacity=0.3, clip=True).encode(x=x, y=y).transform_filter("datum.serves"),
+        style.layer("asked").mark_rule(strokeWidth=1.2).encode(y=alt.Y("cap:Q"), **look),
+        _only(CAP, style.layer().mark_rule(strokeWidth=1, opacity=0.6, clip=True)).encode(
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]
+        ),
+        _only(CAP, style.layer().mark_line(strokeWidth=2, clip=True)).encode(x=x, y=y, **look),
+        _only(ERROR, style.layer().mark_rule(strokeWidth=1.2)).encode(x=x, **look),
+        _only(CHOSEN, style.layer().mark_point(shape="diamond", filled=True, size=110, color=style.INK)).encode(
+            x=x, y=y
+        ),
+        style.pointer(x, y, colours, said).transform_filter(f"datum.line == '{CAP}'"),
+    ]
+    tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.reports], "line": [ASKED]})}
+    order = [finding.mechanism for finding in advice.findings]
+    return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colours))
+
+
+def _only(line: str, layer: Picture) -> Picture:
+    """The rows of one kind; its name is ours."""
+    return layer.transform_filter(f"datum.line == '{line}'")
+
+
+def _map_rows(advice: Advice) -> pl.DataFrame:
+    """Of each mechanism its trials and the smallest epsilon by the error, and of the chosen one the choice."""
+    error, chosen = advice.question.error, advice.recommendation
+    rows: list[dict[str, object]] = []
+    for finding in advice.findings:
+        own = {"mechanism": finding.mechanism}
+        rows += [
             {
-                "mechanism": finding.mechanism,
+                **own,
                 "line": CAP,
                 "epsilon": trial.epsilon,
                 "cap": trial.cap.value,
@@ -59,74 +107,19 @@ def fitting_map(advice: Advice) -> Picture:
                 "high": trial.cap.high,
                 "exposed": trial.exposed.value,
                 "users": trial.users,
-                "serves": question.error is None
-                or (trial.error is not None and trial.error <= question.error * 1.0001),
+                # the smallest epsilon that serves has the asked error but for rounding
+                "serves": error is None or (trial.error is not None and trial.error <= 1.0001 * error),
             }
-            for finding in advice.findings
             for trial in finding.trials
         ]
-    )
-    marks = pl.DataFrame(
-        [
-            {"mechanism": finding.mechanism, "line": ERROR, "epsilon": finding.smallest}
-            for finding in advice.findings
-            if finding.smallest is not None
-        ],
-        schema={"mechanism": pl.String, "line": pl.String, "epsilon": pl.Float64},
-    )
-    recommended = {
-        "mechanism": [chosen.mechanism],
-        "line": [CHOSEN],
-        "epsilon": [chosen.epsilon],
-        "cap": [float(chosen.cap)],
-    }
-    colours = {CAP: style.POOL_COLOURS[0], ASKED: style.MUTED}
-    colours |= {} if marks.is_empty() else {ERROR: style.EXPOSURE_COLOURS[1]}
-    look = style.keys(colours, dashed=[ASKED, ERROR])
-    epsilons = [trial.epsilon for finding in advice.findings for trial in finding.trials]
-    x = alt.X(
-        "epsilon:Q",
-        scale=alt.Scale(type="log", domain=[min(epsilons), max(epsilons)], nice=False),
-        axis=alt.Axis(title="ε of a report", tickCount=5, format="~g"),
-    )
-    top = [0, advice.horizon]
-    y = alt.Y(
-        "cap:Q", scale=alt.Scale(domain=top, nice=False), axis=alt.Axis(title=events(advice.scenario).capitalize())
-    )
-    said = answer(
-        {
-            "ε": "format(datum.epsilon, '.3~g')",
-            "Largest cap": "format(datum.cap, ',')",
-            "95\u202f% interval": "format(datum.low, ',') + ' to ' + format(datum.high, ',')",
-            "Exposed by then": percent("datum.exposed"),
-            "Users": "format(datum.users, ',')",
-        },
-        title="datum.mechanism",
-    )
-    asked = style.rows(pl.DataFrame({"cap": [question.reports], "line": [ASKED]}))
-    layers = [
-        alt.Chart().mark_area(color=REGION, opacity=0.3, clip=True).encode(x=x, y=y).transform_filter("datum.serves"),
-        alt.Chart(asked).mark_rule(strokeWidth=1.2).encode(y=y, **look),
-        alt.Chart()
-        .mark_rule(strokeWidth=1, opacity=0.6)
-        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", stroke=look["stroke"])
-        .transform_filter("isValid(datum.low)"),
-        alt.Chart().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look).transform_filter("isValid(datum.low)"),
-        alt.Chart()
-        .mark_rule(strokeWidth=1.2)
-        .encode(x=x, **look)
-        .transform_filter(alt.FieldEqualPredicate(field="line", equal=ERROR)),
-        alt.Chart()
-        .mark_point(shape="diamond", filled=True, size=110, color=style.INK, tooltip="recommended")
-        .encode(x=x, y=y)
-        .transform_filter(alt.FieldEqualPredicate(field="line", equal=CHOSEN)),
-        style.pointer("epsilon:Q", "cap:Q", colours, said).transform_filter("isValid(datum.low)"),
-    ]
-    shown = pl.concat([table, marks, pl.DataFrame(recommended)], how="diagonal")
-    order = [finding.mechanism for finding in advice.findings]
-    return style.panels(layers, shown, "mechanism", order, least=160, legend=list(colours))
+        if finding.smallest is not None:
+            rows.append({**own, "line": ERROR, "epsilon": finding.smallest})
+        if finding.mechanism == chosen.mechanism:
+            rows.append({**own, "line": CHOSEN, "epsilon": chosen.epsilon, "cap": float(chosen.cap)})
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
+@style.quickly
 def exposure_curve(advice: Advice) -> Picture:
     """Share of the verifying users exposed by each number of events, beside what was asked for."""
     question, line = advice.question, "exposed"
@@ -138,25 +131,29 @@ def exposure_curve(advice: Advice) -> Picture:
     )
     colours = {line: style.EXPOSURE_COLOURS[1], ASKED: style.MUTED}
     look = style.keys(colours, dashed=[ASKED])
-    top = max(1.3 * question.exposed, 1.05 * float(table["high"].max()))  # type: ignore[arg-type]
+    last, top = len(advice.curve) - 1, max(1.3 * question.exposed, *(1.05 * found.high for found in advice.curve))
     x = alt.X(
-        "n:Q", scale=alt.Scale(nice=False), axis=alt.Axis(title=events(advice.scenario).capitalize(), tickCount=6)
+        "n:Q",
+        scale=alt.Scale(domain=[0, last], nice=False),
+        axis=alt.Axis(title=events(advice.scenario).capitalize(), tickMinStep=1),
     )
     y = alt.Y(
         "share:Q",
-        scale=alt.Scale(domain=[0, top], nice=False),
+        scale=alt.Scale(domain=[0, min(1.0, top)], nice=False),
         axis=alt.Axis(title="Users exposed", tickCount=5, labelExpr=percent("datum.value", ".3~g")),
     )
-    asked = style.rows(pl.DataFrame({"share": [question.exposed], "line": [ASKED]}))
     said = answer(
-        {"Exposed": percent("datum.share"), "95\u202f% interval": between()}, title="'by ' + format(datum.n, ',')"
+        {"Users exposed": percent("datum.share"), "95\u202f% interval": between()}, title="'by ' + format(datum.n, ',')"
     )
+    target = pl.DataFrame({"n": [0, last], "share": [question.exposed] * 2, "line": [ASKED] * 2})
     layers = [
-        alt.Chart()
-        .mark_area(opacity=0.18, clip=True)
-        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", fill=style.fills(colours)),
-        alt.Chart(asked).mark_rule(strokeWidth=1.2).encode(y=y, **look),
-        alt.Chart().mark_line(strokeWidth=2, interpolate="step-after", clip=True).encode(x=x, y=y, **look),
-        style.pointer("n:Q", "share:Q", colours, said),
+        _only(line, style.layer().mark_area(opacity=0.18, clip=True)).encode(
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours)
+        ),
+        _only(ASKED, style.layer().mark_line(strokeWidth=1.2)).encode(x=x, y=y, **look),
+        _only(line, style.layer().mark_line(strokeWidth=2, interpolate="step-after", clip=True)).encode(
+            x=x, y=y, **look
+        ),
+        style.pointer(x, y, colours, said).transform_filter(f"datum.line == '{line}'"),
     ]
-    return style.single(layers, table, height=style.PANEL, legend=list(colours))
+    return style.single(layers, pl.concat([table, target], how="diagonal"), height=style.PANEL, legend=list(colours))

@@ -186,7 +186,7 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
     cells = (
         style.layer()
-        .mark_rect(tooltip=said)
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
             x2=alt.X2("gamma_high:Q"),
@@ -239,13 +239,14 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
             "Users exposed": percent("datum.share"),
             "95\u202f% interval": between(),
             "After reports": "format(datum.n, ',')",
+            "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
         },
         title="datum.line",
     )
     layers = _line_with_band(x, y, colours, look)
     layers[-1] = layers[-1].add_params(style.zoom())
     layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
-    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high"))}
+    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
 
 
@@ -281,7 +282,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
     points = (
         style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=said, clip=True)
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
         .encode(
             x=alt.X(
                 "place:Q",
@@ -344,7 +345,7 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     domain = [1, max(int(users.max()), 2)]
     squares = (
         style.layer()
-        .mark_rect(tooltip=said)
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
             x2=alt.X2("gamma_high:Q"),

@@ -97,7 +97,7 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memory" in adversary.model_fields_set and not self.devices.memory:
+            if "knows_memory" in adversary.model_fields_set and not self.keeps_answers:
                 key = f"adversary[{i}].knows_memory"
                 raise rejection("goes only with memory = true in [devices]", key=key, value=adversary.knows_memory)
             if numbered and adversary.popularity == "given" and adversary.file is None:
@@ -119,6 +119,14 @@ class Scenario(Table):
     def file(self) -> str:
         """The file as messages name it; of a built-in scenario its name."""
         return self._source.file
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
+        from poolscope.mechanisms import MECHANISMS
+        from poolscope.mechanisms.devices import is_kept
+
+        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def advise(
         curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
         sensitivity=tuple(sensitivity(verified, players)),
         mitigations=tuple(side_by_side(verified.choice, by_kind)) if mitigations else (),
-        assumptions=tuple(assumptions_of(question, scenario, phrase)),
+        assumptions=tuple(assumptions_of(question, scenario, verified.game)),
         adversary=phrase,
         seconds=time.perf_counter() - started,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,9 @@ from poolscope.verbs.compare import true_frequencies, variants
 
 #: Users of a trial at first.
 FEW = 500
+
+#: Trials of a mechanism, about.
+TRIALS = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +150,9 @@ def candidates_of(players: Players, beside: Path) -> list[Candidate]:
     game = players.game("grr", 1.0)
     check_game(question, game)
     with located(file=scenario.file):
-        check_size(game, question.users, beside, players.engine.threads * players.engine.workers)
+        cores, plays = players.engine.threads * players.engine.workers, TRIALS * len(question.mechanisms)
+        if long := check_size(game, question.users, beside, cores, plays):
+            warnings.warn(long, stacklevel=3)
     popularity = true_frequencies(game)
     if question.error is not None:
         assert question.devices is not None

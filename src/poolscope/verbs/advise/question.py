@@ -20,8 +20,8 @@ COMMON = ("oue", "olh", "grr", "hr")
 #: Reports that errors are told of, if nobody says how many devices there are.
 REPORTS = 100_000
 
-#: Most users of a trial, if nobody says.
-USERS = 4000
+#: Most users of a trial, if nobody says; and where devices keep answers, which takes a hundred times as long.
+USERS, KEEPING = 4000, 200
 
 #: How wide an interval at the border may be, as a part of the share that is asked for, if nobody says.
 WIDTH = 0.4
@@ -102,7 +102,7 @@ def question_of(
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or USERS,
+        users=users or (KEEPING if scenario.devices.memory else USERS),
         tolerance=tolerance,
     )
 

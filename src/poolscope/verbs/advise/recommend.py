@@ -97,8 +97,9 @@ def choice_of(finding: Finding, question: Question) -> Choice:
     assert finding.smallest is not None
     assert finding.at_smallest is not None
     cap = finding.at_smallest.cap
-    fitting = max(cap.low, min(cap.value, question.reports))
-    return Choice(kind=finding.mechanism, epsilon=rounded_up(finding.smallest), cap=max(1, int(fitting)))
+    # what was asked for where it may hold, so that fresh users decide; otherwise what surely holds
+    fitting = question.reports if cap.low < question.reports <= cap.value else max(1, int(cap.low))
+    return Choice(kind=finding.mechanism, epsilon=rounded_up(finding.smallest), cap=fitting)
 
 
 def step_back(choice: Choice, question: Question) -> Choice:
@@ -132,7 +133,7 @@ def play_choice(choice: Choice, players: Players, question: Question, seed: int)
     """The choice with its cap, as it would be deployed, played until the cap is full."""
     # where a share of the events is reported the cap is filled later, at about the event that it stands for
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.devices.memory)
+    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.keeps_answers)
     attack = {"observations": counts, "threshold": question.confidence, "non_private": False}
     limited = changed(variant, {"devices.cap": capped(choice, variant), "attack": attack}, name=variant.name)
     game = build_game(limited, seed, players.engine.map)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from poolscope.game.game import Game
+from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario
-from poolscope.scenario.tables import DensityTable
 from poolscope.verbs.advise.advice import Finding, Recommendation
 from poolscope.verbs.advise.question import Question
 
@@ -99,46 +100,29 @@ def notes_of(findings: Sequence[Finding], found: Recommendation, question: Quest
         yield "The interval of the verified share reaches beyond what was asked for: more `users` would tell."
 
 
-def assumptions_of(question: Question, scenario: Scenario, adversary: str) -> Iterator[str]:
-    """What the answer takes for granted."""
-    yield f"The adversary is {question.adversary}: {adversary}. It knows the mechanism and the pools."
-    yield users_in_words(scenario)
+def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterator[str]:
+    """What the answer takes for granted; the game is the one that was verified."""
+    phrase, users = game.adversaries[0].phrase, users_in_words(game)
+    yield f"The adversary is {question.adversary}: {phrase}. It knows the mechanism and the pools."
+    yield f"{users[:1].upper()}{users[1:]}" + ("; half of them search, the others verify." if game.recorded else ".")
     yield (
         "Exposed means that the adversary has been sure at some time, with the asked confidence; it may be wrong, "
         "about as often as it says."
     )
-    yield "Events of a user are independent draws; a report is drawn anew each time" + (
-        ", but for kept answers." if scenario.devices.memory else "."
+    events_are = "what was recorded, in order" if game.recorded else "independent draws"
+    yield f"Events of a user are {events_are}; " + (
+        "a device keeps its answer for each object." if scenario.keeps_answers else "a report is drawn anew each time."
     )
     yield (
         "The error is that of one collection: one report of each device"
         + (" that sends one" if scenario.devices.sample < 1 else "")
         + ", averaged over all objects."
     )
-    if scenario.devices.memory:
+    if scenario.keeps_answers:
         yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
     yield "All reports of a device can be linked" + (
         f" within {scenario.devices.window:,} reports." if scenario.devices.window else "."
     )
-
-
-def users_in_words(scenario: Scenario) -> str:
-    """Who the users are taken to be."""
-    if scenario.users is not None and scenario.users.traces is not None:
-        return "Users are recorded ones; half of them search, the others verify."
-    drawn = scenario.users.behaviour if scenario.users else None
-    interest, polarization = (
-        _density(getattr(drawn, name)) if drawn else "uniform" for name in ("interest", "polarization")
-    )
-    words = f"Users are drawn with {interest} relevant interest and {polarization} polarization"
-    sigma = scenario.users.sigma if scenario.users else 0.0
-    return words + (f", each with a taste of their own (sigma {sigma:g})." if sigma else ".")
-
-
-def _density(given: str | DensityTable) -> str:
-    if isinstance(given, str):
-        return given
-    return f"Beta({given.beta[0]:g}, {given.beta[1]:g})" if given.beta else "tabulated"
 
 
 def events(scenario: Scenario) -> str:
