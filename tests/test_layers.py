@@ -52,7 +52,7 @@ AT_HOME = {
 SHARED_TESTS = {"oracle", "cases"}
 
 #: Tests of the whole project that have to name rooms.
-OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_public_names.py"}
+OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_docs_site.py", "test_public_names.py"}
 
 
 def modules():

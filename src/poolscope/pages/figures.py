@@ -66,8 +66,7 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     Examples
     --------
     >>> curves = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.precision_curve(rows, seed=1))
-    >>> chart = ps.figures.precision_null_rate(curves, k=3)
-    >>> ps.figures.save(chart, "precision.svg", width="column")
+    >>> ps.figures.save(ps.figures.precision_null_rate(curves, k=3), "precision.svg", width="column")
     """
     curves = _without_noise(curves).with_columns(_counted())
     free = curves.filter(pl.col("adversary") == NON_PRIVATE)
@@ -216,8 +215,8 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
 
     Examples
     --------
-    >>> chart = ps.figures.exposure_curves(ps.metrics.exposure_by_adversary(outcomes, horizon=40))
-    >>> ps.figures.save(chart, "exposure.svg")
+    >>> table = ps.metrics.exposure_by_adversary(outcomes, horizon=40)
+    >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
@@ -265,7 +264,6 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     Examples
     --------
     >>> chart = ps.figures.popularity_plot(popularity, universe.pool_of, universe.pool_names)
-    >>> ps.figures.save(chart, "popularity.svg")
     """
     weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
     named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
