@@ -59,6 +59,15 @@ def estimate(
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 2000)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> _ = ps.estimate("reports.parquet", scenario, "popularity.csv")
+    >>> pl.read_csv("popularity.csv").columns
+    ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:

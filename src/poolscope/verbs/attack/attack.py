@@ -103,6 +103,15 @@ def attack(
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,300\\n" * 30)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> found = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
+    >>> pl.read_parquet("posteriors.parquet").columns[:5]
+    ['user', 'adversary', 'n', 'guess', 'confidence']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
