@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.options import Engine, Scheduler, waited
+from poolscope.cli.app import command
+from poolscope.cli.options import Engine, Scenario, Scheduler, waited
 
 
+@command("poolscope advise apple-emojis --exposed 0.05 --error 0.002 --devices 200000 --mechanism cms,olh,oue")
 def advise(
-    scenario: Annotated[str, typer.Argument(help="A built-in name or a TOML file.")],
+    scenario: Scenario,
     exposed: Annotated[float, typer.Option(metavar="SHARE", help="The most users who may be exposed, as 0.05.")],
     confidence: Annotated[float, typer.Option(help="From which on a user counts as exposed.")] = 0.9,
     reports: Annotated[int | None, typer.Option(help="By so many reports; default the scenario's last.")] = None,
@@ -37,8 +39,8 @@ def advise(
         from poolscope.cli.advise import print_advice
         from poolscope.cli.lists import words
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import advise
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.advise.advise import advise
         from poolscope.verbs.advise.question import parse_range
 
         loaded = load_scenario(scenario)
@@ -63,8 +65,4 @@ def advise(
                 out=folder,
                 progress=work,
             )
-        work.stage("Drawing the page")
-        from poolscope.pages.advice import write_page
-
-        page = write_page(done, folder)
-    print_advice(done, page, waited())
+    print_advice(done, folder / "advice.html", waited())

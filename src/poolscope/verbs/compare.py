@@ -34,13 +34,14 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario.asked import as_asked, mechanism_table, parameters_of
+from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, changed
 
@@ -72,7 +73,8 @@ class Choice(Leak):
     Parameters
     ----------
     mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked.
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+        answer times the answers that n reports can come from, as the papers count.
     mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
         mae_expected : in closed form. None where the mechanism has no estimate.
     frontier : whether no other choice does as well on both error and AUC, and better on one.
@@ -122,7 +124,7 @@ class Comparison:
     users: int
     reports: int
     n: int
-    results: tuple[Choice, ...]
+    results: Records[Choice]
     non_private: Leak | None
     epsilons: tuple[EpsilonInTime, ...]
     devices: tuple[str, ...]
@@ -146,6 +148,9 @@ class Comparison:
             "results": [record.as_json() for record in self.results],
             "seconds": round(self.seconds, 3),
         }
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
 
     def write(self, out: Path) -> None:
         """Put ``comparison.json`` into a folder of its own."""
@@ -182,6 +187,12 @@ def compare(
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
     progress : told what is done, the number of users of all choices together, and users as they are played.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
+    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
@@ -198,6 +209,7 @@ def compare(
         build_mechanism(choice, choice.universe())
     results: list[Leak] = []
     spent: dict[EpsilonInTime, None] = {}
+    done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
@@ -211,6 +223,7 @@ def compare(
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         spent[epsilon_of(game)] = None
+        done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
@@ -218,10 +231,10 @@ def compare(
         users=results[0].users,
         reports=reports,
         n=results[0].n,
-        results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *devices_in_words(game)),
+        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -248,7 +261,7 @@ def _play(
         if name == NON_PRIVATE:
             yield leak
             continue
-        bound = int(game.sending.linked(game.horizon)[0].max()) * epsilon
+        bound = composition_bound(game)
         yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
@@ -275,8 +288,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
             raise InputError("must have at least one value", place="epsilon")
         for epsilon in dict.fromkeys(epsilons) if takes_epsilon else [None]:
             with located(file=scenario.file):
-                table = {"mechanism": mechanism_table(scenario, kind, epsilon)}
-                yield changed(scenario, table, name=scenario.name)
+                yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:

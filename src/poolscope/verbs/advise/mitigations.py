@@ -106,7 +106,7 @@ def _played(
     players.progress.stage(f"Playing {words}")
     (variant,) = variants(players.scenario, [candidate.kind], [epsilon])
     changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
-    memory = bool(devices.get("memory", variant.devices.memory))
+    memory = bool(devices.get("memory", variant.keeps_answers))
     changes["attack.observations"] = looks(question.reports, question.reports, memory)
     limited = changed(variant, changes, name=variant.name)
     # users who chose nothing, the same for all measures

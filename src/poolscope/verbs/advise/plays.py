@@ -124,7 +124,7 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
     recorded = scenario.users is not None and scenario.users.traces is not None
     horizon = question.reports * (1 if recorded else BEYOND)
     attack = {
-        "observations": looks(horizon, question.reports, scenario.devices.memory),
+        "observations": looks(horizon, question.reports, scenario.keeps_answers),
         "threshold": question.confidence,
         "non_private": False,
     }

@@ -133,7 +133,7 @@ def play_choice(choice: Choice, players: Players, question: Question, seed: int)
     """The choice with its cap, as it would be deployed, played until the cap is full."""
     # where a share of the events is reported the cap is filled later, at about the event that it stands for
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.devices.memory)
+    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.keeps_answers)
     attack = {"observations": counts, "threshold": question.confidence, "non_private": False}
     limited = changed(variant, {"devices.cap": capped(choice, variant), "attack": attack}, name=variant.name)
     game = build_game(limited, seed, players.engine.map)

@@ -51,7 +51,7 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
 
 def uncapped(verified: Verified, players: Players) -> Game:
     """The game of a verified choice without its cap, played as far as trials are."""
-    counts = looks(players.horizon, players.question.reports, players.scenario.devices.memory)
+    counts = looks(players.horizon, players.question.reports, players.scenario.keeps_answers)
     return replace(verified.game, sending=replace(verified.game.sending, cap=None), observations=counts)
 
 
