@@ -290,7 +290,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
             y=alt.Y(
                 "popularity:Q",
                 scale=alt.Scale(type="log"),
-                axis=alt.Axis(title="Popularity", labelExpr=percent("datum.value", ".3~g"), tickCount=6),
+                axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
             ),
             color=alt.Color(
                 "line:N",

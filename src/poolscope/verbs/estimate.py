@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ from poolscope.base.tables import check_output, open_table, writing
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
+from poolscope.reports.misfit import Misfit
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
@@ -75,9 +77,14 @@ def estimate(
     counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
+    misfit = Misfit(mechanism)
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
+        misfit.add(reports)
         progress.tick(len(users))
+    # kept answers are sent again and again: what is looked for is in reports that are drawn anew
+    if not scenario.devices.memory and (odd := misfit.found()):
+        warnings.warn(f"{path}: {odd}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

@@ -32,7 +32,17 @@ from poolscope.reports.files import LEAST_ROWS, MEMORY_BYTES, row_bytes, rows_wi
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
-from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, counted_of, cut, warmed, weigh
+from poolscope.verbs.attack.pieces import (
+    Piece,
+    Reading,
+    Weighing,
+    changed,
+    counted_of,
+    cut,
+    misfit_of,
+    warmed,
+    weigh,
+)
 from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
@@ -131,6 +141,8 @@ def attack(
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
         reports = sum(piece.count for piece in pieces)
+        if not scenario.devices.memory and (odd := misfit_of(reading, pieces)):
+            warnings.warn(f"{path}: {odd}", stacklevel=2)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             mechanism=mechanism,
