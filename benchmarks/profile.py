@@ -26,9 +26,9 @@ from poolscope.base.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
+from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.grouping import bucket_masses, group
 from poolscope.kernels.nodes import LANE
-from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.reports.shares import sent_masses
@@ -73,7 +73,7 @@ def random_words(keys, threshold, room):
     """Words drawn by the noise of these reports."""
     total = 0
     for key in keys:
-        total += bernoulli_words(key, 1, threshold, room.undecided, room.words) - 1
+        total += bernoulli_words(key, 1, threshold, room.words) - 1
     return total
 
 
@@ -129,7 +129,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
         own = starts - starts[0], np.arange(len(mine))
         words = np.zeros((len(mine), len(room.words)), dtype=np.uint64)
         out = np.zeros((len(mine), view.width))
-        noise = mechanism.m, flip_threshold(mechanism), room.undecided, words
+        noise = mechanism.m, flip_threshold(mechanism), words
         watch("masses", all_masses, buckets, *seen)
         own_buckets = mechanism.family.bucket_of(functions[mine], traces[mine])
         watch("noise", cms_kernels.obfuscate, own_buckets, keys[mine], *noise)

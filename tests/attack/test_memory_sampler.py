@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cases.memory import ORACLE
 from cases.synthetic import SEED
-from oracle.kept import enumerated
+from oracle.kept_sums import enumerated
 
 from poolscope.attack.memory.sampler import agreed, belief_of, kept_posterior
 from poolscope.attack.memory.slots import slots_of

@@ -18,6 +18,7 @@ class Pools:
 
     k: int
     sending: Sending = field(default_factory=Sending)
+    threshold: float | None = None
 
     @property
     def pool_counts(self) -> dict[str, int]:

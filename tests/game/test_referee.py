@@ -18,7 +18,7 @@ USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
 ALL = Sending()
 
 
-def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL):
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL, threshold=None):
     """What the referee says, the truth that it knows, and the users that were counted."""
     rng = np.random.default_rng(SEED)
     truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
@@ -36,6 +36,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sendin
         observations=observations,
         threads=Local(threads=2).map,
         tick=ticks.append,
+        threshold=threshold,
     )
     found = Posteriors(lambda rows: posterior[rows], at_once, sending.window)
     return referee.judge(STRONG, found, share), truth, sum(ticks)
@@ -65,9 +66,20 @@ def first(sure, threshold):
 
 def test_thresholds_are_dated_by_the_first_report_that_reached_them(posterior):
     found, _, _ = judged(posterior)
-    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior.max(axis=2)]
-    np.testing.assert_array_equal(found.exposed, expected)
-    assert {-1, 0} < set(found.exposed.ravel().tolist())
+    for threshold, column in EXPOSED.items():
+        expected = [first(sure, threshold) for sure in posterior.max(axis=2)]
+        np.testing.assert_array_equal(found.exposed[column], expected)
+    assert {-1, 0} < set(expected)
+
+
+@pytest.mark.parametrize("threshold", [0.4, 0.8, 0.9, 0.99])
+def test_a_threshold_of_the_game_has_a_column_of_its_own(posterior, threshold):
+    """Wherever it lies among the others, which stay what they are."""
+    found, plain = judged(posterior, threshold=threshold)[0], judged(posterior)[0]
+    assert list(found.exposed) == [*plain.exposed, "exposed"]
+    np.testing.assert_array_equal(found.exposed["exposed"], [first(sure, threshold) for sure in posterior.max(axis=2)])
+    for column, dates in plain.exposed.items():
+        np.testing.assert_array_equal(found.exposed[column], dates)
 
 
 def test_excluded_reports_reach_nothing_and_leave_the_prior(posterior):
@@ -75,8 +87,9 @@ def test_excluded_reports_reach_nothing_and_leave_the_prior(posterior):
     broken = posterior.copy()
     broken[:, 5:] = np.nan
     found, truth, _ = judged(broken)
-    expected = [[first(sure, threshold) for threshold in EXPOSED] for sure in posterior[:, :5].max(axis=2)]
-    np.testing.assert_array_equal(found.exposed, expected)
+    for threshold, column in EXPOSED.items():
+        expected = [first(sure, threshold) for sure in posterior[:, :5].max(axis=2)]
+        np.testing.assert_array_equal(found.exposed[column], expected)
     np.testing.assert_array_equal(found.confidence[:, 1:], 1 / 3)
     np.testing.assert_array_equal(found.posterior_true[:, 0], posterior[np.arange(USERS), 3, truth.iota])
 
@@ -88,5 +101,7 @@ def test_asked_beyond_the_last_report_it_is_the_last(posterior):
 
 def test_parts_change_nothing(posterior):
     one, other = judged(posterior)[0], judged(posterior, at_once=1000)[0]
-    for name in ("guess", "confidence", "posterior_true", "exposed"):
+    for name in ("guess", "confidence", "posterior_true"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for column in EXPOSED.values():
+        np.testing.assert_array_equal(one.exposed[column], other.exposed[column])

@@ -32,7 +32,7 @@ from poolscope.world.synthetic import draw_traces, draw_users, preferences
 from poolscope.world.universe import Universe
 
 #: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.
-BLOCK_BYTES, SHARE = 320 << 20, 6
+BLOCK_BYTES, SHARE = 448 << 20, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +49,12 @@ class Game:
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
     non_private : whether to play the identity mechanism beside.
+    threshold : a confidence at which users count as exposed, beside those at which they always do.
+
+    Examples
+    --------
+    >>> game.horizon, game.mechanism.epsilon
+    (40, 3.0)
     """
 
     universe: Universe
@@ -61,6 +67,7 @@ class Game:
     non_private: bool = True
     recorded: Recorded | None = None
     sending: Sending = field(default_factory=Sending)
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         counts = list(self.observations)
@@ -131,6 +138,12 @@ def play(
     """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
 
     The table is held in memory; `ps.audit` plays any number of users into files.
+
+    Examples
+    --------
+    >>> outcomes = ps.play(game, users=200, seed=1)
+    >>> outcomes.height, outcomes["adversary"].unique().sort().to_list()
+    (800, ['strong', 'non-private'])
     """
     check_count("users", users)
     engine = engine or Local()
@@ -173,7 +186,15 @@ def play_block(
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
     sent = game.sending.sent(np.ascontiguousarray(traces), keys)
-    referee = Referee(keys=keys, truth=truth, sent=sent, observations=game.observations, threads=engine.map, tick=tick)
+    referee = Referee(
+        keys=keys,
+        truth=truth,
+        sent=sent,
+        observations=game.observations,
+        threads=engine.map,
+        tick=tick,
+        threshold=game.threshold,
+    )
     attacked = list(_attacked(game, sent, referee, engine))
     return table(ids, game.observations, attacked, recorded=game.recorded is not None)
 

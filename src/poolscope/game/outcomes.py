@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
-from poolscope.game.columns import EXPOSED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """What one adversary made of some users: arrays (users, observations), exposed (users, thresholds)."""
+    """What one adversary made of some users: arrays (users, observations); exposed: columns (users,), -1 for never."""
 
     adversary: str
     pool_names: tuple[str, ...]
@@ -25,7 +24,7 @@ class Attacked:
     guess: NDArray[np.int64]
     confidence: Floats
     posterior_true: Floats
-    exposed: NDArray[np.int32]
+    exposed: Mapping[str, NDArray[np.int32]]
 
 
 def table(
@@ -37,7 +36,7 @@ def table(
     frames = []
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
-        exposed = {column: pl.Series(a.exposed[:, i]).replace(-1, None) for i, column in enumerate(EXPOSED.values())}
+        exposed = {column: pl.Series(first).replace(-1, None) for column, first in a.exposed.items()}
         for o, n in enumerate(observations):
             frames.append(
                 pl.DataFrame(

@@ -9,10 +9,10 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.decide import believed, guesses
-from poolscope.attack.levels import LEVELS
 from poolscope.attack.pseudonyms import longest
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Keys, Map, Tick
+from poolscope.game.columns import exposed_columns
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.sending import Sent
@@ -33,6 +33,7 @@ class Referee:
     truth : what they prefer, towards any pools.
     sent : what their devices send.
     observations : counts of events at which guesses are asked for.
+    threshold : a confidence at which users count as exposed, beside those at which they always do.
     threads : works on some users after others; tick : is told users as they are judged.
     """
 
@@ -42,10 +43,12 @@ class Referee:
     observations: Sequence[int]
     threads: Map
     tick: Tick
+    threshold: float | None = None
 
     def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
         """What the adversary's guesses are worth; `share` is how much of a user's game this was."""
-        shape, thresholds = (len(self.keys), len(self.observations)), np.array(LEVELS)
+        shape, levels = (len(self.keys), len(self.observations)), exposed_columns(self.threshold)
+        thresholds = np.unique(list(levels.values()))
         truth, gamma, delta = self.truth(adversary.universe)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
@@ -63,6 +66,7 @@ class Referee:
 
         for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
             pass
+        events = self.sent.events(exposed.astype(np.int64)).astype(np.int32)
         return Attacked(
             adversary=adversary.name,
             pool_names=adversary.universe.pool_names,
@@ -72,5 +76,5 @@ class Referee:
             guess=guess,
             confidence=confidence,
             posterior_true=of_truth,
-            exposed=self.sent.events(exposed.astype(np.int64)).astype(np.int32),
+            exposed={name: events[:, np.searchsorted(thresholds, level)] for name, level in levels.items()},
         )

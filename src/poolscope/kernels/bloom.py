@@ -8,21 +8,22 @@ has and how many of them are set: (hashes + 1) * bits + set.
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.random import bernoulli_words, word
+from poolscope.kernels.coins import bernoulli_words
+from poolscope.kernels.random import word
 from poolscope.kernels.words import clear_bit, is_set, set_bit
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(starts, order, positions, objects, keys, m, raised, dropped, undecided, out):
+def obfuscate(starts, order, positions, objects, keys, m, raised, dropped, out):
     """Zeros of the filter become one with probability raised / 2^64, ones become zero with dropped / 2^64."""
     spare = np.uint64(64 * out.shape[1] - m)
     for f in range(positions.shape[0]):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             words = out[r]
-            free = bernoulli_words(keys[r], 1, raised, undecided, words)
+            free = bernoulli_words(keys[r], 1, raised, words)
             words[words.shape[0] - 1] &= _ALL >> spare
             for h in range(positions.shape[1]):
                 at = np.uint64(positions[f, h, objects[r]])

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.grouping import bucket_masses
-from poolscope.kernels.random import bernoulli_words
 from poolscope.kernels.rows import Rows, empty_rows, sum_set_bits
 from poolscope.kernels.vector import aligned
 from poolscope.kernels.words import set_positions
@@ -21,7 +21,6 @@ class Scratch(NamedTuple):
 
     neutral: NDArray[np.float64]  # (m, views)
     rows: Rows  # m of them
-    undecided: NDArray[np.uint64]  # (ceil(m / 64),)
     words: NDArray[np.uint64]  # (ceil(m / 64),)
     sums: NDArray[np.float64]  # (TOGETHER, width)
 
@@ -31,7 +30,6 @@ def scratch(m: int, views: int, width: int) -> Scratch:
     return Scratch(
         neutral=aligned(m, views),
         rows=empty_rows(m, width),
-        undecided=np.empty(-(-m // 64), dtype=np.uint64),
         words=np.empty(-(-m // 64), dtype=np.uint64),
         sums=np.empty((TOGETHER, width)),
     )
@@ -41,9 +39,9 @@ _ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(inline="always")
-def _obfuscate(key, bucket, m, threshold, undecided, words):
+def _obfuscate(key, bucket, m, threshold, words):
     """The obfuscated one-hot vector of `bucket`: m bits in words, each flipped with probability threshold / 2^64."""
-    bernoulli_words(key, 1, threshold, undecided, words)
+    bernoulli_words(key, 1, threshold, words)
     spare = 64 * words.shape[0] - m
     words[words.shape[0] - 1] &= _ALL >> np.uint64(spare)
     words[bucket >> np.uint32(6)] ^= _ONE << np.uint64(bucket & np.uint32(63))
@@ -62,7 +60,7 @@ def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weigh
             some = order[first : min(first + TOGETHER, starts[f + 1])]
             for i in range(some.shape[0]):
                 own = buckets[f, objects[some[i]]]
-                _obfuscate(keys[some[i]], own, m, threshold, room.undecided, room.words)
+                _obfuscate(keys[some[i]], own, m, threshold, room.words)
                 sum_set_bits(room.words, room.rows, room.sums[i])
             for i in range(some.shape[0]):
                 place = places[some[i]]
@@ -71,10 +69,10 @@ def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weigh
 
 
 @njit(nogil=True, cache=True)
-def obfuscate(bucket, keys, m, threshold, undecided, out):
+def obfuscate(bucket, keys, m, threshold, out):
     """The reports that `sent_masses` does not keep, of objects in these buckets: out (reports, words)."""
     for r in range(keys.shape[0]):
-        _obfuscate(keys[r], bucket[r], m, threshold, undecided, out[r])
+        _obfuscate(keys[r], bucket[r], m, threshold, out[r])
 
 
 @njit(nogil=True, cache=True)

@@ -3,7 +3,8 @@
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.random import bernoulli_words, uniform, word
+from poolscope.kernels.coins import bernoulli_words
+from poolscope.kernels.random import uniform, word
 from poolscope.kernels.rows import sum_set_bits
 from poolscope.kernels.words import clear_bit, is_set, population, set_bit
 
@@ -14,12 +15,12 @@ SPREAD = np.array([sum((b >> i & 1) << 8 * i for i in range(8)) for b in range(2
 
 
 @njit(nogil=True, cache=True)
-def flip_bits(objects, keys, m, raised, dropped, undecided, out):
+def flip_bits(objects, keys, m, raised, dropped, out):
     """One-hot vectors with noise: zeros become one with probability raised / 2^64, the one zero with dropped / 2^64."""
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
         words, own = out[r], np.uint64(objects[r])
-        bernoulli_words(keys[r], 1, raised, undecided, words)
+        bernoulli_words(keys[r], 1, raised, words)
         words[words.shape[0] - 1] &= _ALL >> spare
         clear_bit(words, own)
         if word(keys[r], 0) >= dropped:
@@ -27,7 +28,23 @@ def flip_bits(objects, keys, m, raised, dropped, undecided, out):
 
 
 @njit(nogil=True, cache=True)
-def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
+def flip_again(answers, keys, m, raised, dropped, lost, out):
+    """Bit vectors with noise: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
+
+    lost (as many words) is scratch.
+    """
+    spare = np.uint64(64 * out.shape[1] - m)
+    for r in range(answers.shape[0]):
+        words = out[r]
+        free = bernoulli_words(keys[r], 0, raised, words)
+        bernoulli_words(keys[r], free, dropped, lost)
+        for w in range(words.shape[0]):
+            words[w] = (answers[r, w] & ~lost[w]) | (words[w] & ~answers[r, w])
+        words[words.shape[0] - 1] &= _ALL >> spare
+
+
+@njit(nogil=True, cache=True)
+def choose_subsets(objects, keys, m, size, included, raised, out):
     """Uniform subsets of so many of m objects, which include the own one with the given probability.
 
     Each of the others is taken with probability raised / 2^64, then others are added or removed at random until their
@@ -36,7 +53,7 @@ def choose_subsets(objects, keys, m, size, included, raised, undecided, out):
     spare = np.uint64(64 * out.shape[1] - m)
     for r in range(objects.shape[0]):
         words, own = out[r], np.uint64(objects[r])
-        free = bernoulli_words(keys[r], 1, raised, undecided, words)
+        free = bernoulli_words(keys[r], 1, raised, words)
         words[words.shape[0] - 1] &= _ALL >> spare
         clear_bit(words, own)
         missing = size - 1 if uniform(keys[r], 0) < included else size

@@ -67,6 +67,12 @@ class Rappor(Hashed, Counting, Likelihood):
     References
     ----------
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+
+    Examples
+    --------
+    >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    >>> sorted(rappor.obfuscate(np.array([3]), rng)), round(rappor.epsilon, 2)
+    (['bits', 'cohort'], 1.07)
     """
 
     epsilon: float = derived()
@@ -111,6 +117,11 @@ class Rappor(Hashed, Counting, Likelihood):
     def dropped(self) -> float:
         """1 - q', the probability that a one of the filter is reported as zero."""
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
+
+    @property
+    def kept_epsilon(self) -> float:
+        """Epsilon of a kept answer: that of the permanent step."""
+        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
     @property
     def p_star(self) -> float:
@@ -167,7 +178,7 @@ class Rappor(Hashed, Counting, Likelihood):
         check_objects(objects, self.universe)
         cohort = self.shared_by(keys)
         words = np.zeros((len(objects), words_of(self.m)), dtype=np.uint64)
-        noise = threshold(self.raised), threshold(self.dropped), np.empty(words.shape[1], dtype=np.uint64)
+        noise = threshold(self.raised), threshold(self.dropped)
         for positions, starts, order in self.grouped(cohort):
             kernels.obfuscate(starts, order, positions, objects, keys, self.m, *noise, words)
         return {"cohort": cohort.astype(np.int32), "bits": as_bytes(words, self.m)}

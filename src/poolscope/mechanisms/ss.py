@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from poolscope.base.arrays import Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import unary as kernels
@@ -35,6 +33,11 @@ class SubsetSelection(ObjectBits):
     M. Ye, A. Barg. Optimal schemes for discrete distribution estimation under locally differential privacy. IEEE
     Transactions on Information Theory 64, 2018.
     S. Wang et al. Mutual information optimally local private discrete distribution estimation. 2016.
+
+    Examples
+    --------
+    >>> ps.mechanisms.SubsetSelection(universe=30, epsilon=1.0).k
+    8
     """
 
     k: int = derived()
@@ -59,8 +62,7 @@ class SubsetSelection(ObjectBits):
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed
         start = max(0.0, self.k - 2.0 * math.sqrt(self.k)) / self.universe
-        undecided = np.empty(out.shape[1], dtype=np.uint64)
-        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), undecided, out)
+        kernels.choose_subsets(objects, keys, self.universe, self.k, self.p_star, threshold(start), out)
 
 
 def best_size(universe: int, epsilon: float) -> int:

@@ -83,9 +83,8 @@ class Unary(ObjectBits):
     """
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
-        undecided = np.empty(out.shape[1], dtype=np.uint64)
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
-        kernels.flip_bits(objects, keys, self.universe, raised, dropped, undecided, out)
+        kernels.flip_bits(objects, keys, self.universe, raised, dropped, out)
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""

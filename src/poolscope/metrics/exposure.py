@@ -7,6 +7,10 @@ All take the rows of one adversary at one observation count n, a row per user.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from math import inf
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -17,30 +21,64 @@ from poolscope.metrics.precision import successes
 
 
 def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold."""
+    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold.
+
+    Examples
+    --------
+    >>> ps.metrics.sure(rows, 0.9).value
+    0.32
+    """
     return share_of(int((rows["confidence"].to_numpy() >= threshold).sum()), rows.height)
 
 
 def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none."""
+    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none.
+
+    Examples
+    --------
+    >>> round(ps.metrics.precision_when_sure(rows, 0.9).value, 3)
+    0.953
+    """
     chosen = rows["confidence"].to_numpy() >= threshold
     return share_of(int(successes(rows)[chosen].sum()), int(chosen.sum()))
 
 
 def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
-    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows."""
-    return share_of(exposed_count(rows, threshold, n), rows.height)
+    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows.
+
+    Examples
+    --------
+    >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.sure(rows, 0.9).value
+    True
+    """
+    return share_of(exposed_count(rows, EXPOSED[threshold], n), rows.height)
 
 
-def exposed_count(rows: pl.DataFrame, threshold: float, n: int) -> int:
-    """How many users are exposed by n."""
-    return int((rows[EXPOSED[threshold]] <= n).sum())
+def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
+    """How many users are exposed by n, as the column says that has the report that exposed them."""
+    return int((rows[column] <= n).sum())
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Reports that expose a user, as a quantile over users; inf is never."""
-    first = rows[EXPOSED[threshold]].cast(pl.Float64).fill_null(float("inf"))
-    value, low, high = quantile(first.to_numpy(), level)
+    """Reports until that share (`level`) of the users is exposed; infinite where it never is.
+
+    Examples
+    --------
+    >>> ps.metrics.reports_to_exposure(rows, threshold=0.5).value
+    5.0
+    """
+    return reports_until(first_exposed(rows, EXPOSED[threshold]), level)
+
+
+def first_exposed(rows: pl.DataFrame, column: str) -> Counter[float]:
+    """How many users each report exposed, as the column says; infinity has those who never were."""
+    counts = rows[column].value_counts().iter_rows()
+    return Counter({inf if first is None else float(first): users for first, users in counts})
+
+
+def reports_until(firsts: Mapping[float, int], share: float) -> Estimate:
+    """Reports until that share of the users is exposed, from ``first_exposed``."""
+    value, low, high = quantile(np.repeat(list(firsts.keys()), list(firsts.values())), share)
     return Estimate(value, max(low, 0.0), high)
 
 
@@ -57,7 +95,12 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        n (0 to horizon, for each threshold in turn), threshold, share, low, high.
+        n (0 to horizon, for each threshold in turn), threshold, share, low, high, users (of whom it is a share).
+
+    Examples
+    --------
+    >>> ps.metrics.exposure(rows, horizon=40).columns
+    ['n', 'threshold', 'share', 'low', 'high', 'users']
     """
     return exposure_shares(exposure_counts(rows, horizon), rows.height)
 
@@ -86,6 +129,7 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
                     "share": found / users,
                     "low": low,
                     "high": high,
+                    "users": np.full(after.size, users),
                 }
             )
         )
@@ -96,6 +140,11 @@ def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
     """``exposure`` of every adversary, with column adversary.
 
     What exposed a user is on every row of the user, so one n is enough.
+
+    Examples
+    --------
+    >>> ps.metrics.exposure_by_adversary(outcomes, horizon=40)["adversary"].unique().sort().to_list()
+    ['non-private', 'strong']
     """
     parts = outcomes.partition_by("adversary", maintain_order=True)
     return pl.concat(

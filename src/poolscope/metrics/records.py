@@ -13,13 +13,14 @@ import polars as pl
 from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.base.json import plain
-from poolscope.game.columns import EXPOSED
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
-from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
+from poolscope.metrics.exposure import exposed_count, first_exposed, precision_when_sure, reports_until, sure
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
+from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -30,8 +31,11 @@ TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10,
 SURE = at_levels("sure")
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
 
-COUNTED = ("pool", "guess", *EXPOSED.values())
-"""Columns of the outcome table that are counted, and need not be held."""
+EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_to_expose_10": 0.10}
+"""Shares of users of whom it is told after how many reports they are exposed, by their fields."""
+
+EXPOSED_AT = 0.9
+"""The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
 
 _ENDS = ("", "_low", "_high")
 
@@ -55,8 +59,18 @@ class Record:
     brier : mean squared gap of confidence and success.
     sure_50, sure_90, sure_95 : share of users of whom the adversary is sure at n.
     exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
+    reports_to_expose_1, reports_to_expose_5, reports_to_expose_10 : reports until so many percent of the users are
+        exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
-        at that confidence, and how often it is right about them.
+        at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
+
+    Examples
+    --------
+    >>> record = ps.summarise(outcomes, game, seed=1)[1]
+    >>> record.adversary, record.n, record.users
+    ('strong', 40, 200)
+    >>> list(record.as_json())[:6]
+    ['adversary', 'n', 'users', 'baseline', 'majority', 'auc']
     """
 
     adversary: str
@@ -83,29 +97,37 @@ class Record:
     exposed_50: Estimate
     exposed_90: Estimate
     exposed_95: Estimate
+    exposed_at: float
+    reports_to_expose_1: Estimate
+    reports_to_expose_5: Estimate
+    reports_to_expose_10: Estimate
     threshold: float | None = None
     sure: Estimate | None = None
     precision_when_sure: Estimate | None = None
+    exposed: Estimate | None = None
 
     @property
     def skewed(self) -> bool:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
 
-    def as_json(self) -> dict[str, Any]:
-        """The record as one flat object: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
+    def flat(self) -> dict[str, Any]:
+        """The record as one row: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
 
-        Infinity is the text "inf"; what is not known, as a share of nobody, is null; a field that has a default is
-        left out where it has no value.
+        A field that has a default is left out where it has no value.
         """
-        flat: dict[str, Any] = {}
+        row: dict[str, Any] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Estimate):
-                flat |= {f"{entry.name}{end}": plain(part) for end, part in zip(_ENDS, value, strict=True)}
+                row |= {f"{entry.name}{end}": part for end, part in zip(_ENDS, value, strict=True)}
             elif value is not None or entry.default is not None:
-                flat[entry.name] = plain(value)
-        return flat
+                row[entry.name] = value
+        return row
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for a file: infinity is the text "inf", and what is not known, as a share of nobody, is null."""
+        return {name: plain(value) for name, value in self.flat().items()}
 
     @classmethod
     def from_json(cls, flat: Mapping[str, Any]) -> Self:
@@ -175,7 +197,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
-def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> list[Record]:
+def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
     Parameters
@@ -191,32 +213,56 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
 
     Returns
     -------
-    list of Record
+    Records
         One per adversary and n, in order of appearance.
+
+    Examples
+    --------
+    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
+    [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
     records = []
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
         records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
-    return records
+    return Records(records)
+
+
+def counted_columns(threshold: float | None) -> tuple[str, ...]:
+    """Columns of the outcome table of a game that are counted, and need not be held."""
+    return ("pool", "guess", *exposed_columns(threshold))
 
 
 @dataclass
 class Counted:
-    """What of an attack can be counted part by part: who is exposed at each confidence, and users by pool and guess."""
+    """What of an attack can be counted part by part.
+
+    Parameters
+    ----------
+    answers : users by pool and guess.
+    exposed : users exposed by n, by the column that says so.
+    firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
+        were.
+    """
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
-    exposed: Counter[float] = field(default_factory=Counter)
+    exposed: Counter[str] = field(default_factory=Counter)
+    firsts: Counter[float] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
-        """Some rows after n reports, from their `COUNTED` columns."""
-        return cls(answers(rows), Counter({level: exposed_count(rows, level, n) for level in EXPOSED}))
+        """Some rows after n reports, from their `counted_columns`."""
+        columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
+        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
+        exposed = Counter({name: exposed_count(rows, name, n) for name in columns})
+        return cls(answers(rows), exposed, first_exposed(rows, own))
 
     def __iadd__(self, other: Counted) -> Counted:
         self.answers.update(other.answers)
         self.exposed.update(other.exposed)
+        self.firsts.update(other.firsts)
         return self
 
     @property
@@ -258,7 +304,10 @@ def record_of(
     prior = prior_guess(baseline, most, users, known)
     estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
-    estimates |= {name: share_of(counted.exposed[level], users) for level, name in EXPOSED.items()}
+    # a threshold that nobody played with is one of confidences, not of who was exposed
+    columns = exposed_columns(threshold if threshold == game.threshold else None)
+    estimates |= {name: share_of(counted.exposed[name], users) for name in columns}
+    estimates |= {name: reports_until(counted.firsts, share) for name, share in EXPOSING.items()}
     return Record(
         adversary=adversary,
         n=n,
@@ -277,6 +326,7 @@ def record_of(
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
         brier=brier(rows),
+        exposed_at=EXPOSED_AT if game.threshold is None else game.threshold,
         threshold=threshold,
         sure=None if threshold is None else sure(rows, threshold),
         precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),

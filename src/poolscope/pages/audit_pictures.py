@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from poolscope.pages import figures
+from poolscope.pages.charts import Shown
 from poolscope.pages.html import slug
-from poolscope.pages.style import to_svg
 from poolscope.verbs.audit.folder import Run
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """One figure, its panels side by side for a page and stacked for a column or a telephone."""
-
-    name: str
-    title: str
-    caption: str
-    wide: str
-    narrow: str
-
-
-def pictures(run: Run) -> Iterator[Picture]:
+def pictures(run: Run) -> Iterator[Shown]:
     """All pictures of a page, in the order in which they are read."""
     k, found = len(run.summary.pools), run.tables
     yield _precision(found.curves, k)
@@ -35,52 +22,45 @@ def pictures(run: Run) -> Iterator[Picture]:
     yield _calibration(found.calibration)
 
 
-def _precision(curves: pl.DataFrame, k: int) -> Picture:
-    return _picture(
-        "precision",
-        "How often is the guess right?",
-        "To the right the adversary guesses for fewer users, the ones it is surest about: a curve "
-        "above the dashed line beats a random guess, the area under it is the AUC, its shade is "
-        "the 95 % interval, grey is the same game without privacy, and a curve ends where fewer "
-        f"than {figures.FEWEST} users are left.",
-        lambda columns: figures.precision_null_rate(curves, k, columns=columns),
+def _precision(curves: pl.DataFrame, k: int) -> Shown:
+    return Shown(
+        name="precision",
+        title="How often is the guess right?",
+        caption="To the right the adversary guesses for fewer users, the ones it is surest about: a curve above the "
+        "dashed line beats a random guess, the area under it is the AUC, its shade is the 95 % interval, grey is the "
+        f"same game without privacy, and a curve ends where fewer than {figures.FEWEST} users are left.",
+        chart=figures.precision_null_rate(curves, k),
     )
 
 
-def _exposure(table: pl.DataFrame) -> Picture:
-    return _picture(
-        "exposure",
-        "How many reports does it take?",
-        "The height of a line is the share of users exposed by that number of reports: the adversary has, at some "
-        "time up to it, been sure of them, with a confidence of 50, 90 or 95 %.",
-        lambda columns: figures.exposure_curves(table, columns=columns),
+def _exposure(table: pl.DataFrame) -> Shown:
+    return Shown(
+        name="exposure",
+        title="How many reports does it take?",
+        caption="The height of a line is the share of users exposed by that number of reports: the adversary has, at "
+        "some time up to it, been sure of them, with a confidence of 50, 90 or 95 %. The axis is stretched near 0, "
+        f"where caps on reports are decided. {figures.ZOOM}",
+        chart=figures.exposure_curves(table),
     )
 
 
-def _map(table: pl.DataFrame, number: int, k: int) -> Picture:
+def _map(table: pl.DataFrame, number: int, k: int) -> Shown:
     adversary = table["adversary"][0]
-    return _picture(
-        f"behaviour-{number}-{slug(adversary)[:40]}".rstrip("-"),
-        f"Who is most at risk? The {adversary} adversary",
-        "A cell holds users of like behaviour, from left to right those who pick from the pools "
-        "more often, upwards those who keep more to one pool: its colour says how many of them "
-        "the adversary guesses rightly, and the mark on the scale is a random guess.",
-        # The panels are small and square: two fit into a column, four onto a page.
-        lambda columns: figures.behaviour_maps(table, k, columns=2 if columns == 1 else 4),
+    return Shown(
+        name=f"behaviour-{number}-{slug(adversary)[:40]}".rstrip("-"),
+        title=f"Who is most at risk? The {adversary} adversary",
+        caption="A cell holds users of like behaviour, from left to right those who pick from the pools more often, "
+        "upwards those who keep more to one pool: its colour says how many of them the adversary guesses rightly. "
+        "Grey cells have no users.",
+        chart=figures.behaviour_maps(table, k),
     )
 
 
-def _calibration(table: pl.DataFrame) -> Picture:
-    return _picture(
-        "calibration",
-        "Does the adversary know when it is right?",
-        "Points on the dashed line mean that of the guesses made with, say, 80 % confidence "
-        "80 % are right; bars are 95 % intervals, and points with fewer than "
-        f"{figures.FEWEST} users are left out.",
-        lambda columns: figures.calibration_plot(table, columns=columns),
+def _calibration(table: pl.DataFrame) -> Shown:
+    return Shown(
+        name="calibration",
+        title="Does the adversary know when it is right?",
+        caption="Points on the dashed line mean that of the guesses made with, say, 80 % confidence 80 % are right; "
+        f"bars are 95 % intervals, and points with fewer than {figures.FEWEST} users are left out.",
+        chart=figures.calibration_plot(table),
     )
-
-
-def _picture(name: str, title: str, caption: str, figure: Callable[[int], Figure]) -> Picture:
-    wide, narrow = (to_svg(figure(columns)) for columns in (3, 1))
-    return Picture(name=name, title=title, caption=caption, wide=wide, narrow=narrow)

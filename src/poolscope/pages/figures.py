@@ -1,45 +1,44 @@
-"""The figures of a run. Each function takes a tidy table and returns a matplotlib ``Figure``.
+"""The pictures of a run. Each function takes a tidy table and returns an Altair chart.
 
-No pyplot, so no global state and no window. Panels stand side by side, ``columns`` to a row;
-with ``columns=1`` a figure is as wide as one column of a paper and is still readable.
+A chart has a panel for each adversary or observation count. On a page, and in ``save``, as many stand in a row as there
+is room for; every point answers to the pointer with its number, its interval and the count of users behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import altair as alt
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, LogNorm
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from poolscope.base.errors import one_line
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import style
-from poolscope.pages.style import FAINT, INK, MUTED, STYLE
+from poolscope.pages.saving import save
+from poolscope.pages.style import Picture, answer, between, percent
 from poolscope.world.universe import NEUTRAL
+
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
 FEWEST = 20
 """Users below which a point of a precision or calibration curve is noise and is left out."""
 
-PANEL = 2.5
-"""Inches: the height of a panel with curves."""
-
 GAMMA, DELTA = "Relevant interest γ", "Polarization δ"
 
-NON_PRIVATE_LINE: dict[str, Any] = {"color": "#afb8c1", "linewidth": 0.8}
-
-MOST_POINTS = 300
+MOST_POINTS = 200
 """Points of one exposure curve: more cannot be seen."""
 
+ANSWERING = 50
+"""Points of one curve that answer to the pointer."""
+
+EXPOSED_AT = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
+"""Marks of the axis of exposure."""
+
+ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
+"""What a caption says of a picture that can be zoomed."""
 
 __all__ = [
     "behaviour_density",
@@ -52,197 +51,206 @@ __all__ = [
 ]
 
 
-@mpl.rc_context(STYLE)
-def precision_null_rate(curves: pl.DataFrame, k: int, *, columns: int = 3) -> Figure:
+@style.quickly
+def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     """Precision against null rate: a panel per adversary, a line per n with its interval.
 
     Parameters
     ----------
     curves : DataFrame
-        ``metrics.precision_curve`` of each attack, with columns adversary and n. The non-private
-        game has no panel of its own: its curves stand in grey behind the others.
+        ``metrics.precision_curve`` of each attack, with columns adversary and n. The non-private game has no panel of
+        its own: its curves stand in grey behind the others.
     k : int
         Number of pools; the baseline is 1/k.
-    columns : int
-        Panels to a row.
+
+    Examples
+    --------
+    >>> curves = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.precision_curve(rows, seed=1))
+    >>> ps.figures.save(ps.figures.precision_null_rate(curves, k=3), "precision.svg", width="column")
     """
-    curves = _without_noise(curves)
+    curves = _without_noise(curves).with_columns(_counted())
     free = curves.filter(pl.col("adversary") == NON_PRIVATE)
     private = curves.filter(pl.col("adversary") != NON_PRIVATE)
-    shown = curves if private.is_empty() else private
-    adversaries = _in_order(shown["adversary"])
-    colours = style.colours_of(_in_order(curves["n"]))
-    dashes = style.dashes_of(adversaries)
-    figure, axes = style.panels(
-        adversaries,
-        columns,
-        PANEL,
-        x="Users without a guess (null rate)",
-        y="Guesses that are right (precision)",
-        sharey=True,
+    shown, behind = (curves, free.clear()) if private.is_empty() else (private, free)
+    chance = f"random guess, 1/{k}"
+    colours = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
+    look = style.keys(colours, dashed=[chance])
+    x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
+    y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right (precision)"))
+    said = answer(
+        {
+            "Right": percent("datum.precision"),
+            "95\u202f% interval": between(),
+            "Users guessed": "format(datum.users, ',')",
+            "Without a guess": percent("datum.null_rate"),
+            "Confidence at least": percent("datum.threshold"),
+        },
+        title="datum.line",
     )
-    for adversary, axis in zip(adversaries, axes, strict=True):
-        axis.axhline(1 / k, **style.REFERENCE)
-        if shown is private:
-            for _, curve in free.group_by("n", maintain_order=True):
-                axis.plot(curve["null_rate"], curve["precision"], **NON_PRIVATE_LINE)
-        for (n,), curve in shown.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
-            _line_with_band(axis, curve, "null_rate", "precision", colours[n], dashes[adversary])
-        style.percent_axes(axis, x=True, y=True)
-    handles = [_key(f"n = {n}", color=colour) for n, colour in colours.items()]
-    if shown is private and not free.is_empty():
-        handles.append(_key(NON_PRIVATE, **NON_PRIVATE_LINE))
-    handles.append(_key(f"random guess, 1/{k}", **style.REFERENCE))
-    style.legend_above(figure, handles)
-    return figure
+    tables = {"rows": _answering(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
+    layers = [style.layer("chance").mark_rule(strokeWidth=1.2).encode(y=alt.Y("precision:Q"), **look)]
+    if not behind.is_empty():
+        tables["behind"] = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
+        layers.append(
+            style.layer("behind")
+            .mark_line(strokeWidth=1.2)
+            .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
+        )
+    layers += _line_with_band(x, y, colours, look, order=alt.Order("null_rate:Q"))
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colours))
 
 
-@mpl.rc_context(STYLE)
-def calibration_plot(table: pl.DataFrame, *, columns: int = 3) -> Figure:
+@style.quickly
+def calibration_plot(table: pl.DataFrame) -> Picture:
     """Success rate against confidence: a panel per adversary, a line per n with its intervals.
 
     Parameters
     ----------
     table : DataFrame
         ``calibration.calibration`` of each attack, with columns adversary and n.
-    columns : int
-        Panels to a row.
+
+    Examples
+    --------
+    >>> chart = ps.figures.calibration_plot(ps.metrics.for_each_attack(outcomes, ps.metrics.calibration))
+    >>> sorted(chart.to_dict())[:3]
+    ['$schema', 'columns', 'config']
     """
-    adversaries = _in_order(table["adversary"])
-    colours = style.colours_of(_in_order(table["n"]))
-    dashes = style.dashes_of(adversaries)
+    adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
+    colours = _shades(table) | {perfect: style.MUTED}
     # Only now: an adversary with few users keeps its panel.
-    table = _without_noise(table)
-    figure, axes = style.panels(
-        adversaries,
-        columns,
-        PANEL,
-        x="Confidence of the adversary",
-        y="Guesses that are right",
-        sharey=True,
+    shown = _without_noise(table).with_columns(_counted())
+    missing = [name for name in adversaries if name not in set(shown["adversary"])]
+    shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
+    look = style.keys(colours, dashed=[perfect])
+    x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
+    y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right"))
+    said = answer(
+        {
+            "Right": percent("datum.success"),
+            "95\u202f% interval": between(),
+            "Confidence": percent("datum.confidence"),
+            "Users": "format(datum.users, ',')",
+        },
+        title="datum.line",
     )
-    for adversary, axis in zip(adversaries, axes, strict=True):
-        axis.plot([0, 1], [0, 1], **style.REFERENCE)
-        for (n,), line in table.filter(pl.col("adversary") == adversary).group_by("n", maintain_order=True):
-            x, y = line["confidence"], line["success"]
-            axis.vlines(x, line["low"], line["high"], color=colours[n], linewidth=0.7, alpha=0.55)
-            axis.plot(
-                x,
-                y,
-                color=colours[n],
-                linestyle=dashes[adversary],
-                marker="o",
-                markersize=2.4,
-                linewidth=1.1,
-            )
-        style.percent_axes(axis, x=True, y=True)
-    handles = [_key(f"n = {n}", color=colour, marker="o", markersize=2.4) for n, colour in colours.items()]
-    handles.append(_key("perfect calibration", **style.REFERENCE))
-    style.legend_above(figure, handles)
-    return figure
+    diagonal = pl.DataFrame({"confidence": [0.0, 1.0], "success": [0.0, 1.0], "line": [perfect] * 2})
+    there = "isValid(datum.success)"
+    layers = [
+        style.layer("diagonal").mark_line(strokeWidth=1.2).encode(x=x, y=y, **look),
+        style.layer()
+        .mark_rule(strokeWidth=1, opacity=0.55)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"])
+        .transform_filter(there),
+        style.layer().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
+        style.layer()
+        .mark_point(filled=True, size=16)
+        .encode(x=x, y=y, fill=style.fills(colours))
+        .transform_filter(there),
+        style.pointer(x, y, colours, said).transform_filter(there),
+    ]
+    tables = {"rows": shown, "diagonal": diagonal}
+    return style.panels(layers, tables, "adversary", adversaries, legend=list(colours))
 
 
-@mpl.rc_context(STYLE)
-def behaviour_maps(table: pl.DataFrame, k: int, *, columns: int = 4) -> Figure:
+@style.quickly
+def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     """Precision over relevant interest and polarization: a panel per n, one scale for all.
 
     Parameters
     ----------
     table : DataFrame
-        ``metrics.behaviour_map`` of one adversary, with column n.
+        ``metrics.behaviour_map`` of one adversary, with column n. Cells without users are grey.
     k : int
-        Number of pools; a line on the colour bar marks the baseline 1/k.
-    columns : int
-        Panels to a row.
+        Number of pools; the title of the scale tells the baseline 1/k.
+
+    Examples
+    --------
+    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behaviour_map(rows, k=3))
+    >>> ps.figures.save(ps.figures.behaviour_maps(table.filter(adversary="strong"), k=3), "maps.svg")
     """
     counts = _in_order(table["n"])
-    narrow = columns <= 2
-    figure, axes = style.panels(
-        [f"n = {n}" for n in counts],
-        columns,
-        1.55 if narrow else 1.75,
-        x=GAMMA,
-        y=DELTA,
-        sharey=True,
+    shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
+    said = answer(
+        {
+            "Right": percent("datum.precision"),
+            "95\u202f% interval": between(),
+            "Users": "format(datum.users, ',')",
+            "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
+            "Polarization": between("datum.delta_low", "datum.delta_high"),
+        },
+        title="datum.line",
     )
-    if narrow:
-        figure.set_figwidth(style.COLUMN)
-    colours = style.precision_map()
-    norm = BoundaryNorm(np.linspace(0, 1, colours.N + 1), colours.N)
-    for n, axis in zip(counts, axes, strict=True):
-        cells = table.filter(pl.col("n") == n)
-        gamma, delta = (_edges(cells, name) for name in ("gamma", "delta"))
-        # One row of the mesh is one delta; the table has delta fastest.
-        share = cells["precision"].to_numpy().reshape(gamma.size - 1, delta.size - 1).T
-        axis.set_facecolor(FAINT)
-        mesh = axis.pcolormesh(
-            gamma,
-            delta,
-            np.ma.masked_invalid(share),
-            cmap=colours,
-            norm=norm,
-            edgecolors="face",
-            linewidth=0.4,
+    gamma, delta = style.share_scale(), alt.Scale(domain=[1 / k, 1], nice=False)
+    title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
+    cells = (
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
+        .encode(
+            x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
+            x2=alt.X2("gamma_high:Q"),
+            y=alt.Y("delta_low:Q", scale=delta, axis=style.percent_axis(DELTA, values=QUARTERS, grid=False)),
+            y2=alt.Y2("delta_high:Q"),
+            color=alt.Color(
+                "precision:Q",
+                scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLOURS)),
+                legend=style.gradient(title, values=[0, 0.5, 1], labelExpr=percent("datum.value", ".0f")),
+            ),
         )
-        axis.grid(False)
-        axis.set_xlim(0, 1)
-        axis.set_ylim(1 / k, 1)
-        axis.set_xticks([0, 0.5, 1])
-    bar = figure.colorbar(
-        mesh,
-        ax=axes,
-        ticks=np.linspace(0, 1, 6),
-        format=style.PERCENT,
-        label="Precision",
-        location="bottom" if narrow else "right",
-        fraction=0.06,
-        aspect=28,
-        pad=0.02,
     )
-    bar.outline.set_visible(False)
-    bar.minorticks_off()
-    mark = bar.ax.axvline if narrow else bar.ax.axhline
-    mark(1 / k, color=INK, linewidth=1)
-    if (table["users"] == 0).any():
-        style.legend_above(figure, [Patch(facecolor=FAINT, label="no users")])
-    return figure
+    titles = [f"n = {n:,}" for n in counts]
+    return style.panels([cells], {"rows": shown}, "line", titles, height=150, least=170, behind=style.FAINT)
 
 
-@mpl.rc_context(STYLE)
-def exposure_curves(table: pl.DataFrame, *, columns: int = 3) -> Figure:
+@style.quickly
+def exposure_curves(table: pl.DataFrame) -> Picture:
     """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
+
+    The axis of the share is stretched near 0 (it goes with the square root), where caps on reports are decided.
 
     Parameters
     ----------
     table : DataFrame
         ``metrics.exposure`` of each adversary, with column adversary.
-    columns : int
-        Panels to a row.
+
+    Examples
+    --------
+    >>> table = ps.metrics.exposure_by_adversary(outcomes, horizon=40)
+    >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
-    adversaries = _in_order(table["adversary"])
     thresholds = sorted(_in_order(table["threshold"]))
-    colours = dict(zip(thresholds, style.EXPOSURE_COLOURS, strict=False))
-    dashes = style.dashes_of(adversaries)
+    names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
+    colours = dict(zip(names.values(), style.EXPOSURE_COLOURS, strict=False))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
-    table = table.filter(pl.col("n").is_in(kept))
-    figure, axes = style.panels(adversaries, columns, PANEL, x="Reports sent", y="Users exposed by then", sharey=True)
-    for adversary, axis in zip(adversaries, axes, strict=True):
-        for (threshold,), line in table.filter(pl.col("adversary") == adversary).group_by(
-            "threshold", maintain_order=True
-        ):
-            _line_with_band(axis, line, "n", "share", colours[threshold], dashes[adversary])
-        style.percent_axes(axis, x=False, y=True)
-        axis.set_xlim(0, horizon)
-    style.legend_above(
-        figure,
-        [_key(f"confidence of {100 * t:.0f} % or more", color=c) for t, c in colours.items()],
+    shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
+    look = style.keys(colours)
+    x = alt.X(
+        "n:Q", scale=alt.Scale(domain=[0, horizon], nice=False), axis=alt.Axis(title="Reports sent", tickMinStep=1)
     )
-    return figure
+    y = alt.Y(
+        "share:Q",
+        scale=style.share_scale(type="sqrt"),
+        axis=style.percent_axis("Users exposed by then", values=EXPOSED_AT, labelOverlap=False),
+    )
+    said = answer(
+        {
+            "Users exposed": percent("datum.share"),
+            "95\u202f% interval": between(),
+            "After reports": "format(datum.n, ',')",
+            "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
+        },
+        title="datum.line",
+    )
+    layers = _line_with_band(x, y, colours, look)
+    layers[-1] = layers[-1].add_params(style.zoom())
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
+    return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
 
 
-@mpl.rc_context(STYLE)
-def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Figure:
+@style.quickly
+def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
     """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
 
     Parameters
@@ -252,38 +260,51 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     pool_of : array_like of int, shape (objects,)
         Index of each object's pool in ``pool_names``, -1 for the neutral pool.
     pool_names : sequence of str
+
+    Examples
+    --------
+    >>> chart = ps.figures.popularity_plot(popularity, universe.pool_of, universe.pool_names)
     """
     weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
-    figure, (axis,) = style.panels([""], 1, 2.4, x="Objects, pool by pool", y="Popularity")
-    figure.set_figwidth(style.PAGE)
-    parts = list(enumerate(zip(pool_names, style.colours_of_pools(len(pool_names)), strict=True)))
-    handles, start = [], 0
-    for index, (name, colour) in [*parts, (NEUTRAL, ("neutral", MUTED))]:
-        members = weights[pools == index]
-        if not members.size:
-            continue
-        place = np.arange(start, start + members.size)
-        start += members.size
-        shown = members > 0
-        axis.plot(
-            place[shown],
-            members[shown],
-            ".",
-            color=colour,
-            markersize=2,
-            markeredgewidth=0,
-            rasterized=weights.size > 10_000,
+    named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
+    palette = [*style.colours_of_pools(len(pool_names)), style.MUTED]
+    colours = {name: colour for (index, name), colour in zip(named, palette, strict=True) if (pools == index).any()}
+    order = np.concatenate([np.flatnonzero(pools == index) for index, _ in named])
+    table = pl.DataFrame(
+        {
+            "place": np.arange(order.size),
+            "popularity": weights[order],
+            "line": [dict(named)[int(index)] for index in pools[order]],
+        }
+    ).filter(pl.col("popularity") > 0)
+    said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
+    points = (
+        style.layer()
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .encode(
+            x=alt.X(
+                "place:Q",
+                axis=alt.Axis(title="Objects, pool by pool", grid=False),
+                scale=alt.Scale(domain=[0, max(order.size - 1, 1)], nice=False),
+            ),
+            y=alt.Y(
+                "popularity:Q",
+                scale=alt.Scale(type="log"),
+                axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
+            ),
+            color=alt.Color(
+                "line:N",
+                scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+                legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
+            ),
         )
-        handles.append(_key(name, color=colour, linestyle="none", marker="o", markersize=4))
-    axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(style.POWERS_OF_TEN)
-    axis.set_xlim(0, max(start - 1, 1))
-    figure.legend(handles=handles, loc="outside right upper", handletextpad=0.2)
-    return figure
+        .add_params(style.zoom())
+    )
+    return style.single([points], table, height=style.PANEL, legend=list(colours))
 
 
-@mpl.rc_context(STYLE)
-def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Figure:
+@style.quickly
+def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     """Joint distribution of the users' relevant interest and polarization.
 
     Parameters
@@ -292,32 +313,50 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Figure:
         One row per user, with columns gamma and delta.
     cells : int
         Cells along each axis.
+
+    Examples
+    --------
+    >>> ps.figures.save(ps.figures.behaviour_density(rows, cells=10), "density.svg")
     """
     users, gamma, delta = np.histogram2d(
         rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))
     )
-    share = users.T / rows.height
-    figure, (axis,) = style.panels([""], 1, PANEL, x=GAMMA, y=DELTA)
-    # From one user to the fullest cell: recorded users crowd in a corner.
-    norm = LogNorm(1 / rows.height, max(share.max(), 2 / rows.height))
-    mesh = axis.pcolormesh(
-        gamma,
-        delta,
-        np.ma.masked_equal(share, 0),
-        cmap=style.PRECISION_MAP,
-        norm=norm,
-        edgecolors="face",
-        linewidth=0.4,
+    across, up = np.nonzero(users)
+    table = pl.DataFrame(
+        {
+            "gamma_low": gamma[across],
+            "gamma_high": gamma[across + 1],
+            "delta_low": delta[up],
+            "delta_high": delta[up + 1],
+            "users": users[across, up].astype(np.int64),
+            "share": users[across, up] / max(rows.height, 1),
+        }
     )
-    bar = figure.colorbar(mesh, ax=axis, label="Share of users in a cell", aspect=28, pad=0.02)
-    bar.ax.yaxis.set_major_formatter(style.POWERS_OF_TEN)
-    bar.outline.set_visible(False)
-    return figure
-
-
-def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """Write a figure as SVG, the same bytes every time."""
-    Path(path).write_text(style.to_svg(figure), encoding="utf-8")
+    said = answer(
+        {
+            "Users": "format(datum.users, ',') + ' (' + " + percent("datum.share", ".2~g") + " + ')'",
+            "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
+            "Polarization": between("datum.delta_low", "datum.delta_high"),
+        }
+    )
+    # Logarithmic, from one user to the fullest cell: recorded users crowd in a corner.
+    domain = [1, max(int(users.max()), 2)]
+    squares = (
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
+        .encode(
+            x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
+            x2=alt.X2("gamma_high:Q"),
+            y=alt.Y("delta_low:Q", scale=style.share_scale(), axis=style.percent_axis(DELTA, grid=False)),
+            y2=alt.Y2("delta_high:Q"),
+            color=alt.Color(
+                "users:Q",
+                scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLOURS)),
+                legend=style.gradient("Users in a cell"),
+            ),
+        )
+    )
+    return style.single([squares], table, height=300)
 
 
 def _in_order(column: pl.Series) -> list[Any]:
@@ -325,21 +364,36 @@ def _in_order(column: pl.Series) -> list[Any]:
     return column.unique(maintain_order=True).to_list()
 
 
+def _counted() -> pl.Expr:
+    """The name of the line of an observation count."""
+    return pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String).alias("line")
+
+
+def _shades(table: pl.DataFrame) -> dict[str, str]:
+    """The lines of the observation counts, and their colours."""
+    return {f"n = {n:,}": colour for n, colour in style.shades_of(_in_order(table["n"])).items()}
+
+
 def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
     """Rows with enough users, or the fullest rows of a run that has too few anywhere."""
     return table.filter(pl.col("users") >= min(FEWEST, int(table["users"].to_numpy().max())))
 
 
-def _edges(cells: pl.DataFrame, name: str) -> NDArray[np.float64]:
-    """Cell borders along one axis of a behaviour map."""
-    return np.unique(cells.select(f"{name}_low", f"{name}_high").to_numpy())
+def _answering(table: pl.DataFrame) -> pl.DataFrame:
+    """The same rows, of which some of each curve, both ends among them, answer to the pointer."""
+    curve = "adversary", "line"
+    place, last = pl.int_range(pl.len()).over(curve), pl.len().over(curve) - 1
+    # as evenly as whole places can be: where the count of answers grows by one
+    share = (ANSWERING - 1) / last.clip(ANSWERING - 1)
+    grows = (place * share).floor() > ((place - 1) * share).floor()
+    return table.with_columns(answers=grows | (place == last))
 
 
-def _line_with_band(axis: Axes, line: pl.DataFrame, x: str, y: str, colour: str, dash: object) -> None:
-    axis.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.16, linewidth=0)
-    axis.plot(line[x], line[y], color=colour, linestyle=dash, linewidth=1.4)
-
-
-def _key(label: str, **line: Any) -> Line2D:
-    """A legend entry."""
-    return Line2D([], [], **{"linewidth": 1.4, **line}, label=one_line(label))
+def _line_with_band(x: alt.X, y: alt.Y, colours: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
+    """The lines of a panel, the shade of their intervals behind them."""
+    band = (
+        style.layer()
+        .mark_area(opacity=0.16, clip=True)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours))
+    )
+    return [band, style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]

@@ -1,208 +1,277 @@
-"""How all figures look: style, colours, panels, legends, and SVG that is the same every time.
+"""How all pictures look: colours, axes, panels, what a point answers; one grammar, Vega-Lite by way of Altair.
 
-Text and lines are dark on nothing: the page shows through. Quantities with an order (the
-observation count n, the thresholds of exposure, precision) run from light to dark, so lightness
-alone tells them apart, in any colour blindness and on a grey printer.
+Text and lines are dark on nothing: the page shows through. Quantities with an order (the observation count n, the
+thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any colour blindness
+and on a grey printer.
+
+Names come from outside. They are values of a table, titles or domains, never part of an expression or of a field.
 """
 
 from __future__ import annotations
 
-import io
-import warnings
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import ListedColormap, to_hex
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+import altair as alt
+import polars as pl
+from altair.utils.schemapi import debug_mode
 
 from poolscope.base.errors import one_line
-from poolscope.game.columns import NON_PRIVATE
 
-COLUMN, PAGE = 3.3, 7.2
-"""Widths in inches of a figure one panel wide and of a wider one."""
+# Any: what altair gives back is not worth a type of its own.
+Picture = Any
+"""A finished chart: an ``alt.FacetChart`` with a panel for each of something, or a single ``alt.LayerChart``."""
+
+PANEL = 220
+"""Pixels: the height of a panel with curves."""
 
 INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
 """Colours of text, of axes and references, of grids and of what is absent."""
 
+PALE = "#afb8c1"
+"""What stands behind, to compare with."""
+
 EXPOSURE_COLOURS = ("#e3a02f", "#c8553d", "#5b2a56")
 """From the lowest threshold to the highest."""
 
-POOL_COLOURS = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#8f7b00",
-)
+POOL_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7b00")
 """For what has no order; after Okabe and Ito."""
 
-PRECISION_MAP = "YlGnBu"
+PRECISION_COLOURS = ("#fdfed3", "#d9f0b5", "#a3dbb7", "#56bfc0", "#2698c1", "#225da8", "#22308d", "#081d58")
+"""From 0 to 1."""
 
-# Any: the keys that matplotlib's type names change with its version.
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Helvetica Neue", "Arial", "sans-serif"],
-    "font.size": 8,
-    "text.color": INK,
-    # Names come from the user: a dollar sign in one is no formula.
-    "text.parse_math": False,
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.6,
-    "axes.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.5,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "figure.facecolor": "none",
-    "savefig.facecolor": "none",
-    # Text stays text: it can be searched, and a page can give it its own font.
-    "svg.fonttype": "none",
-    # Without a salt the ids, and so the bytes, differ from run to run.
-    "svg.hashsalt": "poolscope",
-}
+SHADES = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
+"""Of lines, from light to dark: none so light that it is lost on white."""
 
-PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.0f} %")
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Liberation Sans", sans-serif'
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-POWERS_OF_TEN = FuncFormatter(lambda x, _: "10" + f"{np.log10(x):.0f}".translate(_SUPERSCRIPTS))
-"""Labels of a logarithmic axis, without the formulas that the style turns off."""
-
-REFERENCE: dict[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (3, 2))}
+DASHED = (4, 3)
 """Lines to compare with: the baseline, the diagonal."""
 
-_DASHED = (0, (5, 1.4))
-_FAMILIAR: dict[str, Any] = {"weak": _DASHED, "strong": "solid", NON_PRIVATE: "solid"}
-_OTHERS: tuple[Any, ...] = ((0, (5, 1.4, 1, 1.4)), (0, (1, 1)), (0, (3, 1.4, 1, 1.4, 1, 1.4)))
+
+def config(size: float) -> dict[str, Any]:
+    """The look of a picture whose text is so many pixels high."""
+    small = {"labelFontSize": size, "titleFontSize": size, "labelColor": INK, "titleColor": INK}
+    return {
+        "aria": False,  # the page says what a picture shows; hundreds of marks would say it again
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None},
+        "facet": {"spacing": 24},
+        "axis": {
+            **small,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+            "domainColor": MUTED,
+            "tickColor": MUTED,
+            "tickSize": 4,
+            "gridColor": FAINT,
+            "labelOverlap": "greedy",
+            "labelSeparation": 4,
+        },
+        "header": {
+            **small,
+            "title": None,
+            "labelFontWeight": "bold",
+            "labelAnchor": "start",
+            "labelPadding": 6,
+            "labelLimit": 320,
+        },
+        "legend": {
+            **small,
+            "title": None,
+            "orient": "top",
+            "direction": "horizontal",
+            "symbolType": "stroke",
+            "symbolStrokeWidth": 2.5,
+            "symbolSize": 180,
+            "columnPadding": 14,
+            "labelLimit": 320,
+            "offset": 8,
+        },
+    }
 
 
-def precision_map() -> ListedColormap:
-    """Twenty steps from the lightest colour to the darkest."""
-    return ListedColormap(mpl.colormaps[PRECISION_MAP](np.linspace(0.02, 1, 20)))
+def layer(data: str | None = None) -> alt.Chart:
+    """The beginning of a layer, of the picture's own rows or of those of another of its tables."""
+    return alt.Chart() if data is None else alt.Chart(alt.NamedData(name=data))
 
 
-def colours_of(observations: Sequence[int]) -> dict[int, str]:
+def rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """A table as a picture carries it: five digits are more than can be seen."""
+    return [{name: _short(value) for name, value in row.items()} for row in table.to_dicts()]
+
+
+def _short(value: Any) -> Any:
+    if not isinstance(value, float):
+        return one_line(value) if isinstance(value, str) else value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+quickly = debug_mode(False)
+"""Decorates what makes a chart: altair holds no part of it against its schema, which takes longer than all the rest."""
+
+
+def percent(value: str, digits: str = ".1f") -> str:
+    """An expression: a share as the reader sees it."""
+    return f"format(100 * {value}, '{digits}') + '\u202f%'"
+
+
+def between(low: str = "datum.low", high: str = "datum.high") -> str:
+    """An expression: the interval of a share."""
+    return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
+
+
+def answer(lines: Mapping[str, str], title: str | None = None) -> str:
+    """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
+    said = {**({"title": title} if title else {}), **lines}
+    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
+
+
+def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
+    """An axis of shares."""
+    # a count above theirs: of more values than that every other one would be left out
+    return alt.Axis(
+        title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
+    )
+
+
+def share_scale(**scale: Any) -> alt.Scale:
+    """A scale of shares, 0 to 100 %."""
+    return alt.Scale(domain=[0, 1], nice=False, **scale)
+
+
+def keys(colours: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
+    """The colour and the dash of each line, by its name in the field ``line``, and one legend for both."""
+    dashes = [list(DASHED) if name in dashed else [1, 0] for name in colours]
+    return {
+        "stroke": alt.Stroke("line:N", scale=_scale(colours, list(colours.values())), legend=_legend()),
+        "strokeDash": alt.StrokeDash("line:N", scale=_scale(colours, dashes), legend=_legend()),
+    }
+
+
+def fills(colours: Mapping[str, str]) -> alt.Fill:
+    """The colour of what belongs to a line, by its name; a part of the line's legend."""
+    return alt.Fill("line:N", scale=_scale(colours, list(colours.values())), legend=_legend())
+
+
+def gradient(title: str, **legend: Any) -> alt.Legend:
+    """The legend of a scale of colours."""
+    return alt.Legend(
+        title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
+    )
+
+
+def _scale(names: Iterable[str], values: Sequence[Any]) -> alt.Scale:
+    return alt.Scale(domain=list(names), range=values)
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(labelOverlap=False, symbolOpacity=1)
+
+
+def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Picture:
+    """A point that is seen, and answers, where it is the nearest to the pointer."""
+    # who answers is the cell around the point, and its datum is the point
+    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
+    near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
+    return (
+        layer()
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
+        .encode(
+            x=x,
+            y=y,
+            fill=fills(colours),
+            opacity=alt.Opacity(condition={"param": "near", "value": 1, "empty": False}, value=0),
+        )
+        .add_params(near)
+    )
+
+
+def zoom() -> alt.Parameter:
+    """Shift and the wheel zoom, dragging moves, a double click is the way back; the plain wheel is the page's."""
+    return alt.selection_interval(name="zoom", bind="scales", zoom="wheel![event.shiftKey]")
+
+
+def panels(
+    layers: Sequence[Picture],
+    tables: Mapping[str, pl.DataFrame],
+    field: str,
+    order: Sequence[Any],
+    *,
+    height: float = PANEL,
+    least: float = 280,
+    legend: Sequence[str] = (),
+    behind: str | None = None,
+) -> Picture:
+    """The same layers for each value of a field, side by side as far as there is room.
+
+    Parameters
+    ----------
+    layers : charts
+        Those of ``layer()`` show the panel's rows, those of ``layer(name)`` a table of that name in every panel.
+    tables : mapping of DataFrame
+        By name; the panels' own is the first.
+    field : str
+        A column of the first table; its values are the panels' titles.
+    order : sequence
+        The titles from left to right.
+    height, least : float
+        Pixels of a panel: its height, and its least width with its axis.
+    legend : sequence of str
+        The words of the legend above.
+    behind : str, optional
+        Colour of a panel where nothing is drawn.
+    """
+    titles = [one_line(str(value)) for value in order]
+    layered = alt.layer(*layers).properties(height=height)
+    if behind:
+        layered = layered.properties(view=alt.ViewBackground(fill=behind))
+    chart = layered.facet(
+        facet=alt.Facet(f"{field}:N", sort=titles, header=alt.Header(title=None)),
+        data=alt.NamedData(name=next(iter(tables))),
+        columns=len(titles),
+    )
+    return _finished(chart.resolve_axis(x="independent"), tables, _room(len(titles), least, legend))
+
+
+def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
+    """A picture of one panel without a title."""
+    chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
+    return _finished(chart, {"rows": table}, _room(1, 1, legend))
+
+
+def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], room: dict[str, float]) -> Picture:
+    """The chart with its rows, which come last: altair copies all of a chart at every step before."""
+    chart.usermeta = room
+    chart.datasets = {name: rows(table) for name, table in tables.items()}
+    return chart
+
+
+def _room(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
+    """What decides how a picture is laid out where it stands: see `charts.fit`."""
+    widths = [40 + 6.5 * len(words) for words in legend]
+    return {"panels": panels, "least": least, "legend": sum(widths), "entry": max(widths, default=1)}
+
+
+def shades_of(observations: Sequence[int]) -> dict[int, str]:
     """A colour for each observation count, the largest the darkest."""
     counts = sorted(observations)
-    # Lighter than 0.42 a thin line is lost on white; a single count is dark.
-    shades = np.linspace(0.42, 1, len(counts)) if len(counts) > 1 else [0.85]
-    shaded = mpl.colormaps[PRECISION_MAP](shades)
-    return {n: to_hex(colour) for n, colour in zip(counts, shaded, strict=True)}
+    places = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
+    return {n: _shade(place) for n, place in zip(counts, places, strict=True)}
 
 
-def dashes_of(adversaries: Sequence[str]) -> dict[str, Any]:
-    """A line style for each adversary: its own for a familiar one, the next for any other."""
-    others = cycle(_OTHERS)
-    return {name: _FAMILIAR.get(name) or next(others) for name in adversaries}
+def _shade(place: float) -> str:
+    """The colour at a place between the lightest, 0, and the darkest, 1."""
+    left = min(int(place * (len(SHADES) - 1)), len(SHADES) - 2)
+    part = place * (len(SHADES) - 1) - left
+    pairs = ((int(SHADES[left][i : i + 2], 16), int(SHADES[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(low + part * (high - low)):02x}" for low, high in pairs)
 
 
 def colours_of_pools(count: int) -> list[str]:
     """Colours for unordered pools, used again from the start when they run out."""
     return list(islice(cycle(POOL_COLOURS), count))
-
-
-def panels(
-    titles: Sequence[str], columns: int, height: float, x: str, y: str, **axes: Any
-) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each title.
-
-    Parameters
-    ----------
-    titles : sequence of str
-    columns : int
-        Panels to a row.
-    height : float
-        Inches of a row.
-    x, y : str
-        Labels of the axes; that of y only left of a row.
-    **axes
-        For ``Figure.subplots``.
-    """
-    columns = min(columns, len(titles))
-    rows = -(-len(titles) // columns)
-    width = COLUMN if columns == 1 else PAGE
-    figure = Figure(figsize=(width, height * rows + 0.35), layout="constrained")
-    # Room for the last tick label of a panel beside the first of the next.
-    figure.get_layout_engine().set(w_pad=0.07, h_pad=0.06)  # type: ignore[union-attr,call-arg]
-    grid = figure.subplots(rows, columns, squeeze=False, **axes).ravel()
-    for axis in grid[len(titles) :]:
-        axis.remove()
-    used = list(grid[: len(titles)])
-    for axis, title in zip(used, titles, strict=True):
-        axis.set_title(one_line(title))
-        axis.set_xlabel(x)
-    for axis in used[::columns]:
-        axis.set_ylabel(y)
-    return figure, used
-
-
-def percent_axes(axis: Axes, *, x: bool, y: bool) -> None:
-    """Shares from 0 to 100 % on the named axes."""
-    if x:
-        axis.set_xlim(0, 1)
-        axis.xaxis.set_major_formatter(PERCENT)
-    if y:
-        axis.set_ylim(0, 1.02)
-        axis.set_yticks(np.linspace(0, 1, 6))
-        axis.yaxis.set_major_formatter(PERCENT)
-
-
-def legend_above(figure: Figure, handles: Sequence[Artist]) -> None:
-    """One legend for all panels, above them, in as many columns as fit."""
-    figure.legend(
-        handles=handles,
-        loc="outside upper left",
-        ncols=_fitting_columns([str(h.get_label()) for h in handles], figure.get_figwidth()),
-        handlelength=1.6,
-        columnspacing=1.4,
-        handletextpad=0.5,
-        borderaxespad=0.2,
-    )
-
-
-def _fitting_columns(labels: Sequence[str], width: float) -> int:
-    """Most legend columns that fit into so many inches."""
-    per_letter, per_entry = 0.066, 0.4
-    for columns in range(len(labels), 1, -1):
-        # Filled as matplotlib does it: column by column, the first ones longer by one.
-        filled = np.array_split([len(label) for label in labels], columns)
-        if sum(per_letter * letters.max() + per_entry for letters in filled) <= width:
-            return columns
-    return 1
-
-
-def to_svg(figure: Figure) -> str:
-    """The figure as SVG: the same figure always gives the same bytes."""
-    buffer = io.StringIO()
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
-        # The reader's fonts will show a letter which ours only had to measure.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()

@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -26,8 +27,11 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import planned, playing
+from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
-from poolscope.metrics.records import COUNTED, Counted, record_of
+from poolscope.metrics.records import Counted, counted_columns, record_of
+from poolscope.metrics.tables import Records
+from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
@@ -43,6 +47,10 @@ def audit(
     *,
     users: int | None = None,
     seed: int = 0,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
+    epsilon: float | None = None,
+    mechanism: str | None = None,
     engine: Engine | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
@@ -52,14 +60,26 @@ def audit(
     Parameters
     ----------
     users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
+    observations, threshold, epsilon, mechanism : in place of the scenario's; another mechanism's parameters are those
+        of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
     engine : where the blocks are played; the threads of this process where absent.
     progress : told what is done, the number of users before the first block, and users as they are played.
+
+    Examples
+    --------
+    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1)
+    >>> summary.users, len(summary.results)
+    (20, 12)
+    >>> import os
+    >>> sorted(name for name in os.listdir("run") if name != "figures")
+    ['manifest.json', 'outcomes', 'report.html', 'summary.json']
     """
     engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
     check_count("users", users)
     check_run(out, resume)
     progress.stage("Preparing")
+    scenario = as_asked(scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism)
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     asked = playing(game, users or (scenario.users.count if scenario.users else None))
@@ -140,10 +160,10 @@ def clear(out: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def counted(outcomes: OutcomeFiles, adversary: str, n: int) -> Counted:
+def counted(outcomes: OutcomeFiles, adversary: str, n: int, threshold: float | None) -> Counted:
     """What is counted of an attack, file by file."""
     total = Counted()
-    for part in outcomes.parts((adversary, n), COUNTED):
+    for part in outcomes.parts((adversary, n), counted_columns(threshold)):
         total += Counted.of(part, n)
     return total
 
@@ -155,10 +175,10 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = [
+        results = Records(
             record_of(
                 outcomes.of((name, n), HELD),
-                counted(outcomes, name, n),
+                counted(outcomes, name, n, threshold),
                 name,
                 n,
                 game,
@@ -167,7 +187,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             )
             for name in game.pool_counts
             for n in game.observations
-        ]
+        )
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
@@ -179,6 +199,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         epsilon=epsilon_of(game),
         devices=[
             f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.sending)}",
+            users_in_words(game),
             *devices_in_words(game),
         ],
         adversaries=descriptions,
