@@ -9,8 +9,8 @@ the reports lie in each section, the integral over relevant interest and polariz
 of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes of a Gauss
 rule that is exact for n reports, which changes nothing of that.
 
-Several chains, each with draws of its own from the start, go on, each time for as long as they have gone, until they agree to `ENOUGH`, or for `MOST` rounds.
-What they disagree by is the error that is left.
+Several chains, each with draws of its own from the start, go on, each time for as long as they have gone, until they
+agree to `ENOUGH`, or for `MOST` rounds. What they disagree by is the error that is left.
 
 References
 ----------
