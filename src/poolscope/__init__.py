@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOME = {
     # what the commands do
     "attack": "verbs.attack.attack",
+    "attack_user": "verbs.attack.one",
     "audit": "verbs.audit.run",
     "check": "verbs.check.check",
     "compare": "verbs.compare",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from poolscope.reports.curator import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.verbs.attack.attack import attack
+    from poolscope.verbs.attack.one import attack_user
     from poolscope.verbs.audit.run import audit
     from poolscope.verbs.check.check import check
     from poolscope.verbs.compare import compare
