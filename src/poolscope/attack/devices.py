@@ -12,10 +12,14 @@ from poolscope.attack.role import Attack
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory
+from poolscope.mechanisms.keeping import KeptFlips, KeptHash, KeptPositions, KeptResponse
 from poolscope.mechanisms.role import Mechanism, Reports
 
 #: Kind of a device -> the attack on it.
-ATTACKS: Mapping[type, Callable[[Any], Attack]] = {Fresh: OnFresh, Memoised: OnKept, RapporMemory: OnKept}
+ATTACKS: Mapping[type, Callable[[Any], Attack]] = {
+    Fresh: OnFresh,
+    **dict.fromkeys((Memoised, RapporMemory, KeptResponse, KeptHash, KeptFlips, KeptPositions), OnKept),
+}
 
 
 def attack_on(device: Device) -> Attack:
@@ -48,6 +52,14 @@ def posterior(
     -------
     (rows, k) for one user, (users, rows, k) for several, a row for each report count. A user with fewer reports is
     scored on those there are.
+
+    Examples
+    --------
+    >>> reports = mechanism.obfuscate(np.array([0, 0, 1, 0]), rng)
+    >>> ps.posterior(mechanism, reports, strong).shape
+    (5, 3)
+    >>> ps.posterior(mechanism, reports, strong, observations=[0, 4])[1].round(3)
+    array([0.853, 0.074, 0.074])
     """
     if observations is not None and min(observations, default=0) < 0:
         raise InputError("observations must be at least 0", value=list(observations))

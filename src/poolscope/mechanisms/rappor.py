@@ -67,6 +67,12 @@ class Rappor(Hashed, Counting, Likelihood):
     References
     ----------
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+
+    Examples
+    --------
+    >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    >>> sorted(rappor.obfuscate(np.array([3]), rng)), round(rappor.epsilon, 2)
+    (['bits', 'cohort'], 1.07)
     """
 
     epsilon: float = derived()
@@ -111,6 +117,11 @@ class Rappor(Hashed, Counting, Likelihood):
     def dropped(self) -> float:
         """1 - q', the probability that a one of the filter is reported as zero."""
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
+
+    @property
+    def kept_epsilon(self) -> float:
+        """Epsilon of a kept answer: that of the permanent step."""
+        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
     @property
     def p_star(self) -> float:

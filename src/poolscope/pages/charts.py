@@ -88,13 +88,14 @@ def embed(chart: Picture, *, name: str, label: str) -> Markup:
 
 
 def placed(pictures: Iterable[Shown]) -> list[dict[str, Any]]:
-    """What the template `figure.html.j2` places: pictures with their numbers, titles and captions."""
+    """What the template `figure.html.j2` places: pictures with titles and captions, numbered if there are several."""
+    every = list(pictures)
     return [
         {
-            "number": number,
+            "number": number if len(every) > 1 else None,
             "title": picture.title,
             "chart": embed(picture.chart, name=picture.name, label=picture.title),
             "caption": tied(picture.caption),
         }
-        for number, picture in enumerate(pictures, start=1)
+        for number, picture in enumerate(every, start=1)
     ]

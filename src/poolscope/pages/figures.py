@@ -62,6 +62,11 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
         its own: its curves stand in grey behind the others.
     k : int
         Number of pools; the baseline is 1/k.
+
+    Examples
+    --------
+    >>> curves = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.precision_curve(rows, seed=1))
+    >>> ps.figures.save(ps.figures.precision_null_rate(curves, k=3), "precision.svg", width="column")
     """
     curves = _without_noise(curves).with_columns(_counted())
     free = curves.filter(pl.col("adversary") == NON_PRIVATE)
@@ -104,6 +109,12 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     ----------
     table : DataFrame
         ``calibration.calibration`` of each attack, with columns adversary and n.
+
+    Examples
+    --------
+    >>> chart = ps.figures.calibration_plot(ps.metrics.for_each_attack(outcomes, ps.metrics.calibration))
+    >>> sorted(chart.to_dict())[:3]
+    ['$schema', 'columns', 'config']
     """
     adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
     colours = _shades(table) | {perfect: style.MUTED}
@@ -152,6 +163,11 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
         ``metrics.behaviour_map`` of one adversary, with column n. Cells without users are grey.
     k : int
         Number of pools; the title of the scale tells the baseline 1/k.
+
+    Examples
+    --------
+    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behaviour_map(rows, k=3))
+    >>> ps.figures.save(ps.figures.behaviour_maps(table.filter(adversary="strong"), k=3), "maps.svg")
     """
     counts = _in_order(table["n"])
     shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
@@ -169,7 +185,7 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
     cells = (
         style.layer()
-        .mark_rect(tooltip=said)
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
             x2=alt.X2("gamma_high:Q"),
@@ -196,6 +212,11 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
     ----------
     table : DataFrame
         ``metrics.exposure`` of each adversary, with column adversary.
+
+    Examples
+    --------
+    >>> table = ps.metrics.exposure_by_adversary(outcomes, horizon=40)
+    >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
@@ -217,13 +238,14 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
             "Users exposed": percent("datum.share"),
             "95\u202f% interval": between(),
             "After reports": "format(datum.n, ',')",
+            "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
         },
         title="datum.line",
     )
     layers = _line_with_band(x, y, colours, look)
     layers[-1] = layers[-1].add_params(style.zoom())
     layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
-    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high"))}
+    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
 
 
@@ -238,6 +260,10 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     pool_of : array_like of int, shape (objects,)
         Index of each object's pool in ``pool_names``, -1 for the neutral pool.
     pool_names : sequence of str
+
+    Examples
+    --------
+    >>> chart = ps.figures.popularity_plot(popularity, universe.pool_of, universe.pool_names)
     """
     weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
     named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
@@ -254,7 +280,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
     points = (
         style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=said, clip=True)
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
         .encode(
             x=alt.X(
                 "place:Q",
@@ -264,7 +290,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
             y=alt.Y(
                 "popularity:Q",
                 scale=alt.Scale(type="log"),
-                axis=alt.Axis(title="Popularity", labelExpr=percent("datum.value", ".3~g"), tickCount=6),
+                axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
             ),
             color=alt.Color(
                 "line:N",
@@ -287,6 +313,10 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
         One row per user, with columns gamma and delta.
     cells : int
         Cells along each axis.
+
+    Examples
+    --------
+    >>> ps.figures.save(ps.figures.behaviour_density(rows, cells=10), "density.svg")
     """
     users, gamma, delta = np.histogram2d(
         rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))
@@ -313,7 +343,7 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     domain = [1, max(int(users.max()), 2)]
     squares = (
         style.layer()
-        .mark_rect(tooltip=said)
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
             x2=alt.X2("gamma_high:Q"),

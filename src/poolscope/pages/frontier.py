@@ -76,7 +76,7 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
         .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
         style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
         style.layer()
-        .mark_point(filled=True, size=60, opacity=1, tooltip=said, clip=True)
+        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(said), clip=True)
         .encode(x=x, y=y, fill=style.fills(every), shape=shape)
         .add_params(style.zoom()),
         *(_labels(place, x, y, every) for place in range(len(PLACES))),

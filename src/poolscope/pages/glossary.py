@@ -98,6 +98,18 @@ COMPARISON = (
     "The same users",
 )
 
+ADVICE = (
+    "Preferred pool",
+    "Mechanism, ε",
+    "Report, n",
+    "Epsilon a year",
+    "Confidence",
+    "Exposed by n",
+    "Sure at n",
+    "Relevant interest γ, polarization δ",
+    "Interval",
+)
+
 
 def explained(words: Sequence[str]) -> list[tuple[str, str]]:
     """Words and their meanings."""

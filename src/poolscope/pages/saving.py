@@ -30,7 +30,15 @@ FORMATS = ("svg", "png", "pdf")
 
 
 def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> None:
-    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``."""
+    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``.
+
+    Examples
+    --------
+    >>> chart = ps.figures.behaviour_density(rows)
+    >>> ps.figures.save(chart, "density.png", width="column")
+    >>> open("density.png", "rb").read(4)
+    b'\\x89PNG'
+    """
     target = Path(path)
     data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
     with told(target):
@@ -56,7 +64,7 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
     fit(spec, pixels)
     # what axes and legends take is known only once it is drawn: draw, and fill the width
     fit(spec, pixels, _width(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    svg = _renumbered(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
     if form == "svg":
         return bytes(svg, "utf-8")
     if form == "pdf":
@@ -71,6 +79,16 @@ def _still(spec: dict[str, Any]) -> dict[str, Any]:
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
     spec.pop("params", None)
     return spec | {"background": "white"}
+
+
+def _renumbered(svg: str) -> str:
+    """The same drawing always with the same bytes: vl-convert counts clip paths on from one drawing to the next."""
+    numbers: dict[str, int] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return found[1] + str(numbers.setdefault(found[2], len(numbers)))
+
+    return re.sub(r'( id="clip|"url\(#clip)(\d+)', renamed, svg)
 
 
 def _width(svg: str) -> float:

@@ -69,7 +69,8 @@ def config(size: float) -> dict[str, Any]:
             "tickColor": MUTED,
             "tickSize": 4,
             "gridColor": FAINT,
-            "labelOverlap": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 4,
         },
         "header": {
             **small,
@@ -124,10 +125,10 @@ def between(low: str = "datum.low", high: str = "datum.high") -> str:
     return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
 
 
-def answer(lines: Mapping[str, str], title: str | None = None) -> alt.ExprRef:
+def answer(lines: Mapping[str, str], title: str | None = None) -> str:
     """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
     said = {**({"title": title} if title else {}), **lines}
-    return alt.ExprRef("{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}")
+    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
 
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
@@ -172,12 +173,14 @@ def _legend() -> alt.Legend:
     return alt.Legend(labelOverlap=False, symbolOpacity=1)
 
 
-def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: alt.ExprRef) -> Picture:
+def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Picture:
     """A point that is seen, and answers, where it is the nearest to the pointer."""
+    # who answers is the cell around the point, and its datum is the point
+    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
     near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
     return (
         layer()
-        .mark_point(filled=True, size=50, tooltip=said, clip=True)
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
         .encode(
             x=x,
             y=y,

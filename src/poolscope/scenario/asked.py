@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poolscope.base.errors import InputError, did_you_mean, located
 from poolscope.mechanisms import MECHANISMS
+from poolscope.mechanisms.devices import is_kept
 from poolscope.scenario.scenario import Scenario, changed
 
 
@@ -28,11 +30,20 @@ def as_asked(
     changes = {f"attack.{name}": asked[name] for name in ("observations", "threshold") if name in asked}
     if mechanism is not None:
         kept = scenario.mechanism.epsilon if epsilon is None else epsilon
-        changes["mechanism"] = mechanism_table(scenario, mechanism, kept)
+        changes |= mechanism_changes(scenario, mechanism, kept)
     elif epsilon is not None:
         changes["mechanism.epsilon"] = float(epsilon)
     with located(file=scenario.file):
         return changed(scenario, changes, name=scenario.name, asked=scenario.asked | asked)
+
+
+def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
+    """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
+    changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
+    if scenario.keeps_answers and not is_kept(MECHANISMS[kind], scenario.devices.memory):
+        listed = tomllib.loads(scenario.text).get("adversary", [])
+        changes["adversary"] = [{key: entry[key] for key in entry if key != "knows_memory"} for entry in listed]
+    return changes
 
 
 def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:

@@ -64,6 +64,12 @@ class Scenario(Table):
     Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None, but for
     ``devices``, which then limit nothing. ``source`` says where a
     deployment's parameters are published, ``historical`` that it is retired.
+
+    Examples
+    --------
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> scenario.title, scenario.mechanism.kind, scenario.universe().size
+    ('Emojis as collected by Apple', 'cms', 2600)
     """
 
     title: str = ""
@@ -91,7 +97,7 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memory" in adversary.model_fields_set and not self.devices.memory:
+            if "knows_memory" in adversary.model_fields_set and not self.keeps_answers:
                 key = f"adversary[{i}].knows_memory"
                 raise rejection("goes only with memory = true in [devices]", key=key, value=adversary.knows_memory)
             if numbered and adversary.popularity == "given" and adversary.file is None:
@@ -113,6 +119,14 @@ class Scenario(Table):
     def file(self) -> str:
         """The file as messages name it; of a built-in scenario its name."""
         return self._source.file
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
+        from poolscope.mechanisms import MECHANISMS
+        from poolscope.mechanisms.devices import is_kept
+
+        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -225,6 +239,15 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     """Read and check a scenario: a built-in name, or a TOML file.
 
     Files that the scenario names are read where they are used.
+
+    Examples
+    --------
+    >>> ps.load_scenario("apple-web-domains").game(seed=1).horizon
+    180
+    >>> ps.load_scenario("apple-emoji")
+    Traceback (most recent call last):
+        ...
+    poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
     name = os.fspath(name_or_path)
     known = builtin_names()

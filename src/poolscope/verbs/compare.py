@@ -35,13 +35,14 @@ from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.mechanisms.role import Mechanism
 from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario.asked import as_asked, mechanism_table, parameters_of
+from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.own import is_own, make_own, own_class, place_of, takes_epsilon
 from poolscope.scenario.scenario import Scenario, changed
@@ -74,7 +75,8 @@ class Choice(Leak):
     Parameters
     ----------
     mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked.
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+        answer times the answers that n reports can come from, as the papers count.
     mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
         mae_expected : in closed form. None where the mechanism has no estimate.
     frontier : whether no other choice does as well on both error and AUC, and better on one.
@@ -126,7 +128,7 @@ class Comparison:
     reports: int
     n: int
     mechanisms: tuple[str, ...]
-    results: tuple[Choice, ...]
+    results: Records[Choice]
     non_private: Leak | None
     epsilons: tuple[EpsilonInTime, ...]
     devices: tuple[str, ...]
@@ -151,6 +153,9 @@ class Comparison:
             "results": [record.as_json() for record in self.results],
             "seconds": round(self.seconds, 3),
         }
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
 
     def write(self, out: Path) -> None:
         """Put ``comparison.json`` into a folder of its own."""
@@ -189,6 +194,12 @@ def compare(
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
     progress : told what is done, the number of users of all choices together, and users as they are played.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
+    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
@@ -203,6 +214,7 @@ def compare(
     choices = list(candidates(scenario, mechanisms, epsilons))
     results: list[Leak] = []
     spent: dict[EpsilonInTime, None] = {}
+    done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
@@ -216,6 +228,7 @@ def compare(
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         spent[epsilon_of(game)] = None
+        done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
@@ -224,10 +237,10 @@ def compare(
         reports=reports,
         n=results[0].n,
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
-        results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *devices_in_words(game)),
+        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -254,7 +267,7 @@ def _play(
         if name == NON_PRIVATE:
             yield leak
             continue
-        bound = int(game.sending.linked(game.horizon)[0].max()) * epsilon
+        bound = composition_bound(game)
         yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
@@ -306,8 +319,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
             raise InputError("must have at least one value", place="epsilon")
         for epsilon in dict.fromkeys(epsilons) if noisy else [None]:
             with located(file=scenario.file):
-                table = {"mechanism": mechanism_table(scenario, kind, epsilon)}
-                yield changed(scenario, table, name=scenario.name)
+                yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
@@ -318,12 +330,12 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
 
 def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
-    found = measure_utility(game.mechanism, _truth(game), reports, curator_key(seed, 1 << 32), engine.map)
+    found = measure_utility(game.mechanism, true_frequencies(game), reports, curator_key(seed, 1 << 32), engine.map)
     names = ("mse", "mae", "mse_expected", "mae_expected")
     return {name: asdict(found)[name] if found else None for name in names}
 
 
-def _truth(game: Game) -> Floats:
+def true_frequencies(game: Game) -> Floats:
     """The popularity to be estimated: of recorded users, what they picked."""
     if game.recorded is None:
         return game.popularity

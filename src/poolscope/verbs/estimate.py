@@ -59,6 +59,15 @@ def estimate(
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 2000)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> _ = ps.estimate("reports.parquet", scenario, "popularity.csv")
+    >>> pl.read_csv("popularity.csv").columns
+    ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -74,7 +83,7 @@ def estimate(
         misfit.add(reports)
         progress.tick(len(users))
     # kept answers are sent again and again: what is looked for is in reports that are drawn anew
-    if not scenario.devices.memory and (odd := misfit.found()):
+    if not scenario.keeps_answers and (odd := misfit.found()):
         warnings.warn(f"{path}: {odd}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)

@@ -113,6 +113,15 @@ def attack(
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,300\\n" * 30)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> found = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
+    >>> pl.read_parquet("posteriors.parquet").columns[:5]
+    ['user', 'adversary', 'n', 'guess', 'confidence']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -212,7 +221,7 @@ def prepared(
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
-        if not scenario.devices.memory and (odd := misfit_of(reading, pieces)):
+        if not scenario.keeps_answers and (odd := misfit_of(reading, pieces)):
             warnings.warn(f"{path}: {odd}", stacklevel=5)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
@@ -228,7 +237,7 @@ def prepared(
 def _check_memory(scenario: Scenario) -> None:
     """Files are attacked report by report: grouping those of one answer needs all of a user's at once."""
     for index, entry in enumerate(scenario.adversaries):
-        if scenario.devices.memory and entry.knows_memory:
+        if scenario.keeps_answers and entry.knows_memory:
             place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, posterior group them"
             rule = "must be false: attack takes every report of a file by itself"
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
