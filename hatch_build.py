@@ -1,4 +1,4 @@
-"""Makes the JavaScript of the pages when the wheel is built, and puts it into the wheel (`poolscope/pages/bundle.py`)."""
+"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `pages/bundle.py` reads it."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ PLACE = "src/poolscope/pages/vega.js"
 
 
 class Bundle(BuildHookInterface):
-    """For wheels, editable ones too; a source distribution has no bundle, as it is built again where it is installed."""
+    """For wheels, editable ones too; a source distribution is built again where it is installed."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the bundle into the tree, where git ignores it, and name it as a part of the wheel."""

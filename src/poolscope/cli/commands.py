@@ -302,6 +302,23 @@ def report(
     typer.echo(write_page(read_run(folder)))
 
 
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished audit or reproduction.")],
+    format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
+    width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
+) -> None:
+    """Write the pictures of a finished run as files for a paper, into DIR/figures."""
+    from poolscope.cli.progress import working
+
+    with working("Drawing", "pictures"):
+        from poolscope.pages.export import write_figures
+
+        written = write_figures(folder, form=format, width=width)
+    for path in written:
+        typer.echo(path)
+
+
 def _waited() -> float:
     """Seconds since the command was given, all but the interpreter's own start."""
     return time.perf_counter() - STARTED

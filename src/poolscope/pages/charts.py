@@ -1,8 +1,8 @@
 """Pictures on their way out: inside a page, or as a file of their own.
 
-A page holds the specification of each picture and, once, the JavaScript that draws them: ``embed(chart, ...)`` for every
-picture, and a template that extends ``charts.html.j2`` for the page. Nothing is fetched, and no text of a specification is run: a policy
-in the page's head allows the page's own two scripts and no other (`html.render`).
+A page holds the specification of each picture and, once, the JavaScript that draws them: ``embed(chart, ...)`` for
+every picture, and a template that extends ``charts.html.j2`` for the page. Nothing is fetched, and no text of a
+specification is run: a policy in the page's head allows the page's own scripts and no other (`html.render`).
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def fit(spec: dict[str, Any], width: float, taken: float | None = None) -> None:
     columns = int(max(1, min(meta["panels"], width // meta["least"])))
     if "spec" in spec:
         spec["columns"] = columns
+    beside = width - ROOM
     # none: all words in one row
-    spec["config"]["legend"]["columns"] = 0 if meta["legend"] <= width else int(max(1, width // meta["entry"]))
+    spec["config"]["legend"]["columns"] = 0 if meta["legend"] <= beside else int(max(1, beside // meta["entry"]))
     if taken is None:
-        panel["width"] = max((width - ROOM) / columns - spec["config"]["facet"]["spacing"], 40)
+        panel["width"] = max(beside / columns - spec["config"]["facet"]["spacing"], 40)
     else:
         panel["width"] += (width - taken) / columns
 
@@ -81,7 +82,7 @@ def embed(chart: Picture, *, name: str, label: str) -> Markup:
 
 
 def placed(pictures: Iterable[Shown]) -> list[dict[str, Any]]:
-    """What the template `figures.html.j2` places: pictures with their numbers, titles and captions."""
+    """What the template `figure.html.j2` places: pictures with their numbers, titles and captions."""
     return [
         {
             "number": number,

@@ -1,4 +1,4 @@
-"""A comparison as one page that needs nothing else, and its frontier as SVG."""
+"""A comparison as one page that needs nothing else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
+from poolscope.pages.charts import Shown, placed
+from poolscope.pages.figures import ZOOM
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
 from poolscope.pages.html import origin, render, tied
-from poolscope.pages.inline import both
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
-from poolscope.pages.style import to_svg
 from poolscope.pages.tables import Column, table
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.compare import Choice, Comparison
@@ -44,6 +44,8 @@ ERRORS = (
 
 BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("epsilon", "ε"), "form": number}
 
+TITLE = "What each choice gives away against the error of its frequencies"
+
 CAPTION = (
     "Every point is a choice of mechanism and ε, which stands beside it: to the left the curator errs less, downwards "
     "the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
@@ -51,32 +53,30 @@ CAPTION = (
 
 
 def write_page(comparison: Comparison, out: Path) -> Path:
-    """Write ``comparison.html`` and ``figures/`` into the comparison's folder; returns the page."""
-    shown = comparison.results, comparison.non_private, comparison.reports
-    wide, narrow = (to_svg(frontier(*shown, columns=columns)) for columns in (2, 1))
-    html, page = page_of(comparison, wide, narrow), out / "comparison.html"
+    """Write ``comparison.html`` into the comparison's folder; returns the page."""
+    html, page = page_of(comparison), out / "comparison.html"
     with told(page):
-        (out / "figures").mkdir(exist_ok=True)
-        write_text(out / "figures" / "frontier.svg", wide)
-        write_text(out / "figures" / "frontier-column.svg", narrow)
         write_text(page, html)
     return page
 
 
-def page_of(comparison: Comparison, wide: str, narrow: str) -> str:
+def pictures(comparison: Comparison) -> list[Shown]:
+    """The frontier."""
+    shown = comparison.results, comparison.non_private, comparison.reports
+    caption = f"{CAPTION} {reservation(comparison)}".strip()
+    return [Shown(name="frontier", title=TITLE, caption=f"{caption} {ZOOM}", chart=frontier(*shown))]
+
+
+def page_of(comparison: Comparison) -> str:
     """The page as HTML; every name is escaped."""
     names = list(dict.fromkeys(record.adversary for record in comparison.results))
     by_name = {name: [record for record in comparison.results if record.adversary == name] for name in names}
-    label = "AUC of the adversary against the error of the frequencies"
     return render(
         "comparison.html.j2",
         title=comparison.scenario.title.strip() or comparison.scenario.name,
         words=tied(in_plain_words(comparison)),
         facts=_facts(comparison),
-        figure={
-            **both(wide, narrow, label=label),
-            "caption": tied(f"{CAPTION} {reservation(comparison)}".strip()),
-        },
+        figures=placed(pictures(comparison)),
         note=tied(
             f"After {comparison.n:,} reports of each user; sure and exposed are at 90 %. Below each value its 95 % "
             f"interval; a star marks the choices on the frontier. {reservation(comparison)} The words are explained "

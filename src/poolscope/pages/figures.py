@@ -194,7 +194,7 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
         ``metrics.exposure`` of each adversary, with column adversary.
     """
     thresholds = sorted(_in_order(table["threshold"]))
-    names = {threshold: f"sure at {100 * threshold:g}\u202f%" for threshold in thresholds}
+    names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
     colours = dict(zip(names.values(), style.EXPOSURE_COLOURS, strict=False))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))

@@ -10,11 +10,11 @@ from typing import Any
 from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
+from poolscope.pages.charts import placed
 from poolscope.pages.html import render
-from poolscope.pages.inline import inline
 from poolscope.pages.numbers import rounded
-from poolscope.pages.reproduction_pictures import Picture, picture_of
-from poolscope.verbs.reproduce.experiments import Experiment, experiments, figures, published
+from poolscope.pages.reproduction_pictures import pictures
+from poolscope.verbs.reproduce.experiments import Experiment, experiments, published
 from poolscope.verbs.reproduce.runner import Compared, Reproduction
 
 
@@ -31,12 +31,7 @@ def verdict(reproduction: Reproduction) -> str:
 
 
 def write_page(reproduction: Reproduction, out: Path) -> Path:
-    """``reproduction.html``, self-contained, and the figures as SVG in ``figures/``."""
-    pictures = [
-        picture_of(figure, reproduction.played)
-        for figure in figures()
-        if set(figure.plays) <= reproduction.played.keys()
-    ]
+    """``reproduction.html``, self-contained."""
     html = render(
         "reproduction.html.j2",
         title="The paper, reproduced",
@@ -48,24 +43,12 @@ def write_page(reproduction: Reproduction, out: Path) -> Path:
         ],
         version=__version__,
         tables=[_record(experiment, cells, reproduction) for experiment, cells in by_experiment(reproduction)],
-        figures=[_figure(i, picture) for i, picture in enumerate(pictures, 1)],
+        figures=placed(pictures(reproduction.played)),
     )
     page = out / "reproduction.html"
     with told(page):
-        (out / "figures").mkdir(exist_ok=True)
-        for picture in pictures:
-            write_text(out / "figures" / f"{picture.slug}.svg", picture.svg)
         write_text(page, html)
     return page
-
-
-def _figure(index: int, picture: Picture) -> dict[str, Any]:
-    caption = published()["figures"].get(picture.name, "new: not in the paper")
-    return {
-        "name": picture.name,
-        "caption": caption,
-        "svg": inline(picture.svg, prefix=f"f{index}-", label=picture.name),
-    }
 
 
 def _record(experiment: Experiment, cells: Sequence[Compared], reproduction: Reproduction) -> dict[str, Any]:

@@ -32,34 +32,49 @@ FORMATS = ("svg", "png", "pdf")
 def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> None:
     """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``."""
     target = Path(path)
-    data = converted(chart, target.suffix.removeprefix(".").lower(), width)
+    data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
     with told(target):
         write_bytes(target, data)
 
 
-def converted(chart: Picture, form: str, width: str) -> bytes:
-    """The bytes of such a file."""
+def check(form: str, width: str) -> Any:
+    """Refuse what is no format or no width, and an installation without vl-convert; returns vl-convert."""
     if form not in FORMATS:
         raise InputError("unknown format", value=form, remedy=f"take one of {', '.join(FORMATS)}")
     if width not in WIDTHS:
         raise InputError("unknown width", value=width, remedy=f"take one of {', '.join(WIDTHS)}")
-    vl_convert = _vl_convert()
-    spec, pixels = specification(chart, text=TEXT), WIDTHS[width] * PIXELS
-    fit(spec, pixels)
-    # what axes and legends take is known only once it is drawn: draw, and fill the width
-    first = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    fit(spec, pixels, float(re.search(r'<svg[^>]* width="([\d.]+)"', first)[1]))  # type: ignore[index]
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    if form == "svg":
-        return bytes(svg, "utf-8")
-    if form == "pdf":
-        return bytes(vl_convert.svg_to_pdf(svg))
-    return bytes(vl_convert.svg_to_png(svg, scale=DENSITY / PIXELS, ppi=DENSITY))
-
-
-def _vl_convert() -> Any:
     try:
         import vl_convert
     except ImportError:
         raise PoolscopeError(f"pictures as files need vl-convert; install it with: {MISSING}") from None
     return vl_convert
+
+
+def _converted(chart: Picture, form: str, width: str) -> bytes:
+    vl_convert = check(form, width)
+    spec, pixels = _still(specification(chart, text=TEXT)), WIDTHS[width] * PIXELS
+    fit(spec, pixels)
+    # what axes and legends take is known only once it is drawn: draw, and fill the width
+    fit(spec, pixels, _width(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    if form == "svg":
+        return bytes(svg, "utf-8")
+    if form == "pdf":
+        return bytes(vl_convert.svg_to_pdf(svg))
+    # vl-convert takes 72 pixels for an inch
+    return bytes(vl_convert.svg_to_png(svg, scale=72 / PIXELS, ppi=DENSITY))
+
+
+def _still(spec: dict[str, Any]) -> dict[str, Any]:
+    """A specification without what only answers to a pointer, which a paper has not."""
+    panel = spec.get("spec", spec)
+    panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
+    spec.pop("params", None)
+    return spec
+
+
+def _width(svg: str) -> float:
+    """Of a drawing, in pixels."""
+    found = re.search(r'<svg[^>]* width="([\d.]+)"', svg)
+    assert found is not None
+    return float(found[1])

@@ -122,7 +122,10 @@ def answer(lines: Mapping[str, str], title: str | None = None) -> alt.ExprRef:
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
     """An axis of shares."""
-    return alt.Axis(title=title, values=list(values), labelExpr=percent("datum.value", ".3~g"), **axis)
+    # a count above theirs: of more values than that every other one would be left out
+    return alt.Axis(
+        title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
+    )
 
 
 def share_scale(**scale: Any) -> alt.Scale:
@@ -146,7 +149,9 @@ def fills(colours: Mapping[str, str]) -> alt.Fill:
 
 def gradient(title: str, **legend: Any) -> alt.Legend:
     """The legend of a scale of colours."""
-    return alt.Legend(title=title, titleFontWeight="normal", gradientLength=220, gradientThickness=10, **legend)
+    return alt.Legend(
+        title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
+    )
 
 
 def _scale(names: Iterable[str], values: Sequence[Any]) -> alt.Scale:

@@ -20,10 +20,11 @@
     box.dataset.wide = wide;
     const { panels, least, legend, entry } = spec.usermeta;
     const columns = Math.max(1, Math.min(panels, Math.floor(wide / least)));
+    const beside = wide - ROOM;
     const panel = spec.spec ?? spec;
     if (spec.spec) spec.columns = columns;
-    spec.config.legend.columns = legend <= wide ? 0 : Math.max(1, Math.floor(wide / entry)); // 0: one row
-    panel.width = Math.max((wide - ROOM) / columns - spec.config.facet.spacing, 40);
+    spec.config.legend.columns = legend <= beside ? 0 : Math.max(1, Math.floor(beside / entry)); // 0: one row
+    panel.width = Math.max(beside / columns - spec.config.facet.spacing, 40);
     let place = box.querySelector(".drawing");
     if (!place) {
       place = document.createElement("div");
@@ -33,7 +34,7 @@
     const { view } = await vegaEmbed(place, spec, options(box.dataset.name));
     const taken = Number(place.querySelector("svg.marks").getAttribute("width"));
     view.signal(spec.spec ? "child_width" : "width", panel.width + Math.floor((wide - taken) / columns));
-    await view.runAsync();
+    await view.resize().runAsync();
     box.dataset.drawn = "";
   }
 

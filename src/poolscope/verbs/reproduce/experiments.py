@@ -58,12 +58,15 @@ class Experiment:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A figure of the paper: a kind of picture of some plays."""
+    """A kind of picture of some plays; `label` and `number` are those of the paper, where it has such a figure."""
 
-    name: str
+    title: str
+    caption: str
     kind: str
     plays: Sequence[str]
     adversary: str | None = None
+    label: str | None = None
+    number: int | None = None
 
 
 @cache

@@ -11,6 +11,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.arrays import Map
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.folders import ANOTHER, check_new, told
@@ -130,6 +131,17 @@ def finished_plays(out: Path) -> int:
     return len(list(out.glob("plays/*/summary.json")))
 
 
+def finished(out: Path, threads: Map) -> dict[str, Played]:
+    """The plays that a folder holds, by name; their scenarios are those that were played."""
+    found = {}
+    for name, play in data.plays().items():
+        folder = _folder(out, play)
+        if (folder / "summary.json").exists() and (kept := read_manifest(folder)):
+            scenario = parse(kept.scenario, name=name, file=folder / "scenario.toml")
+            found[name] = Played(scenario=scenario, run=read_run(folder), threads=threads)
+    return found
+
+
 def _settle(out: Path, settings: dict[str, Any]) -> None:
     """A folder holds one reproduction: the same seed and number of users."""
     path = out / "reproduction-settings.json"
@@ -168,7 +180,7 @@ def _play(
 ) -> tuple[Played, float]:
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
     count = _users(play, users)
-    folder = out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
+    folder = _folder(out, play)
     if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
         progress.tick(count)
         run = read_run(folder)
@@ -178,6 +190,10 @@ def _play(
         summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), progress=inner)
         run = Run.within(folder, summary)
     return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
+
+
+def _folder(out: Path, play: Play) -> Path:
+    return out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
 
 
 def _users(play: Play, users: int | None) -> int:
