@@ -43,6 +43,7 @@ ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
 __all__ = [
     "behaviour_density",
     "behaviour_maps",
+    "belief_growth",
     "calibration_plot",
     "exposure_curves",
     "popularity_plot",
@@ -183,7 +184,7 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     return style.panels([cells], shown, "line", titles, height=150, least=170, behind=style.FAINT)
 
 
-def exposure_curves(table: pl.DataFrame) -> Picture:
+def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
 
     The axis of the share is stretched near 0 (it goes with the square root), where caps on reports are decided.
@@ -192,6 +193,8 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
     ----------
     table : DataFrame
         ``metrics.exposure`` of each adversary, with column adversary.
+    n : int, optional
+        A number of reports to mark with a line.
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
@@ -219,8 +222,42 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
     layers = _line_with_band(x, y, colours, look)
     layers[-1] = layers[-1].add_params(style.zoom())
     layers.append(style.pointer("n:Q", "share:Q", colours, said).transform_filter("datum.answers"))
+    if n is not None:
+        mark = alt.Chart(style.rows(pl.DataFrame({"n": [n]})))
+        layers.insert(0, mark.mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED)).encode(x=x))
     shown = _answering(shown.select("adversary", "line", "n", "share", "low", "high"), "n")
     return style.panels(layers, shown, "adversary", _in_order(table["adversary"]), legend=list(colours))
+
+
+def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
+    """How the belief about one user grows: a line for each pool, or for each adversary's confidence.
+
+    Who shows the chart may set its parameter ``upto``: what comes after so many reports is left out.
+
+    Parameters
+    ----------
+    table : DataFrame
+        n, line, posterior: one row per number of reports and line.
+    lines : sequence of str
+        The lines, in the order of the legend.
+    points : bool
+        Whether to mark every row, where there are few.
+    """
+    names = [one_line(str(line)) for line in lines]
+    colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
+    look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
+    x = alt.X(
+        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
+    )
+    y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
+    said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
+    until = alt.param(name="upto", value=horizon)
+    there = "datum.n <= upto"
+    layers = [
+        alt.Chart().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look).transform_filter(there),
+        style.pointer("n:Q", "posterior:Q", colours, said).transform_filter(there),
+    ]
+    return style.single(layers, table, height=style.PANEL, legend=names).add_params(until)
 
 
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:

@@ -253,14 +253,17 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
 
 
 def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Scenario:
-    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``."""
+    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; None takes a key away."""
     tables = tomllib.loads(scenario.text)
     for key, value in changes.items():
         table = tables
         *path, last = key.split(".")
         for part in path:
             table = table.setdefault(part, {})
-        table[last] = value
+        if value is None:
+            table.pop(last, None)
+        else:
+            table[last] = value
     return parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
 
 
