@@ -247,17 +247,17 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
     look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
     x = alt.X(
-        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
+        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="n", tickMinStep=1)
     )
     y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
     said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
-    until = alt.param(name="upto", value=horizon)
     there = "datum.n <= upto"
     layers = [
         alt.Chart().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look).transform_filter(there),
         style.pointer("n:Q", "posterior:Q", colours, said).transform_filter(there),
     ]
-    return style.single(layers, table, height=style.PANEL, legend=names).add_params(until)
+    layers[0] = layers[0].add_params(alt.param(name="upto", value=horizon))
+    return style.single(layers, table, height=style.PANEL, legend=names)
 
 
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
