@@ -34,7 +34,6 @@ AT_HOME = {
     "rich": ("cli",),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
-    "matplotlib": ("pages",),
     "altair": ("pages",),
     "vl_convert": ("pages",),
     "starlette": ("pages",),

@@ -47,7 +47,15 @@ def test_audit_writes_the_contract(scenario, tmp_path):
     html = (run / "report.html").read_text()
     assert "<svg" in html
     assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
-    assert list((run / "figures").glob("*.svg"))
+    assert {path.name for path in run.iterdir()} == {"manifest.json", "outcomes", "report.html", "summary.json"}
+    drawn = poolscope("figures", "run", "--format", "pdf", "--width", "column", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    files = sorted((run / "figures").iterdir())
+    assert sorted(drawn.stdout.split()) == [str(path.relative_to(tmp_path)) for path in files]
+    assert all(path.read_bytes().startswith(b"%PDF") for path in files)
+    wrong = poolscope("figures", "run", "--format", "gif", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "unknown format, got 'gif'" in wrong.stderr
     again = poolscope("report", "run", cwd=tmp_path)
     assert again.returncode == 0
     assert (run / "report.html").read_text() == html
@@ -226,7 +234,7 @@ def test_help_imports_nothing_heavy(tmp_path):
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli.commands import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
-        "heavy = {'numpy', 'numba', 'polars', 'matplotlib', 'scipy', 'pydantic'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'numba', 'polars', 'altair', 'scipy', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

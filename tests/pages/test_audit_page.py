@@ -2,6 +2,8 @@
 
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import polars as pl
@@ -28,14 +30,19 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.elements, self.text = [], []
+        self.elements, self.text, self.in_script = [], [], False
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
+        self.in_script = tag == "script"
+
+    def handle_endtag(self, tag):
+        self.in_script = False
 
     def handle_data(self, data):
-        self.text.append(data)
+        if not self.in_script:
+            self.text.append(data)
 
     @property
     def words(self):
@@ -86,16 +93,29 @@ def page(run):
     return Page((run / "report.html").read_text("utf-8"))
 
 
-def test_folder_holds_page_and_figures_and_no_scraps(run):
-    assert {path.name for path in run.iterdir()} == {
-        "summary.json",
-        "outcomes",
-        "figures",
-        "report.html",
+def test_folder_holds_the_page_and_no_scraps(run):
+    assert {path.name for path in run.iterdir()} == {"summary.json", "outcomes", "report.html"}
+
+
+def specifications(html):
+    """The pictures of a page by their names."""
+    found = re.findall(r'data-name="([^"]*)"><script type="application/json">(.*?)</script>', html)
+    return {name: json.loads(text) for name, text in found}
+
+
+def test_page_has_every_picture_and_its_numbers(run):
+    drawn = specifications((run / "report.html").read_text("utf-8"))
+    assert list(drawn) == ["precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration"]
+    results = json.loads((run / "summary.json").read_text())["results"]
+    whole = {
+        (r["adversary"], r["n"]): r["precision"] for r in drawn["precision"]["datasets"]["rows"] if r["null_rate"] == 0
     }
-    names = ("precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration")
-    expected = {f"{name}{kind}.svg" for name in names for kind in ("", "-column")}
-    assert {path.name for path in (run / "figures").iterdir()} == expected
+    last = {(r["adversary"], r["line"]): r["share"] for r in drawn["exposure"]["datasets"]["rows"] if r["n"] == 60}
+    for record in results:
+        if record["adversary"] != "non-private":
+            assert whole[record["adversary"], record["n"]] == pytest.approx(record["precision"], rel=1e-4)
+        if record["n"] == 60:
+            assert last[record["adversary"], "sure at 90 %"] == pytest.approx(record["exposed_90"], rel=1e-4)
 
 
 def test_page_needs_no_network(run, page):
@@ -105,18 +125,24 @@ def test_page_needs_no_network(run, page):
             if name in ("src", "href", "xlink:href", "action", "data"):
                 assert value.startswith("#"), (tag, name, value)
     html = (run / "report.html").read_text("utf-8")
-    assert not re.search(r"@import|url\((?!#)", html)
+    assert not re.search(r"@import|url\((?!#)", re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
+    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; ")
+    scripts = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    hashes = [f"'sha256-{b64encode(sha256(code.encode()).digest()).decode()}'" for code in scripts]
+    # these three scripts and no other may run, and no text may become code
+    assert len(hashes) == 3
+    assert f"script-src {' '.join(hashes)}; " in policy
+    assert "unsafe-eval" not in policy
 
 
-def test_ids_are_unique_and_every_reference_has_its_target(page):
+def test_ids_are_unique(page):
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for _, attributes in page.elements:
-        for name, value in attributes.items():
-            targets = re.findall(r"url\(#([^)]+)\)", value or "")
-            if name == "xlink:href":
-                targets.append(value[1:])
-            assert set(targets) <= set(ids)
+
+
+def test_page_without_javascript_says_where_the_numbers_are(page):
+    assert page.words.count("The picture needs JavaScript; the numbers are in the tables.") == 5
 
 
 def test_page_says_what_was_found_and_how(run, page):
@@ -170,17 +196,26 @@ def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
     html = write_page(folder).read_text("utf-8")
     assert "<script>alert" not in html
     page = Page(html)
-    assert [tag for tag, _ in page.elements].count("script") == 1
+    kinds = [attributes.get("type") for tag, attributes in page.elements if tag == "script"]
+    # the page's own three, and the specifications of its four pictures
+    assert kinds == ["application/json"] * 4 + [None] * 3
     # Title, heading, words, pools, tiles, figures, table, glossary, command, version, scenario.
     assert page.words.count(HOSTILE) > 12
-    assert all(path.name.isascii() for path in (folder / "figures").iterdir())
+    assert all(name.isascii() for name in specifications(html))
+
+
+def test_marks_that_turn_the_text_are_shown(tmp_path, outcomes):
+    turned = "a\u202eb\u2066c"
+    folder = make_run(tmp_path / "run", outcomes.filter(pl.col("adversary") == "weak"), pools=[turned, *POOLS[1:]])
+    html = write_page(folder).read_text("utf-8")
+    assert "a[U+202E]b[U+2066]c" in html
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", html.partition("<script>")[0])
 
 
 def test_same_run_same_page(run, tmp_path, outcomes):
     again = make_run(tmp_path / "again", outcomes)
     write_page(again)
-    for path in ("report.html", "figures/precision.svg"):
-        assert (again / path).read_bytes() == (run / path).read_bytes()
+    assert (again / "report.html").read_bytes() == (run / "report.html").read_bytes()
 
 
 def test_one_user_makes_a_page(tmp_path):
@@ -195,7 +230,6 @@ def test_one_user_makes_a_page(tmp_path):
 def test_failure_leaves_the_old_page(tmp_path, outcomes, monkeypatch):
     folder = make_run(tmp_path / "run", outcomes.filter(pl.col("adversary") == "weak"))
     (folder / "report.html").write_text("old")
-    (folder / "figures").mkdir()
     replaced = audit.Path.replace
 
     def full_disk(path, target):
@@ -246,7 +280,6 @@ def test_damaged_run_is_one_clear_line_and_nothing_is_written(tmp_path, outcomes
     assert "\n" not in str(error.value)
     assert str(folder) in str(error.value)
     assert not (folder / "report.html").exists()
-    assert not (folder / "figures").exists()
 
 
 def test_missing_folder_and_empty_outcomes(tmp_path, outcomes):

@@ -20,7 +20,7 @@ from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise
 from poolscope.pages import comparison as compare_page
 from poolscope.pages.comparison import page_of, write_page
-from poolscope.pages.frontier import frontier
+from poolscope.pages.frontier import _places, frontier
 from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
@@ -30,7 +30,6 @@ from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
 USERS, REPORTS = 120, 2000
-EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 
 
 @pytest.fixture(scope="module")
@@ -209,22 +208,38 @@ def test_the_sentence_speaks_of_the_strongest_adversary(done):
     assert in_plain_words(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
 
 
-@pytest.mark.parametrize("columns", [1, 2])
-def test_the_figure_has_a_line_for_each_mechanism(done, columns):
-    figure = frontier(done.results, done.non_private, done.reports, columns=columns)
-    for axis in figure.axes:
-        assert {text.get_text() for text in axis.texts} >= {"∞"}
-        assert sum(len(line.get_xdata()) == 2 and line.get_marker() != "None" for line in axis.lines) == 3
-    assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["grr", "oue", "cms", "identity"]
+def test_the_figure_has_a_line_for_each_mechanism(done):
+    chart = frontier(done.results, done.non_private, done.reports)
+    chart.to_dict(validate=True)
+    names = [record.adversary for record in done.results]
+    assert chart.to_dict()["facet"]["sort"] == list(dict.fromkeys(names))
+    points = chart.datasets["rows"]
+    for adversary in set(names):
+        mine = [point for point in points if point["adversary"] == adversary]
+        assert list(dict.fromkeys(point["line"] for point in mine)) == ["grr", "oue", "cms", "identity"]
+        assert "∞" in {point["epsilon"] for point in mine}
+    for record, point in zip(sorted(done.results, key=lambda r: names.index(r.adversary)), points, strict=True):
+        assert point["auc"] == pytest.approx(record.auc.value, rel=1e-4)
+        assert point["rmse"] == pytest.approx(record.rmse, rel=1e-4)
+    assert [level["line"] for level in chart.datasets["levels"]] == ["random guess, 1/3", "non-private"]
+
+
+def test_labels_do_not_touch(done):
+    """Two points in one place: the first label is beside its point, another elsewhere, and in a crowd some are left out."""
+    crowd = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
+    places = _places(crowd)
+    assert places[0] == 0
+    assert len({place for place in places if place >= 0}) == sum(place >= 0 for place in places)
+    assert -1 in places
 
 
 def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
     done.write(tmp_path / "out")
     page = write_page(done, tmp_path / "out")
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"comparison.html", "comparison.json", "figures"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"comparison.html", "comparison.json"}
     html = page.read_text()
     assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
-    assert html.count("<svg") == 2
+    assert html.count('<div class="chart"') == 1
     content = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert len(content["results"]) == len(done.results)
     assert content["results"][-1]["epsilon"] == "inf"
@@ -246,7 +261,7 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
 
 def test_names_are_escaped(done):
     named = parse(SMALL.replace('"Small"', '"<b>&"'), name="small")
-    html = page_of(replace(done, scenario=named), EMPTY, EMPTY)
+    html = page_of(replace(done, scenario=named))
     assert "<h1>&lt;b&gt;&amp;</h1>" in html
 
 
@@ -261,13 +276,13 @@ def test_what_the_intervals_leave_out_is_said(done):
     assert reservation(asked()) == ""
     assert f"the popularity that a works with {said}" in reservation(asked("a"))
     assert f"that a, b and c work with {said}" in reservation(asked("a", "b", "c"))
-    assert page_of(asked("a"), EMPTY, EMPTY).count(said) == 2
+    assert page_of(asked("a")).count(said) == 2
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
     lacking = [replace(r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))) for r in done.results[-2:]]
     results = tuple(mark_frontier([*done.results[:-2], *lacking]))
-    html = page_of(replace(done, results=results), EMPTY, EMPTY)
+    html = page_of(replace(done, results=results))
     assert html.partition("What the curator learns")[2].count("<td>–</td>") == 4
 
 

@@ -1,14 +1,17 @@
 """The paper's experiments: every published number and figure is a subject, none can rot, agreement is judged."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import escape
 
 from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import Estimate
 from poolscope.pages import reproduction_pictures
+from poolscope.pages.export import pictures_of
 from poolscope.pages.reproduction import verdict, write_page
 from poolscope.scenario.scenario import changed, load_scenario
 from poolscope.verbs.reproduce import experiments, runner
@@ -39,7 +42,7 @@ def test_every_published_number_is_the_subject_of_a_cell():
 
 
 def test_every_figure_is_made():
-    assert set(experiments.published()["figures"]) <= {figure.name for figure in experiments.figures()}
+    assert set(experiments.published()["figures"]) == {figure.label for figure in experiments.figures() if figure.label}
     assert {figure.kind for figure in experiments.figures()} == set(reproduction_pictures.KINDS)
 
 
@@ -135,8 +138,21 @@ def test_the_page_has_every_table_and_figure(reproduced):
     html = write_page(done, out).read_text()
     for name in dict.fromkeys(cell.experiment for cell in done.cells):
         assert f'id="{name}"' in html
-    assert html.count("<svg") == len(experiments.figures())
-    assert len(list((out / "figures").glob("*.svg"))) == len(experiments.figures())
+    assert html.count('<div class="chart"') == len(experiments.figures())
+    for figure in experiments.figures():
+        # in words, and of the adversary that is shown
+        assert not re.search(r"fig:|_|\\", figure.title)
+        assert figure.adversary is None or figure.adversary in figure.title
+        assert str(escape(figure.title)) in html
+
+
+def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
+    out, done = reproduced
+    found = pictures_of(out)
+    assert [picture.title for picture in found] == [figure.title for figure in experiments.figures()]
+    for one, other in zip(found, reproduction_pictures.pictures(done.played), strict=True):
+        assert one.name == other.name
+        assert one.chart.datasets == other.chart.datasets
 
 
 def test_a_stopped_reproduction_goes_on(reproduced):

@@ -57,7 +57,7 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        n (0 to horizon, for each threshold in turn), threshold, share, low, high.
+        n (0 to horizon, for each threshold in turn), threshold, share, low, high, users (of whom it is a share).
     """
     return exposure_shares(exposure_counts(rows, horizon), rows.height)
 
@@ -86,6 +86,7 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
                     "share": found / users,
                     "low": low,
                     "high": high,
+                    "users": np.full(after.size, users),
                 }
             )
         )

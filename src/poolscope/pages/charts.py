@@ -8,15 +8,15 @@ specification is run: a policy in the page's head allows the page's own scripts 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from altair.utils.schemapi import debug_mode
+from altair import Undefined
 from markupsafe import Markup
 
 from poolscope.pages.html import tied
-from poolscope.pages.style import Picture, config
+from poolscope.pages.style import Picture, config, quickly
 
 TEXT = 12
 """Pixels of a letter on a page."""
@@ -39,11 +39,17 @@ class Shown:
     chart: Picture
 
 
+@quickly
 def specification(chart: Picture, *, text: float = TEXT) -> dict[str, Any]:
     """A picture as Vega-Lite, in letters of so many pixels; it is ours, so it is not held against the schema."""
-    with debug_mode(False):
-        spec: dict[str, Any] = chart.to_dict(validate=False)
+    bare = chart.copy(deep=False)
+    # apart: altair would look into every row
+    bare.datasets = Undefined
+    spec: dict[str, Any] = bare.to_dict(validate=False)
+    spec["datasets"] = chart.datasets
     spec["config"] = config(text)
+    room = spec["usermeta"]
+    spec["usermeta"] = {name: size if name == "panels" else size * text / TEXT for name, size in room.items()}
     return spec
 
 
@@ -81,11 +87,11 @@ def embed(chart: Picture, *, name: str, label: str) -> Markup:
     return Markup(ELEMENT).format(label, name, Markup(text))
 
 
-def placed(pictures: Iterable[Shown]) -> list[dict[str, Any]]:
+def placed(pictures: Sequence[Shown]) -> list[dict[str, Any]]:
     """What the template `figure.html.j2` places: pictures with their numbers, titles and captions."""
     return [
         {
-            "number": number,
+            "number": number if len(pictures) > 1 else None,
             "title": picture.title,
             "chart": embed(picture.chart, name=picture.name, label=picture.title),
             "caption": tied(picture.caption),

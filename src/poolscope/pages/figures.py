@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 
+@style.quickly
 def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     """Precision against null rate: a panel per adversary, a line per n with its interval.
 
@@ -82,21 +83,21 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
         },
         title="datum.line",
     )
-    layers = [_level(chance, 1 / k, "precision", look)]
+    tables = {"rows": _answering(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
+    layers = [style.layer("chance").mark_rule(strokeWidth=1.2).encode(y=alt.Y("precision:Q"), **look)]
     if not behind.is_empty():
-        rest = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
+        tables["behind"] = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
         layers.append(
-            alt.Chart(style.rows(rest))
+            style.layer("behind")
             .mark_line(strokeWidth=1.2)
-            .encode(x=x, y=y, detail="n:N", order="null_rate:Q", **look)
+            .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
         )
-    layers += _line_with_band(x, y, colours, look, order="null_rate:Q")
-    layers.append(style.pointer("null_rate:Q", "precision:Q", colours, said).transform_filter("datum.answers"))
-    return style.panels(
-        layers, _answering(shown, "null_rate"), "adversary", _in_order(shown["adversary"]), legend=list(colours)
-    )
+    layers += _line_with_band(x, y, colours, look, order=alt.Order("null_rate:Q"))
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colours))
 
 
+@style.quickly
 def calibration_plot(table: pl.DataFrame) -> Picture:
     """Success rate against confidence: a panel per adversary, a line per n with its intervals.
 
@@ -123,24 +124,26 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
         },
         title="datum.line",
     )
-    diagonal = style.rows(pl.DataFrame({"confidence": [0.0, 1.0], "success": [0.0, 1.0], "line": [perfect] * 2}))
+    diagonal = pl.DataFrame({"confidence": [0.0, 1.0], "success": [0.0, 1.0], "line": [perfect] * 2})
     there = "isValid(datum.success)"
     layers = [
-        alt.Chart(diagonal).mark_line(strokeWidth=1.2).encode(x=x, y=y, **look),
-        alt.Chart()
+        style.layer("diagonal").mark_line(strokeWidth=1.2).encode(x=x, y=y, **look),
+        style.layer()
         .mark_rule(strokeWidth=1, opacity=0.55)
-        .encode(x=x, y="low:Q", y2="high:Q", stroke=look["stroke"])
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"])
         .transform_filter(there),
-        alt.Chart().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
-        alt.Chart()
+        style.layer().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
+        style.layer()
         .mark_point(filled=True, size=16)
         .encode(x=x, y=y, fill=style.fills(colours))
         .transform_filter(there),
         style.pointer(x, y, colours, said).transform_filter(there),
     ]
-    return style.panels(layers, shown, "adversary", adversaries, legend=list(colours))
+    tables = {"rows": shown, "diagonal": diagonal}
+    return style.panels(layers, tables, "adversary", adversaries, legend=list(colours))
 
 
+@style.quickly
 def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     """Precision over relevant interest and polarization: a panel per n, one scale for all.
 
@@ -166,13 +169,13 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
     gamma, delta = style.share_scale(), alt.Scale(domain=[1 / k, 1], nice=False)
     title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
     cells = (
-        alt.Chart()
-        .mark_rect(tooltip=said)
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
-            x2="gamma_high:Q",
+            x2=alt.X2("gamma_high:Q"),
             y=alt.Y("delta_low:Q", scale=delta, axis=style.percent_axis(DELTA, values=QUARTERS, grid=False)),
-            y2="delta_high:Q",
+            y2=alt.Y2("delta_high:Q"),
             color=alt.Color(
                 "precision:Q",
                 scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLOURS)),
@@ -181,9 +184,10 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
         )
     )
     titles = [f"n = {n:,}" for n in counts]
-    return style.panels([cells], shown, "line", titles, height=150, least=170, behind=style.FAINT)
+    return style.panels([cells], {"rows": shown}, "line", titles, height=150, least=170, behind=style.FAINT)
 
 
+@style.quickly
 def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
 
@@ -216,19 +220,22 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
             "Users exposed": percent("datum.share"),
             "95\u202f% interval": between(),
             "After reports": "format(datum.n, ',')",
+            "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
         },
         title="datum.line",
     )
     layers = _line_with_band(x, y, colours, look)
     layers[-1] = layers[-1].add_params(style.zoom())
-    layers.append(style.pointer("n:Q", "share:Q", colours, said).transform_filter("datum.answers"))
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     if n is not None:
-        mark = alt.Chart(style.rows(pl.DataFrame({"n": [n]})))
-        layers.insert(0, mark.mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED)).encode(x=x))
-    shown = _answering(shown.select("adversary", "line", "n", "share", "low", "high"), "n")
-    return style.panels(layers, shown, "adversary", _in_order(table["adversary"]), legend=list(colours))
+        tables["mark"] = pl.DataFrame({"n": [n]})
+        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, mark.encode(x=x))
+    return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
 
 
+@style.quickly
 def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
     """How the belief about one user grows: a line for each pool, or for each adversary's confidence.
 
@@ -246,20 +253,19 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     names = [one_line(str(line)) for line in lines]
     colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
     look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
-    x = alt.X(
-        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="n", tickMinStep=1)
-    )
+    x = alt.X("n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="n", tickMinStep=1))
     y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
     said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
     there = "datum.n <= upto"
+    line = style.layer().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
     layers = [
-        alt.Chart().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look).transform_filter(there),
-        style.pointer("n:Q", "posterior:Q", colours, said).transform_filter(there),
+        line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
+        style.pointer(x, y, colours, said).transform_filter(there),
     ]
-    layers[0] = layers[0].add_params(alt.param(name="upto", value=horizon))
     return style.single(layers, table, height=style.PANEL, legend=names)
 
 
+@style.quickly
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
     """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
 
@@ -285,8 +291,8 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     ).filter(pl.col("popularity") > 0)
     said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
     points = (
-        alt.Chart()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=said, clip=True)
+        style.layer()
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
         .encode(
             x=alt.X(
                 "place:Q",
@@ -309,6 +315,7 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     return style.single([points], table, height=style.PANEL, legend=list(colours))
 
 
+@style.quickly
 def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     """Joint distribution of the users' relevant interest and polarization.
 
@@ -343,13 +350,13 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     # Logarithmic, from one user to the fullest cell: recorded users crowd in a corner.
     domain = [1, max(int(users.max()), 2)]
     squares = (
-        alt.Chart()
-        .mark_rect(tooltip=said)
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
         .encode(
             x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
-            x2="gamma_high:Q",
+            x2=alt.X2("gamma_high:Q"),
             y=alt.Y("delta_low:Q", scale=style.share_scale(), axis=style.percent_axis(DELTA, grid=False)),
-            y2="delta_high:Q",
+            y2=alt.Y2("delta_high:Q"),
             color=alt.Color(
                 "users:Q",
                 scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLOURS)),
@@ -380,22 +387,21 @@ def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(pl.col("users") >= min(FEWEST, int(table["users"].to_numpy().max())))
 
 
-def _answering(table: pl.DataFrame, along: str) -> pl.DataFrame:
+def _answering(table: pl.DataFrame) -> pl.DataFrame:
     """The same rows, of which some of each curve, both ends among them, answer to the pointer."""
-    place = pl.int_range(pl.len()).over("adversary", "line")
-    step = (pl.len().over("adversary", "line") - 1).clip(1) / (ANSWERING - 1)
-    first = (place / step.clip(1)).floor() != ((place - 1) / step.clip(1)).floor()
-    last = place == pl.len().over("adversary", "line") - 1
-    return table.with_columns(answers=first | last)
+    curve = "adversary", "line"
+    place, last = pl.int_range(pl.len()).over(curve), pl.len().over(curve) - 1
+    # as evenly as whole places can be: where the count of answers grows by one
+    share = (ANSWERING - 1) / last.clip(ANSWERING - 1)
+    grows = (place * share).floor() > ((place - 1) * share).floor()
+    return table.with_columns(answers=grows | (place == last))
 
 
 def _line_with_band(x: alt.X, y: alt.Y, colours: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
     """The lines of a panel, the shade of their intervals behind them."""
-    band = alt.Chart().mark_area(opacity=0.16, clip=True).encode(x=x, y="low:Q", y2="high:Q", fill=style.fills(colours))
-    return [band, alt.Chart().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]
-
-
-def _level(name: str, value: float, field: str, look: dict[str, Any]) -> Picture:
-    """A line across all panels."""
-    data = style.rows(pl.DataFrame({field: [value], "line": [name]}))
-    return alt.Chart(data).mark_rule(strokeWidth=1.2).encode(y=f"{field}:Q", **look)
+    band = (
+        style.layer()
+        .mark_area(opacity=0.16, clip=True)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours))
+    )
+    return [band, style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]

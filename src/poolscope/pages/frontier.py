@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle, islice
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -31,6 +30,7 @@ PLACES = ((1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0))
 """Where a label may stand, seen from its point: right or left, above or below."""
 
 
+@style.quickly
 def frontier(results: Sequence[Choice], non_private: Record | None, reports: int) -> Picture:
     """AUC against the error of a frequency: a panel for each adversary, a line for each mechanism.
 
@@ -45,8 +45,9 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
     mechanisms = list(dict.fromkeys(one_line(record.mechanism) for record in shown))
     colours = dict(zip(mechanisms, style.colours_of_pools(len(mechanisms)), strict=True))
     chance = f"random guess, 1/{round(1 / results[0].baseline)}"
-    levels = ({} if non_private is None else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
-    look = style.keys(colours | levels, dashed=[chance])
+    compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc.value})
+    every = colours | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
+    look = style.keys(every, dashed=[chance])
     x = alt.X(
         "rmse:Q",
         scale=alt.Scale(type="log", domain=_domain(shown), nice=False),
@@ -68,19 +69,23 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
         },
         title="datum.line + ' at ε ' + datum.epsilon",
     )
-    level = {NON_PRIVATE: non_private.auc.value} if non_private else {}
     layers = [
-        _level(level | {chance: results[0].baseline}, look),
-        alt.Chart().mark_rule(strokeWidth=1, clip=True).encode(x=x, y="low:Q", y2="high:Q", stroke=look["stroke"]),
-        alt.Chart().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order="order:Q", **look),
-        alt.Chart()
-        .mark_point(filled=True, size=60, opacity=1, tooltip=said, clip=True)
-        .encode(x=x, y=y, fill=style.fills(colours | levels), shape=shape)
+        style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc:Q"), **look),
+        style.layer()
+        .mark_rule(strokeWidth=1, clip=True)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
+        style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
+        style.layer()
+        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .encode(x=x, y=y, fill=style.fills(every), shape=shape)
         .add_params(style.zoom()),
-        *(_labels(place, x, y, colours | levels) for place in range(len(PLACES))),
+        *(_labels(place, x, y, every) for place in range(len(PLACES))),
     ]
-    table = pl.concat(_rows([record for record in shown if record.adversary == name]) for name in adversaries)
-    return style.panels(layers, table, "adversary", adversaries, height=PANEL[1], least=300, legend=[*colours, *levels])
+    tables = {
+        "rows": pl.concat(_rows([record for record in shown if record.adversary == name]) for name in adversaries),
+        "levels": pl.DataFrame({"line": list(compared), "auc": list(compared.values())}),
+    }
+    return style.panels(layers, tables, "adversary", adversaries, height=PANEL[1], least=300, legend=list(every))
 
 
 def _rows(records: Sequence[Choice]) -> pl.DataFrame:
@@ -108,17 +113,11 @@ def _domain(shown: Sequence[Choice]) -> list[float]:
     return [min(errors) / 1.35, max(errors) * 1.35]
 
 
-def _level(values: dict[str, float], look: dict[str, Any]) -> Picture:
-    """Lines across all panels, to compare with."""
-    data = style.rows(pl.DataFrame({"line": list(values), "auc": list(values.values())}))
-    return alt.Chart(data).mark_rule(strokeWidth=1.4).encode(y="auc:Q", **look)
-
-
 def _labels(place: int, x: alt.X, y: alt.Y, colours: dict[str, str]) -> Picture:
     """The epsilons whose label stands at this place."""
     right, up = PLACES[place]
-    text = alt.Chart().mark_text(dx=7 * right, dy=-8 * up, align="left" if right > 0 else "right", clip=True)
-    return text.encode(x=x, y=y, text="epsilon:N", fill=style.fills(colours)).transform_filter(
+    text = style.layer().mark_text(dx=7 * right, dy=-8 * up, align="left" if right > 0 else "right", clip=True)
+    return text.encode(x=x, y=y, text=alt.Text("epsilon:N"), fill=style.fills(colours)).transform_filter(
         f"datum.place == {place}"
     )
 

@@ -56,7 +56,7 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
     fit(spec, pixels)
     # what axes and legends take is known only once it is drawn: draw, and fill the width
     fit(spec, pixels, _width(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    svg = _renumbered(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
     if form == "svg":
         return bytes(svg, "utf-8")
     if form == "pdf":
@@ -66,11 +66,21 @@ def _converted(chart: Picture, form: str, width: str) -> bytes:
 
 
 def _still(spec: dict[str, Any]) -> dict[str, Any]:
-    """A specification without what only answers to a pointer, which a paper has not."""
+    """A specification without what only answers to a pointer, which a paper has not, on white as a paper is."""
     panel = spec.get("spec", spec)
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
     spec.pop("params", None)
-    return spec
+    return spec | {"background": "white"}
+
+
+def _renumbered(svg: str) -> str:
+    """The same drawing always with the same bytes: vl-convert counts clip paths on from one drawing to the next."""
+    numbers: dict[str, int] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return found[1] + str(numbers.setdefault(found[2], len(numbers)))
+
+    return re.sub(r'( id="clip|"url\(#clip)(\d+)', renamed, svg)
 
 
 def _width(svg: str) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import debug_mode
 
 from poolscope.base.errors import one_line
 
@@ -68,7 +69,8 @@ def config(size: float) -> dict[str, Any]:
             "tickColor": MUTED,
             "tickSize": 4,
             "gridColor": FAINT,
-            "labelOverlap": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 4,
         },
         "header": {
             **small,
@@ -93,15 +95,24 @@ def config(size: float) -> dict[str, Any]:
     }
 
 
-def rows(table: pl.DataFrame) -> alt.InlineData:
+def layer(data: str | None = None) -> alt.Chart:
+    """The beginning of a layer, of the picture's own rows or of those of another of its tables."""
+    return alt.Chart() if data is None else alt.Chart(alt.NamedData(name=data))
+
+
+def rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     """A table as a picture carries it: five digits are more than can be seen."""
-    return alt.InlineData(values=[{name: _short(value) for name, value in row.items()} for row in table.to_dicts()])
+    return [{name: _short(value) for name, value in row.items()} for row in table.to_dicts()]
 
 
 def _short(value: Any) -> Any:
     if not isinstance(value, float):
         return one_line(value) if isinstance(value, str) else value
     return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+quickly = debug_mode(False)
+"""Decorates what makes a chart: altair holds no part of it against its schema, which takes longer than all the rest."""
 
 
 def percent(value: str, digits: str = ".1f") -> str:
@@ -114,10 +125,10 @@ def between(low: str = "datum.low", high: str = "datum.high") -> str:
     return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
 
 
-def answer(lines: Mapping[str, str], title: str | None = None) -> alt.ExprRef:
+def answer(lines: Mapping[str, str], title: str | None = None) -> str:
     """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
     said = {**({"title": title} if title else {}), **lines}
-    return alt.ExprRef("{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}")
+    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
 
 
 def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
@@ -162,13 +173,20 @@ def _legend() -> alt.Legend:
     return alt.Legend(labelOverlap=False, symbolOpacity=1)
 
 
-def pointer(x: Any, y: Any, colours: Mapping[str, str], said: alt.ExprRef) -> Picture:
+def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Picture:
     """A point that is seen, and answers, where it is the nearest to the pointer."""
+    # who answers is the cell around the point, and its datum is the point
+    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
     near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
     return (
-        alt.Chart()
-        .mark_point(filled=True, size=50, tooltip=said, clip=True)
-        .encode(x=x, y=y, fill=fills(colours), opacity=alt.condition(near, alt.value(1), alt.value(0)))
+        layer()
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
+        .encode(
+            x=x,
+            y=y,
+            fill=fills(colours),
+            opacity=alt.Opacity(condition={"param": "near", "value": 1, "empty": False}, value=0),
+        )
         .add_params(near)
     )
 
@@ -180,7 +198,7 @@ def zoom() -> alt.Parameter:
 
 def panels(
     layers: Sequence[Picture],
-    table: pl.DataFrame,
+    tables: Mapping[str, pl.DataFrame],
     field: str,
     order: Sequence[Any],
     *,
@@ -194,10 +212,11 @@ def panels(
     Parameters
     ----------
     layers : charts
-        Without data of their own they show the panel's rows, with it they show it in every panel.
-    table : DataFrame
+        Those of ``layer()`` show the panel's rows, those of ``layer(name)`` a table of that name in every panel.
+    tables : mapping of DataFrame
+        By name; the panels' own is the first.
     field : str
-        A column of the table; its values are the panels' titles.
+        A column of the first table; its values are the panels' titles.
     order : sequence
         The titles from left to right.
     height, least : float
@@ -208,18 +227,28 @@ def panels(
         Colour of a panel where nothing is drawn.
     """
     titles = [one_line(str(value)) for value in order]
-    facet = alt.Facet(f"{field}:N", sort=titles, header=alt.Header(title=None))
     layered = alt.layer(*layers).properties(height=height)
     if behind:
         layered = layered.properties(view=alt.ViewBackground(fill=behind))
-    chart = layered.facet(facet=facet, data=rows(table), columns=len(titles)).resolve_axis(x="independent")
-    return chart.properties(usermeta=_room(len(titles), least, legend))
+    chart = layered.facet(
+        facet=alt.Facet(f"{field}:N", sort=titles, header=alt.Header(title=None)),
+        data=alt.NamedData(name=next(iter(tables))),
+        columns=len(titles),
+    )
+    return _finished(chart.resolve_axis(x="independent"), tables, _room(len(titles), least, legend))
 
 
 def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
     """A picture of one panel without a title."""
-    chart = alt.layer(*layers, data=rows(table)).properties(height=height)
-    return chart.properties(usermeta=_room(1, 1, legend))
+    chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
+    return _finished(chart, {"rows": table}, _room(1, 1, legend))
+
+
+def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], room: dict[str, float]) -> Picture:
+    """The chart with its rows, which come last: altair copies all of a chart at every step before."""
+    chart.usermeta = room
+    chart.datasets = {name: rows(table) for name, table in tables.items()}
+    return chart
 
 
 def _room(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:

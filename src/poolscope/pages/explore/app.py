@@ -51,6 +51,9 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 
+FIRST = "apple-emojis"
+"""The scenario of a page that was opened without one."""
+
 MOST_COMPARED = 4
 """Settings side by side."""
 
@@ -64,6 +67,11 @@ class Explorer:
     seed: int = 0
     games: Games = field(default_factory=Games)
     working: set[threading.Event] = field(default_factory=set)
+
+    @property
+    def start(self) -> str:
+        """The scenario that the page opens with."""
+        return self.shelf.given.name if self.shelf.given else FIRST
 
     def close(self) -> None:
         """Ask all who still work to leave it."""
@@ -130,7 +138,7 @@ def _page(explorer: Explorer, _: Request) -> Response:
     people = explorer.people
     start = {
         "scenarios": explorer.shelf.names,
-        "scenario": explorer.shelf.names[0] if explorer.shelf.given else "apple-emojis",
+        "scenario": explorer.start,
         "seed": explorer.seed,
         "compared": shown.COMPARED,
         "most_compared": MOST_COMPARED,
@@ -169,6 +177,8 @@ def _answers(explorer: Explorer, request: Request) -> Response:
         scenario, n = explorer.shelf.played(setting)
         for answer in answers(scenario, n, setting.seed, explorer.games, engine):
             yield shown.answer(answer) | {"command": _command(explorer, setting, answer.users)}
+            # after the numbers, for which nobody should wait
+            yield {"pictures": shown.pictures(answer)}
 
     return _stream(explorer, found)
 

@@ -12,9 +12,12 @@ from pathlib import Path
 
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.reading import ENDINGS
+from poolscope.pages.bundle import javascript
 from poolscope.scenario.scenario import load_scenario
+from poolscope.verbs.explore.answers import CROWDS, Crowd
+from poolscope.verbs.explore.games import Stoppable
 from poolscope.verbs.explore.people import people_of_posteriors, people_of_run
-from poolscope.verbs.explore.settings import Shelf
+from poolscope.verbs.explore.settings import Setting, Shelf
 
 MISSING = "the explorer needs starlette and uvicorn; install them with: pip install 'poolscope[explore]'"
 
@@ -24,6 +27,7 @@ LEAVING = 1
 try:
     import uvicorn
 
+    from poolscope.pages.explore import shown
     from poolscope.pages.explore.app import Explorer, application
 except ImportError as error:
     raise PoolscopeError(MISSING) from error
@@ -58,12 +62,24 @@ def explore(
         app = application(explorer, token, bound)
         config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=LEAVING)
         opened(address)
+        threading.Thread(target=_warm, args=(explorer,), daemon=True).start()
         if browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         # the server ends by itself when it is asked to; then the signal is raised once more
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[sock])
         explorer.close()
+
+
+def _warm(explorer: Explorer) -> None:
+    """Have ready what the first answer would wait for: kernels, libraries, the JavaScript of the pictures."""
+    with suppress(PoolscopeError):
+        javascript()
+        scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
+        game, _ = explorer.games.at_once(scenario, explorer.seed)
+        crowd = Crowd(game, n, explorer.seed, Stoppable())
+        crowd.grow(CROWDS[0])
+        shown.pictures(crowd.answer())
 
 
 def _listening(port: int) -> socket.socket:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import polars as pl
-from altair.utils.schemapi import debug_mode
 
 from poolscope.base.json import plain
 from poolscope.metrics.intervals import Estimate
@@ -40,12 +39,11 @@ def answer(found: Answer) -> dict[str, Any]:
 def pictures(found: Answer) -> dict[str, Any]:
     """The specifications of an answer's pictures, each by the name of its place."""
     k = len(found.pools)
-    with debug_mode(False):  # they are ours, and are not held against the schema while somebody waits
-        charts = {
-            "exposure": figures.exposure_curves(found.exposure, n=found.n),
-            "precision": figures.precision_null_rate(found.curves, k),
-            "map": figures.behaviour_maps(found.map, k),
-        }
+    charts = {
+        "exposure": figures.exposure_curves(found.exposure, n=found.n),
+        "precision": figures.precision_null_rate(found.curves, k),
+        "map": figures.behaviour_maps(found.map, k),
+    }
     return {name: specification(chart) for name, chart in charts.items()}
 
 

@@ -269,7 +269,7 @@
     toAddress();
     source?.close();
     stopPlaying();
-    $("answer-box").classList.add("stale");
+    ["answer-box", "pictures"].forEach((id) => $(id).classList.add("stale"));
     clearTimeout(timer);
     timer = setTimeout(ask, WAIT);
   }
@@ -284,13 +284,14 @@
     source?.close();
     const own = new EventSource(`answers?${new URLSearchParams({ setting: JSON.stringify(setting()) })}`);
     const began = performance.now();
+    let answers = 0;
     source = own;
     own.onmessage = (event) => {
       if (source !== own) return; // an answer to what is no longer asked
       const answer = JSON.parse(event.data);
-      if (!document.body.dataset.first) document.body.dataset.first = Math.round(performance.now() - began);
-      document.body.dataset.last = Math.round(performance.now() - began);
-      present(answer, false);
+      if (answer.pictures) return draw(answer.pictures);
+      if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
+      present(answer);
     };
     own.addEventListener("done", () => {
       own.close();
@@ -312,7 +313,7 @@
         wrong(error instanceof TypeError ? "The explorer has ended: start poolscope explore again." : error.message);
       }
     };
-    tell(false);
+    tell();
   }
 
   function present(answer) {
@@ -325,12 +326,16 @@
       ),
     );
     $("command").textContent = visible(answer.command);
-    for (const [name, spec] of Object.entries(answer.pictures)) Charts.draw($(name), spec);
-    $("answer-box").classList.remove("stale");
     const box = $("answer-box");
+    box.classList.remove("stale");
     box.dataset.users = answer.users;
     box.dataset.answer = JSON.stringify(answer.results);
     status(false);
+  }
+
+  function draw(pictures) {
+    $("pictures").classList.remove("stale");
+    for (const [name, spec] of Object.entries(pictures)) Charts.draw($(name), spec);
   }
 
   function settle() {

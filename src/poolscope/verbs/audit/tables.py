@@ -17,7 +17,7 @@ from poolscope.metrics.precision import behaviour_counts, behaviour_shares, prec
 HELD = ("confidence", CORRECT)
 """Columns of the outcomes that are held of one attack."""
 
-CURVE_POINTS = 200
+CURVE_POINTS = 100
 """Points of a precision curve: more cannot be seen."""
 
 

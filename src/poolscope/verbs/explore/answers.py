@@ -25,7 +25,7 @@ from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.explore.games import Games
 
-CROWDS = (64, 256, 1000, 4000)
+CROWDS = (48, 256, 1000, 4000)
 """How many users an answer is from: the first is there at once."""
 
 BLOCK = 256
@@ -165,8 +165,6 @@ def side_by_side(
     settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
 ) -> Iterator[tuple[int, Answer]]:
     """The number of a setting (scenario, n, seed) and its answer: of all settings, then again from more users."""
-    crowds = [
-        Crowd(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings
-    ]
+    crowds = [Crowd(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
     for several in zip(*(refined(crowd) for crowd in crowds), strict=False):
         yield from enumerate(several)

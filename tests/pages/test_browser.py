@@ -1,0 +1,163 @@
+"""The page in a real browser: it draws, answers, fetches nothing and runs no name."""
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+from cases.records import Pools
+from cases.synthetic import POOLS, game
+
+from poolscope.metrics.records import summarise
+from poolscope.pages import audit
+from poolscope.verbs.audit.folder import read_run
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
+)
+
+#: Each would set `caught` if it were run, or turn the text after it.
+HOSTILE = (
+    "</script><script>caught=1</script>",
+    "<img src=x onerror=caught=1>",
+    "javascript:caught=1",
+    "{{caught=1}} datum['a'].b[0]",
+    "\u202egnol yrev",
+)
+
+DRAWN = "document.querySelectorAll('.chart').length === document.querySelectorAll('.chart[data-drawn]').length"
+
+
+def make_page(folder, outcomes, names=POOLS):
+    """The page of a run whose pools and adversaries have these names."""
+    (folder / "outcomes").mkdir(parents=True)
+    outcomes.write_parquet(folder / "outcomes" / "part-0.parquet")
+    summary = {
+        "scenario": {"title": names[0], "text": names[0]},
+        "seed": 7,
+        "users": outcomes["user"].n_unique(),
+        "version": "1",
+        "results": [record.as_json() for record in summarise(outcomes, Pools(len(POOLS)), 7, None)],
+        "pools": list(names),
+        "horizon": int(outcomes["n"].max()),
+        "adversaries": dict.fromkeys(outcomes["adversary"].unique(), "someone"),
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return audit.write_page(read_run(folder))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as playing:
+        running = playing.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page, and tells what it complained of and what it asked for."""
+    contexts = []
+
+    def open_page(path, width=1200, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page, said, asked = context.new_page(), [], []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.wait_for_function(DRAWN, timeout=60_000)
+        return page, said, asked
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return make_page(tmp_path_factory.mktemp("run") / "audit", game(300, observations=(7, 60)))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width, scheme):
+    page, said, asked = opened(path, width, color_scheme=scheme)
+    assert said == []
+    assert asked == [path.as_uri()]
+    assert page.locator(".chart svg.marks").count() == 5
+    # each picture fills its place, and nothing is wider than the screen
+    places, drawings = (
+        page.evaluate(f"[...document.querySelectorAll('{what}')].map(e => e.getBoundingClientRect().width)")
+        for what in (".chart", ".chart svg.marks")
+    )
+    assert all(0.93 * place <= drawing <= place + 1 for place, drawing in zip(places, drawings, strict=True))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_pointer_is_answered_with_the_numbers_of_the_summary(opened, path):
+    page, _, _ = opened(path)
+    results = json.loads((path.parent / "summary.json").read_text())["results"]
+    (record,) = (r for r in results if (r["adversary"], r["n"]) == ("strong", 60))
+    exposure = page.locator(".chart[data-name=exposure]")
+    exposure.scroll_into_view_if_needed()
+    panel = exposure.locator("g.role-scope.cell > g").nth(1).bounding_box()
+    said = {}
+    # down along the right edge of the panel "strong", where all reports are sent
+    for step in range(1, 20):
+        page.mouse.move(panel["x"] + panel["width"] - 16, panel["y"] + 200 * step / 20)
+        answer = page.locator("#answer.visible")
+        if answer.count() and "After reports\t60" in (rest := answer.locator("table").inner_text()):
+            said[answer.locator("h2").inner_text()] = rest
+    shares = {"sure at 50 %": "exposed_50", "sure at 90 %": "exposed_90", "sure at 95 %": "exposed_95"}
+    assert set(said) & set(shares)
+    for title, rest in said.items():
+        told = " ".join(rest.split())
+        assert f"Users exposed {100 * record[shares[title]]:.1f} %" in told
+        low, high = (100 * record[f"{shares[title]}_{end}"] for end in ("low", "high"))
+        assert f"{low:.1f} to {high:.1f} %" in told
+
+
+def test_a_picture_can_be_saved_and_leads_nowhere(opened, path):
+    page, _, asked = opened(path)
+    menu = page.locator(".chart[data-name=precision] details")
+    menu.locator("summary").click()
+    assert menu.locator("a").all_inner_texts() == ["Save as SVG", "Save as PNG"]
+    with page.expect_download() as saved:
+        menu.locator("a").first.click()
+    assert saved.value.suggested_filename == "precision.svg"
+    assert "random guess, 1/6" in saved.value.path().read_text("utf-8")
+    assert all(url.startswith(("file:", "blob:", "data:")) for url in asked)
+
+
+def test_names_are_shown_and_not_run(opened, tmp_path):
+    outcomes = game(60, observations=(7,)).filter(pl.col("adversary") == "weak")
+    outcomes = pl.concat(outcomes.with_columns(adversary=pl.lit(name)) for name in HOSTILE)
+    page, said, asked = opened(make_page(tmp_path / "run", outcomes, [*HOSTILE, "six"]))
+    assert said == []
+    assert len(asked) == 1
+    assert page.evaluate("typeof caught") == "undefined"
+    assert page.locator("a[href^='javascript:'], img, iframe").count() == 0
+    titles = page.locator(".chart[data-name=precision] .role-title-text text").all_text_contents()
+    assert [title.strip() for title in titles] == [name.replace("\u202e", "").strip() for name in HOSTILE]
+    assert "[U+202E]" in page.locator("header").inner_text()
+    with page.expect_download() as saved:
+        page.locator(".chart[data-name=precision] summary").click()
+        page.locator(".chart[data-name=precision] details a").first.click()
+    svg = saved.value.path().read_text("utf-8")
+    assert "<script" not in svg
+    assert "<img" not in svg
+
+
+def test_without_javascript_the_numbers_are_there(opened, path):
+    page, _, asked = opened(path, java_script_enabled=False)
+    assert len(asked) == 1
+    assert page.locator("noscript").first.is_visible()
+    text = page.locator(".numbers").inner_text()
+    for record in json.loads((path.parent / "summary.json").read_text())["results"]:
+        assert f"{record['auc']:.3f}" in text
