@@ -87,9 +87,7 @@ class Guarded:
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-        elif scope["type"] == "http" and self._allowed(Request(scope)):
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._allowed(Request(scope))):
             await self._app(scope, receive, send)
         else:
             await PlainTextResponse("forbidden\n", status_code=403, headers=HEADERS)(scope, receive, send)

@@ -31,7 +31,7 @@ KEYS = (
     "users.behaviour.polarization",
     N,
 )
-"""What can be changed: keys of a scenario, and n, after how many reports the adversary guesses. None of them is a file."""
+"""What can be changed: keys of a scenario, none of them a file, and n: after how many reports the adversary guesses."""
 
 LARGEST_N = 2000
 """Reports of a user that are still played while somebody waits."""
@@ -92,7 +92,7 @@ class Shelf:
         return list(dict.fromkeys([*own, *alone]))
 
     def played(self, setting: Setting) -> tuple[Scenario, int]:
-        """The scenario of a setting as it is played: guesses are asked for after n reports and at the end only."""
+        """The scenario of a setting as it is played, and after how many reports guesses are told."""
         n = setting.changes.get(N) or usual_n(self.scenario(setting.scenario))
         return self.changed(replace(setting, changes={**setting.changes, N: n})), n
 
@@ -113,24 +113,26 @@ class Shelf:
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:
-    """n, and the scenario's last observation count where that is later: exposure is shown until then."""
+    """The scenario's observation counts, and n among them."""
     if type(n) is not int or not 1 <= n <= LARGEST_N:
         raise InputError(f"must be a whole number from 1 to {LARGEST_N}", value=n, place=N)
-    return sorted({n, max(n, horizon(scenario))})
+    if scenario.attack is None:
+        raise scenario.missing("attack")
+    return sorted({*scenario.attack.observations, n})
 
 
 def usual_n(scenario: Scenario) -> int:
     """The observation count that a scenario is told by: the one nearest to 90."""
     if scenario.attack is None:
         raise scenario.missing("attack")
-    return min(min(scenario.attack.observations, key=lambda n: abs(n - USUAL_N)), LARGEST_N)
+    return min(scenario.attack.observations, key=lambda n: abs(n - USUAL_N))
 
 
 def horizon(scenario: Scenario) -> int:
     """Until how many reports a scenario looks."""
     if scenario.attack is None:
         raise scenario.missing("attack")
-    return min(scenario.attack.observations[-1], LARGEST_N)
+    return scenario.attack.observations[-1]
 
 
 def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:

@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """A user, and all that an adversary learns of them; `told` are the events whose reports told most, the most first."""
+    """A user, and all that an adversary learns of them; `told` are the events whose reports told most, by rank."""
 
     user: int | str
     adversary: str
@@ -150,7 +150,8 @@ def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
     view, columns = views([adversary])
     likelihood = game.mechanism.floor + game.mechanism.slope * game.mechanism.mass(reports, view)[:, columns[0]][:, 1:]
     total = likelihood.sum(axis=1, keepdims=True)
-    return np.divide(likelihood, total, out=np.full_like(likelihood, 1 / adversary.k), where=total > 0)
+    shares: Floats = np.divide(likelihood, total, out=np.full_like(likelihood, 1 / adversary.k), where=total > 0)
+    return shares
 
 
 def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None) -> Floats:
