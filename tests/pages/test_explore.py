@@ -16,7 +16,7 @@ from poolscope.verbs.audit.run import audit
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.pages.explore.serving import explore, explorer_of  # noqa: E402
+from poolscope.pages.explore.serving import explore, explorer_of
 
 START = {"scenario": "small", "changes": {}, "seed": 3}
 
@@ -108,7 +108,16 @@ def test_a_wrong_setting_is_told_in_a_line(address, changes, words):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "[" * 9000, "a" * 30_000, '{"scenario": 3}', '{"scenario": "../x.toml"}', '{"scenario": "small", "seed": 0.5}']
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 9000,
+        "a" * 30_000,
+        '{"scenario": 3}',
+        '{"scenario": "../x.toml"}',
+        '{"scenario": "small", "seed": 0.5}',
+    ],
 )
 def test_an_address_may_hold_anything(address, text):
     status, _, said = fetched(f"{address}toml?{urlencode({'setting': text})}")
