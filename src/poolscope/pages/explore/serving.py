@@ -14,7 +14,7 @@ from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.reading import ENDINGS
 from poolscope.pages.bundle import javascript
 from poolscope.scenario.scenario import load_scenario
-from poolscope.verbs.explore.answers import CROWDS, Crowd
+from poolscope.verbs.explore.answers import Crowd
 from poolscope.verbs.explore.games import Stoppable
 from poolscope.verbs.explore.people import people_of_posteriors, people_of_run
 from poolscope.verbs.explore.settings import Setting, Shelf
@@ -78,7 +78,7 @@ def _warm(explorer: Explorer) -> None:
         scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
         game, _ = explorer.games.at_once(scenario, explorer.seed)
         crowd = Crowd(game, n, explorer.seed, Stoppable())
-        crowd.grow(CROWDS[0])
+        crowd.grow(crowd.sizes[0])
         shown.pictures(crowd.answer())
 
 

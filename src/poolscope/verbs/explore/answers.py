@@ -16,6 +16,7 @@ from poolscope.base.engines import Local
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.game.plan import playing
+from poolscope.mechanisms.devices import Fresh
 from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behaviour_map, by_user, precision_curve, select
@@ -27,6 +28,9 @@ from poolscope.verbs.explore.games import Games
 
 CROWDS = (48, 256, 1000, 4000)
 """How many users an answer is from: the first is there at once."""
+
+KEPT_CROWD = 8
+"""The first crowd where devices keep their answers, which take longer to attack."""
 
 BLOCK = 256
 """Users that are played before somebody may have changed their mind."""
@@ -84,6 +88,11 @@ class Crowd:
         self._parts: list[pl.DataFrame] = []
         self.users = 0
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many users it had best have, one after another."""
+        return CROWDS if isinstance(self._game.device, Fresh) else (KEPT_CROWD, *CROWDS)
+
     def grow(self, users: int) -> None:
         """Play until there are so many users, or all whom there are."""
         most = playing(self._game, users) or users
@@ -140,7 +149,7 @@ def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) 
     game, waiting = games.at_once(scenario, seed)
     if waiting:
         crowd = Crowd(game, n, seed, engine)
-        crowd.grow(CROWDS[0])
+        crowd.grow(crowd.sizes[0])
         yield crowd.answer(waiting)
         game = games.whole(scenario, seed, engine)
     yield from refined(Crowd(game, n, seed, engine))
@@ -149,7 +158,7 @@ def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) 
 def refined(crowd: Crowd) -> Iterator[Answer]:
     """The answers of ever larger crowds, as far as they take no more than `PATIENCE`."""
     pace, before = 0.0, -1
-    for users in CROWDS:
+    for users in crowd.sizes:
         if pace * (users - crowd.users) > PATIENCE:
             return
         started, had = time.perf_counter(), crowd.users
