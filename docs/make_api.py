@@ -7,7 +7,7 @@ import poolscope as ps
 
 GROUPS = {
     "What the commands do": (
-        "audit attack obfuscate estimate check compare reproduce make_traces",
+        "audit attack obfuscate estimate check compare advise reproduce make_traces",
         "A verb has its command's name and meaning; files in, files out.",
     ),
     "The same on arrays": (

@@ -16,7 +16,7 @@ from cases.command_line import SMALL
 import poolscope
 from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS
-from poolscope.pages.glossary import AUDIT, COMPARISON, MEANINGS
+from poolscope.pages.glossary import ADVICE, AUDIT, COMPARISON, MEANINGS
 from poolscope.scenario.scenario import parse
 
 ROOT = Path(__file__).parent.parent
@@ -91,13 +91,33 @@ def test_every_field_of_a_summary_is_documented(played):
 def test_every_field_of_a_comparison_is_documented():
     done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, reports=100).as_json()
     assert set(done) == told("A comparison's folder", "field")
-    assert set(done["scenario"]) == {"name", "file", "title", "text"}
+    assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
     both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
     given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure|exposed)(_low|_high)?", name)}
     for record in done["results"]:
         assert set(record) == both - given
-    choice = {"mechanism", "epsilon", "composition_bound", "mse", "mae", "mse_expected", "mae_expected", "frontier"}
+    choice = {"mechanism", "epsilon", "composition_bound", "frontier"}
+    choice |= {f"{error}{form}" for error in ("mse", "rmse", "mae") for form in ("", "_expected")}
     assert set(done["non_private"]) == both - given - choice
+
+
+def test_every_field_of_an_advice_is_documented():
+    section = "An advice's folder"
+    asked = {"reports": 3, "error": 0.2, "devices": 500, "mechanisms": ["grr"], "users": 30, "mitigations": True}
+    done = poolscope.advise(parse(SMALL, name="small"), exposed=0.3, **asked).as_json()
+    assert set(done) == told(section, "field")
+    assert set(done["question"]) <= set(
+        re.findall(r"`(\w+)`", FORMATS[FORMATS.index("| `question` |") :].split("\n")[0])
+    )
+    assert set(done["recommendation"]) == told(section, "field of a recommendation")
+    (finding,) = done["findings"]
+    assert set(finding) == told(section, "field of a finding")
+    for entry, head in (
+        (finding["trials"][0], "trial"),
+        (done["sensitivity"][0], "case"),
+        (done["mitigations"][0], "mitigation"),
+    ):
+        assert set(entry) == told(section, f"field of a {head}")
 
 
 def test_the_table_of_bounds_is_what_they_are():
@@ -116,7 +136,7 @@ def test_two_ideas_have_two_words():
     code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
     assert not [found.group() for text in told + code for found in old.finditer(text)]
     assert {"Sure at n", "Exposed by n"} <= set(MEANINGS)
-    assert set(MEANINGS) == {*AUDIT, *COMPARISON}
+    assert set(MEANINGS) == {*AUDIT, *COMPARISON} >= set(ADVICE)
 
 
 def test_metrics_are_exported_and_explained():

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 #: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
 _HOME = {
     # what the commands do
+    "advise": "verbs.advise.advise",
     "attack": "verbs.attack.attack",
     "audit": "verbs.audit.run",
     "check": "verbs.check.check",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from poolscope.pages import figures
     from poolscope.reports.curator import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
+    from poolscope.verbs.advise.advise import advise
     from poolscope.verbs.attack.attack import attack
     from poolscope.verbs.audit.run import audit
     from poolscope.verbs.check.check import check

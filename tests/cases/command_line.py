@@ -46,7 +46,7 @@ def poolscope(*arguments, cwd, memory=None, **environment):
         [sys.executable, *map(str, [*command, *arguments])],
         cwd=cwd,
         capture_output=True,
-        text=True,
+        encoding=environment.get("PYTHONIOENCODING", "utf-8"),
         env={**os.environ, "COLUMNS": "140", **environment},
         timeout=300,
     )

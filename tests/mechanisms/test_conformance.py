@@ -358,7 +358,7 @@ def test_bits_of_another_length(name):
     size = -(-mechanism.report_columns["bits"].size // 8)
     reports = mechanism.obfuscate([1, 2], np.random.default_rng(0))
     short = {**reports, "bits": reports["bits"][:, :-1]}
-    for method in (mechanism.support_counts, lambda r: mechanism.mass(r, two_views())):
+    for method in (mechanism.score_sums, lambda r: mechanism.mass(r, two_views())):
         with pytest.raises(InputError, match=f"bits must be {size} bytes"):
             method(short)
 

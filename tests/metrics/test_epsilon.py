@@ -1,15 +1,16 @@
 """Epsilon with its time."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.game.game import Game
-from poolscope.mechanisms import GRR, Sending, device_of
-from poolscope.metrics import EpsilonInTime, epsilon_in_time
-from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_days, in_words
+from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, Sending, device_of
+from poolscope.metrics import epsilon_in_time, kept_by
+from poolscope.metrics.epsilon import composition_bound, devices_in_words, epsilon_of, in_days, in_words
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
@@ -37,7 +38,8 @@ def game(*, memory=False, **limits):
         ({"reports_per_day": 1, "cap": 1000}, "epsilon 4 a report, 1 a day: 1,460 a year, 4,000 in all"),
         ({"cap": 2}, "epsilon 4 a report: 8 in all"),
         ({"reports_per_day": 1, "window": 7}, "epsilon 4 a report, 1 a day: 1,460 a year"),
-        ({"reports_per_day": 1, "memory": True}, "epsilon 4 a report, 1 a day"),
+        ({"reports_per_day": 1, "memory": True}, "epsilon 4 a report, 1 a day: 4 a kept answer, 20 in all"),
+        ({"cap": 3, "memory": True}, "epsilon 4 a report: 4 a kept answer, 12 in all"),
     ],
 )
 def test_in_words(limits, words):
@@ -59,9 +61,35 @@ def test_sums_are_of_the_reports_that_are_sent(epsilon, rate, share, cap):
     assert found.ever == (None if cap is None else cap * epsilon)
 
 
-def test_kept_answers_do_not_add_up():
-    sending = Sending(reports_per_day=1, cap=5)
-    assert epsilon_in_time(4.0, sending, memory=True) == EpsilonInTime(report=4.0)
+@pytest.mark.parametrize(
+    ("mechanism", "answer", "answers"),
+    [
+        (GRR(universe=5, epsilon=4.0), 4.0, 5),
+        (LGRR(universe=5, epsilon=1.0, epsilon_infinity=3.0), 3.0, 5),
+        (LOSUE(universe=5, epsilon=1.0), 2.0, 5),
+        (LOLOHA(universe=5, epsilon=1.0, g=2), 2.0, 2),
+        (DBitFlip(universe=5, epsilon=1.0, d=2), 1.0, 3),
+        (DBitFlip(universe=5, epsilon=1.0, buckets=2, d=2), 1.0, 2),
+        (Rappor(universe=5, f=0.5, p=0.25, q=0.75, m=32, hashes=2), 4 * math.log(3), 5),
+        (Rappor(universe=5, f=0.0, p=0.25, q=0.75, m=32, hashes=2), math.inf, 5),
+    ],
+)
+def test_kept_answers_add_up_as_long_as_there_are_new_ones(mechanism, answer, answers):
+    """The longitudinal epsilon as the papers count it: of an answer, times the answers that a device can send."""
+    kept = kept_by(device_of(mechanism, memory=True))
+    assert kept == (pytest.approx(answer), answers)
+    for cap, sent in ((None, answers), (1, 1), (100, answers)):
+        found = epsilon_in_time(mechanism.epsilon, Sending(reports_per_day=1, cap=cap), kept=kept)
+        assert (found.report, found.day, found.year) == (mechanism.epsilon, None, None)
+        assert (found.answer, found.ever) == (kept.epsilon, kept.epsilon * sent)
+    assert kept_by(device_of(mechanism, memory=False)) is None
+
+
+def test_a_bound_for_the_reports_that_are_linked():
+    assert composition_bound(replace(game(), observations=[3])) == 12
+    assert composition_bound(replace(game(memory=True), observations=[3])) == 12
+    assert composition_bound(replace(game(memory=True), observations=[30])) == 20, "five answers, and no more"
+    assert composition_bound(replace(game(memory=True, cap=2), observations=[30])) == 8
 
 
 def test_devices_in_words():
@@ -71,7 +99,7 @@ def test_devices_in_words():
         "n counts events, of which 10 % are reported",
         "a device sends 1 report and no more",
         "the pseudonym changes after 7 reports",
-        "a device keeps one answer for each object, so that epsilons of reports do not add up",
+        "a device keeps its answers",
         "who knows of the kept answers links pseudonyms by them",
     ]
 

@@ -1,5 +1,7 @@
 """What a run says in plain words."""
 
+from math import nan
+
 import pytest
 from cases.records import Pools, record
 from cases.synthetic import attack
@@ -59,15 +61,25 @@ def test_says_when_the_attack_is_no_better_than_chance():
     )
 
 
-def test_headline_is_the_best_private_attack_near_ninety_reports():
+def test_a_threshold_that_was_asked_for_is_what_is_told():
+    asked = {"threshold": 0.8, "sure": (0.12, 0.1), "precision_when_sure": (0.85, 0.8)}
+    assert in_plain_words([record(n=30, **asked)]).startswith(
+        "After 30 reports, the strong adversary is at least 80 % sure of 12 % of the users and right about 85 % of "
+        "them. Naming a pool for every user, the same adversary is right for 30 % of them,"
+    )
+    nobody = asked | {"sure": (0.0, 0.0), "precision_when_sure": (nan, 0.0)}
+    assert "is at least 80 % sure of nobody. Naming" in in_plain_words([record(**nobody)])
+
+
+def test_headline_is_the_best_private_attack_after_all_reports():
     results = [
         record("weak", 90, auc=(0.3, 0.2)),
         record("strong", 90, auc=(0.8, 0.7)),
         record("strong", 180, auc=(0.9, 0.8)),
         record("non-private", 90, auc=(0.99, 0.9)),
     ]
-    assert headline(results) is results[1]
-    assert headline([results[2], record("strong", 7)]) is results[2]
+    assert headline(results) is results[2]
+    assert headline(results[:2]) is results[1]
     assert headline(results[3:]) is results[3]
     with pytest.raises(InputError, match="results: must not be empty"):
         headline([])

@@ -9,10 +9,13 @@ from cases.plain import Plain
 from oracle import reference
 from oracle.laws import (
     BLOOM_TABLE,
+    BUCKETS,
+    FLIPS,
     HASH_TABLE,
     LARGE,
     LARGE_MATRIX,
     LARGE_SAMPLES,
+    PRIME,
     SAMPLES,
     SEED_BITS,
     SUBSET,
@@ -25,14 +28,20 @@ from oracle.laws import (
     cms_probability,
     empirical_probability,
     every_cms,
+    every_flip,
     every_hashed,
     every_hcms,
+    every_line,
     every_rappor,
     every_subset,
     every_vector,
+    flip_probability,
     hadamard_response,
     hashed,
     hcms_probability,
+    l_grr_probability,
+    line_probability,
+    loloha_probability,
     oue_noise,
     rappor_probability,
     response,
@@ -42,6 +51,7 @@ from oracle.laws import (
     ss_probability,
     sue_noise,
     the_noise,
+    two_flips,
     unary,
     xxhash32,
 )
@@ -93,6 +103,22 @@ BAD_SKETCHES = (
     ({"hash_table": HASH_TABLE, "hashes": None}, "a column for each of 130 objects"),
 )
 BAD_SEEDS = (({"seed_bits": 0}, "seed_bits.*must be 1 to 63"), ({"seed_bits": 64}, "seed_bits.*must be 1 to 63"))
+BAD_STEPS = (
+    ({"epsilon": None}, "epsilon: is missing.*epsilon_infinity and epsilon_first"),
+    ({"epsilon_infinity": 0.5}, r"epsilon: must be at most 0\.\d+ for epsilon_infinity 0.5, got 1"),
+    ({"epsilon_infinity": -1.0}, "epsilon must be positive"),
+    ({"epsilon_first": 0.5}, "epsilon_first: cannot be given with epsilon"),
+    ({"epsilon": None, "epsilon_first": 1.0, "epsilon_infinity": 0.5}, "epsilon_first: must be at most"),
+)
+BAD_TWICE = (
+    *BAD_STEPS,
+    ({"epsilon": None, "epsilon_again": 1.0}, "epsilon_again: must go with epsilon_infinity alone"),
+    (
+        {"epsilon": None, "epsilon_again": 1.0, "epsilon_first": 1.0, "epsilon_infinity": 3.0},
+        "epsilon_again: must go with epsilon_infinity alone",
+    ),
+    ({"epsilon_again": 1.0, "epsilon_infinity": 3.0}, "epsilon_again: cannot be given with epsilon"),
+)
 KINDS = {
     "cms": Kind(
         every=lambda: every_cms(3, 2),
@@ -207,6 +233,46 @@ KINDS = {
             ({"p": 0.1}, "p, q.*cannot be given with epsilon"),
             ({"f": 0.9}, r"f: must be 0 to 0\.8.*0\.9"),
             ({"epsilon": None, "f": 0.5, "p": 0.7, "q": 0.6}, "p < q"),
+        ),
+    ),
+    "pi-rappor": Kind(
+        every=every_line,
+        probability=line_probability,
+        tiny={"prime": PRIME},
+        bad=(
+            ({"prime": 127}, "prime: must be a prime from 130 to 2147483647, got 127"),
+            ({"prime": 133}, "prime: must be a prime.*133"),
+            ({"prime": 1 << 31}, "prime: must be a prime"),
+        ),
+    ),
+    "l-grr": Kind(every=lambda: {"value": np.arange(TINY)}, probability=l_grr_probability, bad=BAD_TWICE),
+    "l-sue": Kind(every=every_vector, probability=two_flips(sue_noise, sue_noise), bad=BAD_TWICE),
+    "l-osue": Kind(every=every_vector, probability=two_flips(oue_noise, sue_noise), limit=False, bad=BAD_TWICE),
+    "l-oue": Kind(every=every_vector, probability=two_flips(oue_noise, oue_noise), limit=False, bad=BAD_TWICE),
+    "l-soue": Kind(every=every_vector, probability=two_flips(sue_noise, oue_noise), limit=False, bad=BAD_TWICE),
+    "loloha": Kind(
+        every=lambda: every_hashed(VALUES),
+        probability=loloha_probability,
+        tiny={"seed_bits": SEED_BITS, "g": VALUES},
+        bad=(
+            *BAD_SEEDS,
+            *BAD_STEPS,
+            ({"g": 1}, "g: must be 2 to 16777216"),
+            ({"epsilon": None, "epsilon_infinity": 2.0, "epsilon_again": 1.0}, "g: is missing.*no best value"),
+        ),
+    ),
+    "dbitflip": Kind(
+        every=every_flip,
+        probability=flip_probability,
+        tiny={"buckets": BUCKETS, "d": FLIPS},
+        large={"d": 9},
+        limit=False,
+        bad=(
+            ({"epsilon": np.inf}, "epsilon must be at most 700"),
+            ({"buckets": 1}, "buckets: must be 2 to 130"),
+            ({"buckets": 131}, "buckets: must be 2 to 130"),
+            ({"d": 0}, "d: must be 1 to 130"),
+            ({"buckets": 8, "d": 9}, "d: must be 1 to 8, the buckets"),
         ),
     ),
     "channel": Kind(

@@ -15,6 +15,8 @@ from oracle import reference
 TINY, LARGE = 4, 130
 HASH_TABLE = np.array([[0, 1, 2, 1], [2, 2, 0, 1]])
 SEED_BITS, VALUES, SUBSET, YES, THRESHOLD = 3, 3, 2, 0.2, 0.7
+#: Of a field; of dBitFlip.
+PRIME, BUCKETS, FLIPS = 5, 3, 2
 #: Two functions to a cohort; two objects have one bit only.
 BLOOM_TABLE = np.array([[0, 1, 2, 3], [1, 1, 3, 0], [2, 0, 1, 1], [3, 2, 1, 0]])
 #: In twentieths; one of the reports is impossible for some objects.
@@ -64,6 +66,21 @@ def some_histograms():
 def every_rappor():
     cohort, bits = zip(*product(range(2), product((0, 1), repeat=TINY)), strict=True)
     return {"cohort": np.array(cohort), "bits": packed(bits)}
+
+
+def every_line():
+    a, b = np.array(list(product(range(PRIME), repeat=2))).T
+    return {"a": a, "b": b}
+
+
+def every_flip():
+    """D buckets of all, and a bit at each of them."""
+    positions, bits = [], []
+    for asked in combinations(range(BUCKETS), FLIPS):
+        for values in product((0, 1), repeat=FLIPS):
+            positions.append([i in asked for i in range(BUCKETS)])
+            bits.append([i in asked and values[asked.index(i)] for i in range(BUCKETS)])
+    return {"positions": packed(positions), "bits": packed(bits)}
 
 
 # Their probabilities
@@ -224,3 +241,93 @@ def rappor_probability(report, z, epsilon):
     flip = 1 / (1 + mp.exp(mpf(epsilon) / 4))
     ones = {int(BLOOM_TABLE[2 * int(report["cohort"]) + i, z]) for i in range(2)}
     return vector_probability(unpacked(report, TINY), ones, 1 - flip, flip) / 2
+
+
+# Two steps: a kept answer, twice as private as a report, and noise again on it
+
+
+@lru_cache
+@mp.workdps(reference.DIGITS)
+def again_for(odds, epsilon):
+    """The epsilon of the second step, by bisection: log odds(it) of one report, which grow with it, are epsilon."""
+    low, high = mpf(0), mpf(1)
+    while odds(high) < epsilon:
+        if high > 10**6:
+            return inf
+        high *= 2
+    for _ in range(180):
+        low, high = ((low + high) / 2, high) if odds((low + high) / 2) < epsilon else (low, (low + high) / 2)
+    return low
+
+
+@mp.workdps(reference.DIGITS)
+def response_twice(value, report, size, kept, again):
+    """All answers between a value and its report."""
+    return mp.fsum(response(a == value, size, kept) * response(report == a, size, again) for a in range(size))
+
+
+@lru_cache
+@mp.workdps(reference.DIGITS)
+def twice_at(value, report, size, epsilon):
+    if epsilon == inf or epsilon > 1000:
+        return mpf(int(value == report))
+    kept = 2 * mpf(epsilon)
+
+    def odds(again):
+        own, other = (response_twice(0, report, size, kept, again) for report in (0, 1))
+        return mp.log(own / other)
+
+    return response_twice(value, report, size, kept, again_for(odds, mpf(epsilon)))
+
+
+def l_grr_probability(report, z, epsilon):
+    return twice_at(z, int(report["value"]), TINY, epsilon)
+
+
+def loloha_probability(report, z, epsilon):
+    value = multiply_shift(int(report["seed"]), z, VALUES)
+    return twice_at(value, int(report["value"]), VALUES, epsilon) / (1 << SEED_BITS)
+
+
+def two_flips(permanent, anew):
+    """(p, q) of one report from the noise of both steps."""
+
+    @lru_cache
+    @mp.workdps(reference.DIGITS)
+    def noise(epsilon):
+        if epsilon == inf or epsilon > 1000:
+            return mpf(1), mpf(0)
+        p1, q1 = permanent(2 * mpf(epsilon))
+
+        def both(again):
+            p2, q2 = anew(again)
+            return tuple(x * p2 + (1 - x) * q2 for x in (p1, q1))
+
+        def odds(again):
+            p, q = both(again)
+            return mp.log(p * (1 - q) / (q * (1 - p)))
+
+        return both(again_for(odds, mpf(epsilon)))
+
+    return unary(noise)
+
+
+@mp.workdps(reference.DIGITS)
+def flip_probability(report, z, epsilon):
+    asked, bits = ([int(b) for b in np.unpackbits(report[c], bitorder="little", count=BUCKETS)] for c in report)
+    assert list(report) == ["positions", "bits"]
+    flip, own = 1 / (1 + mp.exp(mpf(epsilon) / 2)), z * BUCKETS // TINY
+    out = 1 / mpf(comb(BUCKETS, FLIPS))
+    for i in range(BUCKETS):
+        if asked[i]:
+            out *= flip if bits[i] != (i == own) else 1 - flip
+    return out
+
+
+@mp.workdps(reference.DIGITS)
+def line_probability(report, z, epsilon):
+    """k of the values of a line count, the nearest to p / (e^epsilon + 1); e^epsilon times as likely with z."""
+    k = max(1, int(mp.nint(PRIME / (1 + mp.exp(mpf(epsilon)))))) if epsilon < inf else 1
+    far = mp.exp(-mpf(epsilon))
+    has = (int(report["a"]) * z + int(report["b"])) % PRIME < k
+    return (1 if has else far) / (PRIME * (k + far * (PRIME - k)))

@@ -11,6 +11,7 @@ import pytest
 from poolscope.base.engines import Local
 from poolscope.game.game import play
 from poolscope.mechanisms import make
+from poolscope.metrics.epsilon import epsilon_of
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
 
@@ -58,7 +59,7 @@ def test_every_scenario_has_its_source(name):
     assert re.search(r"^# - .*20\d\d", head, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted({*RETIRED, "apple-mail-senders"}))
+@pytest.mark.parametrize("name", sorted({*RETIRED, "apple-health", "apple-mail-senders", "apple-quicktype"}))
 def test_what_is_invented_is_said(name):
     tables = re.split(r"^\[", builtin_text(name), flags=re.MULTILINE)
     for table in ("universe]", "popularity]"):
@@ -79,7 +80,7 @@ def test_rappor_has_the_published_noise(name, published, flipped, epsilon):
     assert (found.m, found.hashes, found.cohorts, found.f, found.p, found.q) == published
     assert (found.raised, found.dropped) == (pytest.approx(flipped), pytest.approx(flipped))
     assert found.epsilon == pytest.approx(epsilon)
-    assert load_scenario(name).devices.memory == name.startswith("chrome")
+    assert load_scenario(name).keeps_answers == name.startswith("chrome")
 
 
 def test_the_comments_have_the_epsilons():
@@ -94,6 +95,12 @@ def test_the_comments_have_the_epsilons():
 def test_mail_senders_are_sketched_as_in_the_log():
     found = mechanism_of("apple-mail-senders")
     assert (found.epsilon, found.m, found.hashes) == (8, 1024, 65536)
+
+
+@pytest.mark.parametrize(("name", "epsilon", "a_day"), [("apple-quicktype", 8, 16), ("apple-health", 2, 2)])
+def test_apple_spends_as_much_a_day_as_it_says(name, epsilon, a_day):
+    spent = epsilon_of(load_scenario(name).game(SEED))
+    assert (spent.report, spent.day) == (epsilon, a_day)
 
 
 def test_topics_are_random_in_one_case_of_twenty():

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
+from poolscope.cli.lists import counts, numbers, words
 from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import most_right
@@ -25,7 +26,7 @@ from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.verbs.compare import compare, mark_frontier, numbers, variants, words
+from poolscope.verbs.compare import compare, mark_frontier, variants
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -130,9 +131,12 @@ def test_a_comparison_needs_an_adversary():
 
 def test_lists_are_written_with_commas():
     assert words("grr, oue,,") == ["grr", "oue"]
-    assert numbers("0.5,1,inf") == [0.5, 1.0, np.inf]
+    assert numbers("0.5,1,inf", "epsilon") == [0.5, 1.0, np.inf]
+    assert counts("7, 30", "observations") == [7, 30]
     with pytest.raises(InputError, match="epsilon: must be numbers"):
-        numbers("1;2")
+        numbers("1;2", "epsilon")
+    with pytest.raises(InputError, match="observations: must be whole numbers"):
+        counts("7,1.5", "observations")
 
 
 def test_the_frontier_is_what_nobody_beats():
@@ -225,7 +229,7 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
 
 
 def test_labels_do_not_touch(done):
-    """Two points in one place: the first label is beside its point, another elsewhere, and in a crowd some are left out."""
+    """Points in one place: the first label stands beside its point, others elsewhere, and some are left out."""
     crowd = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
     places = _places(crowd)
     assert places[0] == 0
@@ -283,7 +287,7 @@ def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
     lacking = [replace(r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))) for r in done.results[-2:]]
     results = tuple(mark_frontier([*done.results[:-2], *lacking]))
     html = page_of(replace(done, results=results))
-    assert html.partition("What the curator learns")[2].count("<td>–</td>") == 4
+    assert html.partition("What the curator learns")[2].count("<td>–</td>") == 6
 
 
 # The command
@@ -295,11 +299,20 @@ def test_the_command(tmp_path):
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
-    for head in ("mechanism", "exposed", "90 % exposure", "security", "closed form"):
+    assert "epsilon 1, 4 a report\nusers drawn with uniform interest" in ran.stdout
+    for head in ("mechanism", "exposed", "10 % half", "security", "closed form", "RMSE"):
         assert head in ran.stdout
     assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
     assert load_scenario(tmp_path / "small.toml").title in (tmp_path / "out" / "comparison.html").read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "small.toml"]
+
+
+def test_the_counts_and_the_threshold_that_are_asked_for(scenario):
+    found = compare(scenario, ["grr"], [4], users=20, reports=100, observations=[2, 5], threshold=0.6)
+    assert (found.n, found.scenario.asked) == (5, {"observations": [2, 5], "threshold": 0.6})
+    assert all((r.threshold, r.exposed_at) == (0.6, 0.6) for r in found.results)
+    assert "It is at least 60 % sure of" in in_plain_words(found)
+    assert "--observations 2,5 --threshold 0.6" in page_of(found)
 
 
 def test_a_bad_command_writes_nothing(tmp_path, monkeypatch):

@@ -12,10 +12,14 @@ from poolscope.attack.role import Attack
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory
+from poolscope.mechanisms.keeping import KeptFlips, KeptHash, KeptPositions, KeptResponse
 from poolscope.mechanisms.role import Mechanism, Reports
 
 #: Kind of a device -> the attack on it.
-ATTACKS: Mapping[type, Callable[[Any], Attack]] = {Fresh: OnFresh, Memoised: OnKept, RapporMemory: OnKept}
+ATTACKS: Mapping[type, Callable[[Any], Attack]] = {
+    Fresh: OnFresh,
+    **dict.fromkeys((Memoised, RapporMemory, KeptResponse, KeptHash, KeptFlips, KeptPositions), OnKept),
+}
 
 
 def attack_on(device: Device) -> Attack:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from poolscope.attack.levels import sure
+from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.epsilon import in_days
-from poolscope.metrics.records import Record
-from poolscope.metrics.words import in_plain_words
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.records import EXPOSING, Record
+from poolscope.metrics.words import in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.verbs.audit import manifest
@@ -21,19 +25,17 @@ from poolscope.verbs.audit.folder import Summary
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     """Table of adversaries by observation count, the headline in words, where the page is and how long it took."""
     console = Terminal()
-    table = Table(title="\n".join([summary.scenario.title, *summary.devices, *_time(summary)]), title_justify="left")
-    names = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
+    heads = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
     first = summary.results[0]
-    names += ["majority"] if first.skewed else []
+    heads += ["majority"] if first.skewed else []
     if first.threshold is not None:
-        names += [sure(first.threshold), "right when sure"]
-    for name in names:
-        table.add_column(name, justify="left" if name == "adversary" else "right")
+        heads += [sure(first.threshold), "right when sure"]
+    grid = Grid(title="\n".join([summary.scenario.title, *summary.devices, *_time(summary)]), heads=heads)
     last = None
     for row in summary.results:
         if last is not None and row.adversary != last:
-            table.add_section()
-        table.add_row(
+            grid.section()
+        grid.add(
             row.adversary if row.adversary != last else "",
             str(row.n),
             f"{row.auc.value:.3f}",
@@ -45,9 +47,28 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
             *_at_threshold(row),
         )
         last = row.adversary
-    console.print(table)
+    grid.print(console)
+    _exposing(summary.results).print(console)
     console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
     console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
+
+
+def _exposing(results: Sequence[Record]) -> Grid:
+    """After how many reports some users are exposed, of the whole run: a row for each adversary."""
+    grid = Grid(
+        title=f"Reports until so many users are exposed, at {percent(results[0].exposed_at)} confidence",
+        heads=["adversary", *(f"{100 * share:g} %" for share in EXPOSING.values())],
+        keys=1,
+    )
+    for row in {row.adversary: row for row in reversed(results)}.values():
+        grid.rows.insert(0, [row.adversary, *(_reports(getattr(row, name)) for name in EXPOSING)])
+    return grid
+
+
+def _reports(found: Estimate) -> str:
+    """A number of reports and its interval; what is infinite is more than were played."""
+    value, low, high = (f"{n:,.0f}" if math.isfinite(n) else "never" for n in found)
+    return value if low == high else f"{value} ({low}-{high})"
 
 
 def kept_users(folder: Path, again: str) -> str:

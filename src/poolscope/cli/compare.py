@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
-from rich.table import Table
-
+from poolscope.attack.levels import sure
+from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
+from poolscope.metrics.records import EXPOSING
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.compare import Choice, Comparison
@@ -20,10 +22,10 @@ def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None
         console.print(phrase, highlight=False)
     for adversary in dict.fromkeys(record.adversary for record in comparison.results):
         mine = [record for record in comparison.results if record.adversary == adversary]
-        console.print(_privacy(f"{adversary} adversary after {comparison.n:,} reports", mine))
+        _privacy(f"{adversary} adversary after {comparison.n:,} reports", mine).print(console)
     first = comparison.results[0].adversary
     estimated = [record for record in comparison.results if record.adversary == first]
-    console.print(_utility(f"frequencies from {comparison.reports:,} reports", estimated))
+    _utility(f"frequencies from {comparison.reports:,} reports", estimated).print(console)
     console.print(in_plain_words(comparison), highlight=False)
     console.note(
         f"{comparison.users:,} users, seed {comparison.seed}, {seconds:.1f} s. "
@@ -31,48 +33,45 @@ def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None
     )
 
 
-def _privacy(title: str, records: Sequence[Choice]) -> Table:
-    heads = ("AUC", "95 %", "exposed\n90 %", "to\nexposure", "security", "least", "bits", "odds", "bound", "")
-    table = _table(title, heads)
-    for block in _blocks(records):
-        for record in block:
-            table.add_row(
-                record.mechanism if record is block[0] else "",
-                number(record.epsilon),
-                f"{record.auc.value:.3f}",
-                f"{record.auc.low:.2f}-{record.auc.high:.2f}",
-                f"{100 * record.exposed_90.value:.0f} %",
-                count(record.reports_to_exposure.value),
-                decimal(record.bayes_security.value, 2),
-                decimal(record.bayes_security_least.value, 2),
-                bits(record.min_entropy_leakage.value),
-                log_odds(record.evidence.value),
-                number(record.composition_bound),
-                "*" if record.frontier else "",
-            )
-        table.add_row()
-    return table
+def _privacy(title: str, records: Sequence[Choice]) -> Grid:
+    threshold = records[0].threshold
+    heads = ["mechanism", "eps", "AUC", "95 %", "exposed\n90 %"]
+    heads += [] if threshold is None else [sure(threshold).replace(" ", "\n", 1)]
+    heads += [*(f"to\n{100 * share:g} %" for share in EXPOSING.values()), "to\nhalf"]
+    heads += ["security", "least", "bits", "odds", "bound", ""]
+    grid = Grid(title=title, heads=heads, box=None)
+    for name, record in _named(grid, records):
+        grid.add(
+            name,
+            number(record.epsilon),
+            f"{record.auc.value:.3f}",
+            f"{record.auc.low:.2f}-{record.auc.high:.2f}",
+            f"{100 * record.exposed_90.value:.0f} %",
+            *([] if record.sure is None else [f"{100 * record.sure.value:.0f} %"]),
+            *(count(getattr(record, field).value) for field in EXPOSING),
+            count(record.reports_to_exposure.value),
+            decimal(record.bayes_security.value, 2),
+            decimal(record.bayes_security_least.value, 2),
+            bits(record.min_entropy_leakage.value),
+            log_odds(record.evidence.value),
+            number(record.composition_bound),
+            "*" if record.frontier else "",
+        )
+    return grid
 
 
-def _utility(title: str, records: Sequence[Choice]) -> Table:
-    table = _table(title, ("MSE", "closed form", "MAE", "closed form"))
-    for block in _blocks(records):
-        for record in block:
-            errors = (error(getattr(record, name)) for name in ("mse", "mse_expected", "mae", "mae_expected"))
-            table.add_row(record.mechanism if record is block[0] else "", number(record.epsilon), *errors)
-        table.add_row()
-    return table
+def _utility(title: str, records: Sequence[Choice]) -> Grid:
+    errors = ("rmse", "rmse_expected", "mse", "mse_expected", "mae", "mae_expected")
+    heads = ["RMSE", "closed form", "MSE", "closed form", "MAE", "closed form"]
+    grid = Grid(title=title, heads=["mechanism", "eps", *heads], box=None)
+    for name, record in _named(grid, records):
+        grid.add(name, number(record.epsilon), *(error(getattr(record, field)) for field in errors))
+    return grid
 
 
-def _table(title: str, heads: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("mechanism", no_wrap=True)
-    for head in ("eps", *heads):
-        table.add_column(head, justify="right", no_wrap=True)
-    return table
-
-
-def _blocks(records: Sequence[Choice]) -> list[list[Choice]]:
-    """The records of each mechanism."""
-    names = dict.fromkeys(record.mechanism for record in records)
-    return [[record for record in records if record.mechanism == name] for name in names]
+def _named(grid: Grid, records: Sequence[Choice]) -> Iterator[tuple[str, Choice]]:
+    """The records, each with its mechanism where it is the first of it; between mechanisms the grid has a section."""
+    for _, block in groupby(records, key=lambda record: record.mechanism):
+        for i, record in enumerate(block):
+            yield record.mechanism if i == 0 else "", record
+        grid.section()

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from poolscope.attack.levels import sure
 from poolscope.base.errors import one_line
+from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def print_attack(found: Inferred, out: Path | None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     console = Terminal()
     if out is None:
-        console.print(_head(found.head))
-    console.print(_confidence(found))
-    console.print(_spread(found))
+        _head(found.head).print(console)
+    _confidence(found).print(console)
+    _spread(found).print(console)
     console.print(
         "Confidence is the mean of what the adversary itself gives its guesses; "
         "the reports do not say whether they are right.",
@@ -62,49 +62,48 @@ def print_obfuscated(made: Obfuscated, out: Path) -> None:
 def print_estimate(found: Estimated, out: Path | None) -> None:
     """What the curator finds most often, and how well it can tell."""
     console = Terminal()
-    table = Table(title=f"{found.reports:,} reports, {found.objects:,} objects", title_justify="left")
-    for name in ("object", "pool", "count", "standard error", "popularity"):
-        table.add_column(name, justify="left" if name in ("object", "pool") else "right")
+    heads = ["object", "pool", "count", "standard error", "popularity"]
+    grid = Grid(title=f"{found.reports:,} reports, {found.objects:,} objects", heads=heads, left=["pool"])
     for row in found.table.sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
-        table.add_row(
+        grid.add(
             _text(row["object"]),
             _text(row["pool"] or ""),
             f"{row['count']:,.0f}",
             f"{row['standard_error']:,.0f}",
             f"{row['popularity']:.5f}",
         )
-    console.print(table)
+    grid.print(console)
     seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
     console.print(f"{seen}\n{METHODS[found.method]}", style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 
-def _head(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _head(rows: Sequence[Mapping[str, Any]]) -> Grid:
     """The first rows of the table of posteriors, as far as they are easily read."""
-    table = Table(title="The first rows; keep all with --out", title_justify="left")
-    for name in ("user", "adversary", "n", "guess", "confidence"):
-        table.add_column(name, justify="right" if name in ("n", "confidence") else "left")
+    heads = ["user", "adversary", "n", "guess", "confidence"]
+    grid = Grid(title="The first rows; keep all with --out", heads=heads, left=["adversary", "guess"], keys=3)
     for row in rows:
-        table.add_row(
+        grid.add(
             _text(row["user"]),
             _text(row["adversary"]),
             str(row["n"]),
             _text(NO_GUESS if row["guess"] is None else row["guess"]),
             f"{row['confidence']:.3f}",
         )
-    return table
+    return grid
 
 
-def _confidence(found: Inferred) -> Table:
-    table = Table(title=f"{found.users:,} users, {found.reports:,} reports", title_justify="left")
+def _confidence(found: Inferred) -> Grid:
     levels = (sure(level) for level in found.results[0].sure)
-    for name in ("adversary", "n", "confidence", "baseline", *levels):
-        table.add_column(name, justify="left" if name == "adversary" else "right")
+    grid = Grid(
+        title=f"{found.users:,} users, {found.reports:,} reports",
+        heads=["adversary", "n", "confidence", "baseline", *levels],
+    )
     last = None
     for row in found.results:
         if last is not None and row.adversary != last:
-            table.add_section()
-        table.add_row(
+            grid.section()
+        grid.add(
             _text(row.adversary if row.adversary != last else ""),
             "all" if row.n is None else str(row.n),
             f"{row.confidence:.3f}",
@@ -112,18 +111,15 @@ def _confidence(found: Inferred) -> Table:
             *(_share(count, found.users) for count in row.sure.values()),
         )
         last = row.adversary
-    return table
+    return grid
 
 
-def _spread(found: Inferred) -> Table:
+def _spread(found: Inferred) -> Grid:
     """For how many users each pool is guessed, after as many reports as there are."""
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
     after = "all" if n is None else f"at most {n}"
-    table = Table(title=f"Guesses after {after} reports", title_justify="left")
-    table.add_column("pool")
-    for name in last:
-        table.add_column(_text(name), justify="right")
+    grid = Grid(title=f"Guesses after {after} reports", heads=["pool", *map(one_line, last)], keys=1)
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
     lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
     rest = pools[MOST_POOLS:]
@@ -132,8 +128,8 @@ def _spread(found: Inferred) -> Table:
     if found.threshold is not None:
         lines[NO_GUESS] = [row.no_guess for row in last.values()]
     for pool, counts in lines.items():
-        table.add_row(_text(pool), *(_share(count, found.users) for count in counts))
-    return table
+        grid.add(_text(pool), *(_share(count, found.users) for count in counts))
+    return grid
 
 
 def _share(count: int, users: int) -> str:

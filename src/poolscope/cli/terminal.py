@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+
+#: Columns of a file, which has no edge.
+WIDEST = 10_000
 
 
 class Terminal(Console):
     """A console on which square brackets are brackets and control characters are left out.
 
     Names of pools, objects and adversaries come from files of strangers, and a terminal obeys what follows an escape.
+    A file or a pipe is as wide as what goes into it.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
+        if not self.is_terminal and "width" not in options and "COLUMNS" not in os.environ:
+            self.width = WIDEST
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of what can be printed of a string."""

@@ -32,7 +32,7 @@ from poolscope.world.synthetic import draw_traces, draw_users, preferences
 from poolscope.world.universe import Universe
 
 #: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.
-BLOCK_BYTES, SHARE = 320 << 20, 6
+BLOCK_BYTES, SHARE = 448 << 20, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,5 +1,7 @@
 """Words of independent coins, 64 to a word."""
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -11,7 +13,7 @@ from poolscope.kernels.random import GOLDEN, LAST_SHIFT, MIXERS
 TOGETHER = 16
 
 
-def _tosses(lanes):
+def _tosses(lanes: int) -> Any:
     """An intrinsic for so many neighbouring words."""
 
     @intrinsic
@@ -43,7 +45,8 @@ def _tosses(lanes):
 
             begin = builder.add(everywhere(args[0]), constant([(i + 1) * int(GOLDEN) for i in range(lanes)]))
             step, none, all_ = everywhere(args[1]), same(0), same(-1)
-            before, bit, decided = builder.block, *(builder.append_basic_block(n) for n in ("bit", "decided"))
+            before = builder.block
+            bit, decided = builder.append_basic_block("bit"), builder.append_basic_block("decided")
             builder.branch(bit)
             builder.position_at_end(bit)
             at, ones, open_ = (builder.phi(vector) for _ in range(3))

@@ -17,7 +17,7 @@ from poolscope.kernels.fma import fma
 LANE, ROWS = 4, 4
 
 # Rows have a multiple of this many columns: no vector of processor registers is left half full.
-_COLUMNS = 16
+_COLUMNS = 8
 
 # Each pool's largest product begins at 2^MOST, none comes below LEAST, and below FEW they are too far apart.
 _MOST, _FEW, _LEAST = 900, 2.0**-400, 2.0**-960

@@ -28,6 +28,22 @@ def flip_bits(objects, keys, m, raised, dropped, out):
 
 
 @njit(nogil=True, cache=True)
+def flip_again(answers, keys, m, raised, dropped, lost, out):
+    """Bit vectors with noise: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
+
+    lost (as many words) is scratch.
+    """
+    spare = np.uint64(64 * out.shape[1] - m)
+    for r in range(answers.shape[0]):
+        words = out[r]
+        free = bernoulli_words(keys[r], 0, raised, words)
+        bernoulli_words(keys[r], free, dropped, lost)
+        for w in range(words.shape[0]):
+            words[w] = (answers[r, w] & ~lost[w]) | (words[w] & ~answers[r, w])
+        words[words.shape[0] - 1] &= _ALL >> spare
+
+
+@njit(nogil=True, cache=True)
 def choose_subsets(objects, keys, m, size, included, raised, out):
     """Uniform subsets of so many of m objects, which include the own one with the given probability.
 

@@ -6,7 +6,7 @@ from numba import njit
 from poolscope.kernels.random import trailing_zeros
 
 #: Positions that are written at a time; a list of them has room for as many beyond the last.
-AT_ONCE = 8
+AT_ONCE = 10
 
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _S6, _LOW6 = np.uint64(6), np.uint64(63)

@@ -10,13 +10,20 @@ from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.channel import Channel, Empirical
 from poolscope.mechanisms.cms import CMS, NoHashCMS
+from poolscope.mechanisms.composed import composed
+from poolscope.mechanisms.dbitflip import DBitFlip
 from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
 from poolscope.mechanisms.grr import GRR, Identity
 from poolscope.mechanisms.hadamard_response import HadamardResponse
 from poolscope.mechanisms.hcms import HCMS
+from poolscope.mechanisms.keeping import KeptFlips, KeptHash, KeptPositions, KeptResponse
+from poolscope.mechanisms.l_grr import LGRR
+from poolscope.mechanisms.l_unary import LOSUE, LOUE, LSOUE, LSUE
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.local_hashing import BLH, OLH
+from poolscope.mechanisms.loloha import LOLOHA
 from poolscope.mechanisms.oue import OUE
+from poolscope.mechanisms.pi_rappor import PIRappor
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
@@ -33,6 +40,12 @@ __all__ = [
     "CMS",
     "GRR",
     "HCMS",
+    "LGRR",
+    "LOLOHA",
+    "LOSUE",
+    "LOUE",
+    "LSOUE",
+    "LSUE",
     "MECHANISMS",
     "OLH",
     "OUE",
@@ -42,15 +55,21 @@ __all__ = [
     "Adapted",
     "Channel",
     "Countable",
+    "DBitFlip",
     "Device",
     "Empirical",
     "Fresh",
     "HadamardResponse",
     "Identity",
+    "KeptFlips",
+    "KeptHash",
+    "KeptPositions",
+    "KeptResponse",
     "Likelihood",
     "Mechanism",
     "Memoised",
     "NoHashCMS",
+    "PIRappor",
     "Pure",
     "Rappor",
     "RapporMemory",
@@ -61,6 +80,7 @@ __all__ = [
     "SubsetSelection",
     "Views",
     "adapt",
+    "composed",
     "device_of",
     "make",
     "reports_of",
@@ -86,6 +106,14 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "ss": SubsetSelection,
     "hr": HadamardResponse,
     "rappor": Rappor,
+    "pi-rappor": PIRappor,
+    "l-grr": LGRR,
+    "l-sue": LSUE,
+    "l-osue": LOSUE,
+    "l-oue": LOUE,
+    "l-soue": LSOUE,
+    "loloha": LOLOHA,
+    "dbitflip": DBitFlip,
     "channel": Channel,
     "empirical": Empirical,
 }

@@ -7,6 +7,7 @@ its answers, a user's reports are not independent, so that memory is no mechanis
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -19,8 +20,8 @@ from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Mechanism, Reports, check_objects
 
-#: Branches below a user's reports that no report's number reaches.
-ANSWERS, COHORT = -1, -2
+#: Branches below a user's reports that no report's number reaches: kept answers, and what else the user keeps.
+ANSWERS, OWN = -1, -2
 
 
 @runtime_checkable
@@ -37,11 +38,28 @@ class Device(Protocol):
         ...
 
 
-def device_of(mechanism: Mechanism, *, memory: bool = False) -> Device:
-    """The device that sends the mechanism's reports: with memory RAPPOR keeps its permanent step, others all."""
-    if not memory:
-        return Fresh(mechanism)
-    return RapporMemory(mechanism) if isinstance(mechanism, Rappor) else Memoised(mechanism)
+def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
+    """The device that sends the mechanism's reports: with memory those of two steps keep the permanent one, others all.
+
+    Without a word, mechanisms that are made for it have memory (L-GRR and the like, dBitFlip), and others have none.
+    """
+    return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
+
+
+def is_kept(mechanism: object, memory: bool | None) -> bool:
+    """Whether devices of a mechanism, or of a kind of mechanisms, keep answers: as they are told, or else as it is."""
+    return bool(getattr(mechanism, "kept", False)) if memory is None else memory
+
+
+@singledispatch
+def keeping(mechanism: Mechanism) -> Device:
+    """The device with memory of a mechanism."""
+    return Memoised(mechanism)
+
+
+@keeping.register
+def _(mechanism: Rappor) -> Device:
+    return RapporMemory(mechanism)
 
 
 def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
@@ -65,18 +83,14 @@ class Fresh:
 class Memoised:
     """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
 
-    Microsoft's dBitFlipPM does this, and RAPPOR without its instantaneous step. The reports are those of the mechanism
-    itself.
-
-    References
-    ----------
-    B. Ding, J. Kulkarni, S. Yekhanin. Collecting telemetry data privately. NIPS 2017.
+    RAPPOR does this without its instantaneous step. The reports are those of the mechanism itself, whose public
+    randomness (a hash function, say) is that of the object's one report.
     """
 
     mechanism: Mechanism
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        distinct, first, which = np.unique(_answer_keys(objects, users), return_index=True, return_inverse=True)
+        distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
         return {name: column[which] for name, column in made.items()}
 
@@ -99,7 +113,7 @@ class RapporMemory:
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""
         draws = np.empty(len(users))
-        uniforms(children(children(users, Stream.REPORTS), COHORT), 0, draws)
+        uniforms(own_keys(users), 0, draws)
         return (draws * self.mechanism.family.size).astype(np.int64)
 
     def positions(self, cohort: int) -> NDArray[np.uint32]:
@@ -122,7 +136,7 @@ class RapporMemory:
         for cohort in np.unique(cohorts):
             mine = cohorts == cohort
             ones[mine] = self.pattern(int(cohort))[objects[mine]]
-        return _coins(_answer_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
+        return _coins(answer_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         answers = self.permanent(objects, users)
@@ -158,9 +172,14 @@ def fresh_keys(users: Keys, places: Objects) -> Keys:
     return children(children(users, Stream.REPORTS), places)
 
 
-def _answer_keys(objects: Objects, users: Keys) -> Keys:
-    """The key of each permanent answer: the same for the same user and object, whenever it is sent."""
-    return children(children(children(users, Stream.REPORTS), ANSWERS), objects)
+def own_keys(users: Keys) -> Keys:
+    """The key of what is the same in all reports of each user: a cohort, a seed, positions."""
+    return children(children(users, Stream.REPORTS), OWN)
+
+
+def answer_keys(slots: Objects, users: Keys) -> Keys:
+    """The key of each permanent answer: the same for the same user and object, or what the object is kept as."""
+    return children(children(children(users, Stream.REPORTS), ANSWERS), slots)
 
 
 def _sum_by_bit(unset: Floats, set_: Floats, positions: NDArray[np.integer]) -> Floats:

@@ -113,6 +113,11 @@ class Rappor(Hashed, Counting, Likelihood):
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
+    def kept_epsilon(self) -> float:
+        """Epsilon of a kept answer: that of the permanent step."""
+        return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
+
+    @property
     def p_star(self) -> float:
         if self.hash_table is not None:
             return float(np.mean(self.rates.own))

@@ -7,7 +7,7 @@ epsilon alone, as does what it adds up to in time (``epsilon_in_time``).
 
 from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
 from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
-from poolscope.metrics.epsilon import EpsilonInTime, epsilon_in_time
+from poolscope.metrics.epsilon import EpsilonInTime, KeptAnswers, epsilon_in_time, kept_by
 from poolscope.metrics.exposure import (
     exposed,
     exposure,
@@ -33,6 +33,7 @@ from poolscope.metrics.words import headline, in_plain_words
 __all__ = [
     "EpsilonInTime",
     "Estimate",
+    "KeptAnswers",
     "Record",
     "auc",
     "bayes_security",
@@ -50,6 +51,7 @@ __all__ = [
     "for_each_attack",
     "headline",
     "in_plain_words",
+    "kept_by",
     "min_entropy_leakage",
     "most_right",
     "precision",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from poolscope.mechanisms.devices import Fresh
+from poolscope.mechanisms.devices import Device, Fresh
 from poolscope.mechanisms.sending import Sending
 
 if TYPE_CHECKING:
@@ -21,20 +22,46 @@ class EpsilonInTime:
     """The epsilon of a report, and the sum over those of a day, of a year and of all time: what composition allows.
 
     Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
-    of a day and a year where nobody says how many reports there are, of all time without a cap, and all three where
-    devices keep their answers, as such reports are not independent and their epsilons do not add up.
+    of a day and a year where nobody says how many reports there are, of all time without a cap.
+
+    Where devices keep their answers, reports are not independent and their epsilons do not add up. There is the epsilon
+    of a kept `answer`, whose reports together reveal no more, and as the papers count it the longitudinal one for all
+    time: that of an answer times the answers that a device can send. It is about the answers alone: which reports come
+    from the same one is in no epsilon.
     """
 
     report: float
     day: float | None = None
     year: float | None = None
     ever: float | None = None
+    answer: float | None = None
 
 
-def epsilon_in_time(epsilon: float, sending: Sending, *, memory: bool = False) -> EpsilonInTime:
-    """What an epsilon of a report adds up to on devices that send so much; ``memory`` if they keep their answers."""
-    if memory:
-        return EpsilonInTime(report=epsilon)
+class KeptAnswers(NamedTuple):
+    """What a device keeps: the epsilon of an answer, and how many answers there are at most."""
+
+    epsilon: float
+    answers: int
+
+    def spent(self, reports: float) -> float:
+        """What so many reports add up to, each of an answer of its own as long as there are any."""
+        return self.epsilon * min(self.answers, reports)
+
+
+def kept_by(device: Device) -> KeptAnswers | None:
+    """What a device keeps, as its mechanism tells; of any mechanism its answer to each object. None: nothing."""
+    if isinstance(device, Fresh):
+        return None
+    mechanism: Any = device.mechanism
+    epsilon = getattr(mechanism, "kept_epsilon", mechanism.epsilon)
+    return KeptAnswers(float(epsilon), int(getattr(mechanism, "kept_answers", mechanism.universe)))
+
+
+def epsilon_in_time(epsilon: float, sending: Sending, *, kept: KeptAnswers | None = None) -> EpsilonInTime:
+    """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it."""
+    if kept is not None:
+        most = math.inf if sending.cap is None else sending.cap
+        return EpsilonInTime(report=epsilon, answer=kept.epsilon, ever=kept.spent(most))
     ever = None if sending.cap is None else sending.cap * epsilon
     if sending.reports_per_day is None:
         return EpsilonInTime(report=epsilon, ever=ever)
@@ -44,7 +71,13 @@ def epsilon_in_time(epsilon: float, sending: Sending, *, memory: bool = False) -
 
 def epsilon_of(game: Game) -> EpsilonInTime:
     """The epsilon of a game with its time."""
-    return epsilon_in_time(float(game.mechanism.epsilon), game.sending, memory=_keeps(game))
+    return epsilon_in_time(float(game.mechanism.epsilon), game.sending, kept=kept_by(game.device))
+
+
+def composition_bound(game: Game) -> float:
+    """What the epsilons of a user's linked reports add up to: of kept answers, those that they can come from."""
+    reports, kept = int(game.sending.linked(game.horizon)[0].max()), kept_by(game.device)
+    return reports * float(game.mechanism.epsilon) if kept is None else kept.spent(reports)
 
 
 def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
@@ -54,6 +87,7 @@ def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
         words += f", {_figure(sending.sample * sending.reports_per_day)} a day"
         words += " on average" if sending.sample < 1 else ""
     sums = {
+        "a kept answer": [epsilon.answer for epsilon in epsilons],
         "a year": [epsilon.year for epsilon in epsilons],
         "in all": [epsilon.ever for epsilon in epsilons],
     }
@@ -74,9 +108,9 @@ def devices_in_words(game: Game) -> list[str]:
     if sending.window is not None:
         many = f"{sending.window:,} report{'s' * (sending.window != 1)}"
         told.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
-    if _keeps(game):
-        told.append("a device keeps one answer for each object, so that epsilons of reports do not add up")
-    if _keeps(game) and sending.window is not None:
+    if kept_by(game.device):
+        told.append("a device keeps its answers: what adds up are their epsilons, as long as there are new ones")
+    if kept_by(game.device) and sending.window is not None:
         told.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
     return told
 
@@ -85,10 +119,6 @@ def in_days(counts: Sequence[int], reports_per_day: float) -> str:
     """How long so many events take, as "7, 30 days"."""
     days = [n / reports_per_day for n in counts]
     return f"{_listed(days)} day{'s' * (days != [1])}"
-
-
-def _keeps(game: Game) -> bool:
-    return not isinstance(game.device, Fresh)
 
 
 def _listed(values: Sequence[float]) -> str:

@@ -7,6 +7,10 @@ All take the rows of one adversary at one observation count n, a row per user.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from math import inf
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -38,9 +42,19 @@ def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Reports that expose a user, as a quantile over users; inf is never."""
-    first = rows[EXPOSED[threshold]].cast(pl.Float64).fill_null(float("inf"))
-    value, low, high = quantile(first.to_numpy(), level)
+    """Reports until that share (`level`) of the users is exposed; infinite where it never is."""
+    return reports_until(first_exposed(rows, EXPOSED[threshold]), level)
+
+
+def first_exposed(rows: pl.DataFrame, column: str) -> Counter[float]:
+    """How many users each report exposed, as the column says; infinity has those who never were."""
+    counts = rows[column].value_counts().iter_rows()
+    return Counter({inf if first is None else float(first): users for first, users in counts})
+
+
+def reports_until(firsts: Mapping[float, int], share: float) -> Estimate:
+    """Reports until that share of the users is exposed, from ``first_exposed``."""
+    value, low, high = quantile(np.repeat(list(firsts.keys()), list(firsts.values())), share)
     return Estimate(value, max(low, 0.0), high)
 
 

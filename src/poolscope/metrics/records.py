@@ -16,7 +16,7 @@ from poolscope.base.json import plain
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
-from poolscope.metrics.exposure import exposed_count, precision_when_sure, sure
+from poolscope.metrics.exposure import exposed_count, first_exposed, precision_when_sure, reports_until, sure
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
@@ -29,6 +29,12 @@ TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10,
 
 SURE = at_levels("sure")
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
+
+EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_to_expose_10": 0.10}
+"""Shares of users of whom it is told after how many reports they are exposed, by their fields."""
+
+EXPOSED_AT = 0.9
+"""The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
 
 _ENDS = ("", "_low", "_high")
 
@@ -52,6 +58,8 @@ class Record:
     brier : mean squared gap of confidence and success.
     sure_50, sure_90, sure_95 : share of users of whom the adversary is sure at n.
     exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
+    reports_to_expose_1, reports_to_expose_5, reports_to_expose_10 : reports until so many percent of the users are
+        exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
         at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
     """
@@ -80,6 +88,10 @@ class Record:
     exposed_50: Estimate
     exposed_90: Estimate
     exposed_95: Estimate
+    exposed_at: float
+    reports_to_expose_1: Estimate
+    reports_to_expose_5: Estimate
+    reports_to_expose_10: Estimate
     threshold: float | None = None
     sure: Estimate | None = None
     precision_when_sure: Estimate | None = None
@@ -207,21 +219,32 @@ def counted_columns(threshold: float | None) -> tuple[str, ...]:
 
 @dataclass
 class Counted:
-    """What of an attack can be counted part by part: who is exposed, by the column that says so, and users by pool and
-    guess."""
+    """What of an attack can be counted part by part.
+
+    Parameters
+    ----------
+    answers : users by pool and guess.
+    exposed : users exposed by n, by the column that says so.
+    firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
+        were.
+    """
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
+    firsts: Counter[float] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `counted_columns`."""
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
-        return cls(answers(rows), Counter({name: exposed_count(rows, name, n) for name in columns}))
+        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
+        exposed = Counter({name: exposed_count(rows, name, n) for name in columns})
+        return cls(answers(rows), exposed, first_exposed(rows, own))
 
     def __iadd__(self, other: Counted) -> Counted:
         self.answers.update(other.answers)
         self.exposed.update(other.exposed)
+        self.firsts.update(other.firsts)
         return self
 
     @property
@@ -266,6 +289,7 @@ def record_of(
     # a threshold that nobody played with is one of confidences, not of who was exposed
     columns = exposed_columns(threshold if threshold == game.threshold else None)
     estimates |= {name: share_of(counted.exposed[name], users) for name in columns}
+    estimates |= {name: reports_until(counted.firsts, share) for name, share in EXPOSING.items()}
     return Record(
         adversary=adversary,
         n=n,
@@ -284,6 +308,7 @@ def record_of(
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
         brier=brier(rows),
+        exposed_at=EXPOSED_AT if game.threshold is None else game.threshold,
         threshold=threshold,
         sure=None if threshold is None else sure(rows, threshold),
         precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),

@@ -9,32 +9,27 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
 
-_HEADLINE_N = 90
-_NEAR = (60, 120)
 _LEVELS = (0.99, 0.95, 0.90)
 
 
 def headline(results: Sequence[Record]) -> Record:
-    """The record that a run is told by: the best attack on private reports at n near 90.
+    """The record that a run is told by: the best attack on private reports at the largest n that was asked for.
 
-    Where no n lies between 60 and 120 it is the largest n. The non-private game counts only
-    when there is nothing else.
+    The non-private game counts only when there is nothing else.
     """
     if not results:
         raise InputError("must not be empty", place="results")
     private = [record for record in results if record.adversary != NON_PRIVATE] or list(results)
-    counts = {record.n for record in private}
-    near = [n for n in counts if _NEAR[0] <= n <= _NEAR[1]]
-    n = min(near, key=lambda n: (abs(n - _HEADLINE_N), n)) if near else max(counts)
-    return max((record for record in private if record.n == n), key=lambda record: record.auc.value)
+    horizon = max(record.n for record in private)
+    return max((record for record in private if record.n == horizon), key=lambda record: record.auc.value)
 
 
 def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
     """One or two sentences that say what a run found.
 
-    The largest group of users of which the adversary is surely right nearly always (lower end
-    of the interval at 99, else 95, else 90 %), then the success on everyone against a guess
-    without any report.
+    With a threshold, of how many users the adversary is that sure and how often it is right about them. Without one,
+    the largest group of users of which it is surely right nearly always (lower end of the interval at 99, else 95,
+    else 90 %). Then the success on everyone against a guess without any report.
 
     Parameters
     ----------
@@ -47,6 +42,12 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
     phrase = (descriptions or {}).get(record.adversary)
     who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
     opening = f"After {record.n:,} report{'s' * (record.n != 1)}, {who}"
+    if record.threshold is not None and record.sure and record.precision_when_sure:
+        sure, right = record.sure.value, record.precision_when_sure.value
+        about = f" and right about {percent(right)} of them" if sure else ""
+        crowd = f"{percent(sure)} of the users" if sure else "nobody"
+        first = f"{opening} is at least {percent(record.threshold)} sure of {crowd}{about}."
+        return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
     group = _largest_group(record)
     if group is None:
         return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."

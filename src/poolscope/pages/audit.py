@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shlex
 from collections.abc import Sequence
 from functools import partial
@@ -16,12 +17,12 @@ from typing import Any
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
-from poolscope.metrics.records import Record
+from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.words import headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import pictures
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
-from poolscope.pages.html import origin, render, tied
+from poolscope.pages.html import options, origin, render, tied
 from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
@@ -75,6 +76,8 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
             row=("n", "n"),
             form=partial(_after, reports_per_day=summary.reports_per_day),
         ),
+        note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
+        exposing=_exposing(summary),
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
         glossary=[*who, *explained(AUDIT)],
@@ -91,6 +94,24 @@ def _facts(summary: Summary) -> list[str]:
         f"up to {summary.horizon:,} report{'s' * (summary.horizon != 1)} each",
         *map(tied, summary.devices),
     ]
+
+
+def _exposing(summary: Summary) -> dict[str, Any]:
+    """After how many reports some users are exposed: a row for each adversary, as it is a fact of the whole run."""
+    firsts = {record.adversary: record for record in reversed(summary.results)}
+    records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
+    form = f"Reports until exposed at {percent(records[0].exposed_at)}"
+    columns = [Column(name, form, f"{share(level)} % of users", _reports) for name, level in EXPOSING.items()]
+    return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
+
+
+def _reports(value: float) -> str:
+    """A number of reports; infinity is more than were played."""
+    return "never" if math.isinf(value) else f"{value:,.0f}"
+
+
+def _whole(value: int) -> str:
+    return f"{value:,}"
 
 
 def _after(n: int, reports_per_day: float | None) -> str:
@@ -156,4 +177,5 @@ def _separated(results: Sequence[Record], delimiter: str) -> str:
 
 def _origin(summary: Summary) -> list[tuple[str, str]]:
     command = f"poolscope audit {shlex.quote(summary.scenario.file)} --users {summary.users} --seed {summary.seed}"
+    command += options(summary.scenario.asked)
     return origin(command, seed=summary.seed, users=summary.users, version=summary.version, seconds=summary.seconds)

@@ -11,11 +11,12 @@ from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
+from poolscope.metrics.words import percent
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.figures import ZOOM
 from poolscope.pages.frontier import frontier
 from poolscope.pages.glossary import COMPARISON, explained
-from poolscope.pages.html import origin, render, tied
+from poolscope.pages.html import options, origin, render, tied
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.pages.tables import Column, table
 from poolscope.pages.words import in_plain_words, reservation
@@ -27,7 +28,10 @@ COLUMNS = (
     Column("most_right", "% of users", "at most", share),
     Column("sure_90", "% of users", "sure at n", share),
     Column("exposed_90", "% of users", "exposed by n", share),
-    Column("reports_to_exposure", "Reports to", "exposure", count),
+    Column("reports_to_expose_1", "Reports to expose", "1 %", count),
+    Column("reports_to_expose_5", "Reports to expose", "5 %", count),
+    Column("reports_to_expose_10", "Reports to expose", "10 %", count),
+    Column("reports_to_exposure", "Reports to expose", "half", count),
     Column("bayes_security", "Bayes security", "at the prior", decimal),
     Column("bayes_security_least", "Bayes security", "least", decimal),
     Column("min_entropy_leakage", "Leakage", "bits", bits),
@@ -36,6 +40,8 @@ COLUMNS = (
 )
 
 ERRORS = (
+    Column("rmse", "Root mean squared error", "measured", error),
+    Column("rmse_expected", "Root mean squared error", "closed form", error),
     Column("mse", "Mean squared error", "measured", error),
     Column("mse_expected", "Mean squared error", "closed form", error),
     Column("mae", "Mean absolute error", "measured", error),
@@ -78,7 +84,8 @@ def page_of(comparison: Comparison) -> str:
         facts=_facts(comparison),
         figures=placed(pictures(comparison)),
         note=tied(
-            f"After {comparison.n:,} reports of each user; sure and exposed are at 90 %. Below each value its 95 % "
+            f"{'; '.join(comparison.devices)}. After {comparison.n:,} reports of each user; sure and exposed are at "
+            f"90 %, reports to exposure at {percent(comparison.results[0].exposed_at)}. Below each value its 95 % "
             f"interval; a star marks the choices on the frontier. {reservation(comparison)} The words are explained "
             "under the tables."
         ),
@@ -119,6 +126,7 @@ def _origin(comparison: Comparison) -> list[tuple[str, str]]:
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
         f"--users {comparison.users} --reports {comparison.reports} --seed {comparison.seed}"
     )
+    command += options(comparison.scenario.asked)
     return origin(
         command, seed=comparison.seed, users=comparison.users, version=__version__, seconds=comparison.seconds
     )

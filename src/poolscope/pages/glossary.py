@@ -36,8 +36,8 @@ MEANINGS = {
     "90 %.",
     "Exposed by n": "A user is exposed by n if the adversary has been sure at some time up to n reports, even if its "
     "confidence fell again later.",
-    "Reports to exposure": "How many reports it takes until half of the users are exposed at 90 %; a dash means that "
-    "more than half never are.",
+    "Reports to exposure": "How many reports it takes until 1, 5 or 10 % or half of the users are exposed, at 90 % or "
+    "the confidence that was asked for; “never” or a dash means that fewer are by the end.",
     "Relevant interest γ, polarization δ": "How often a user picks from any of the pools at all, and how much of that "
     "goes to the preferred pool. Both are facts about the user which the adversary does not know.",
     "Calibration error, noise, Brier": "The mean gap between confidence and success rate; the most that chance alone "
@@ -52,9 +52,9 @@ MEANINGS = {
     "Log odds, bound": "What the reports added to the log odds of a user’s true pool, for the user at the 99 % "
     "quantile, beside n ε, the most that composition allows (of the reports of one pseudonym). The gap is what the "
     "bound overstates for this attack. An interval to ∞ means that there are too few users to bound that quantile.",
-    "Mean squared and absolute error": "Of the estimated frequencies of all objects, measured on simulated reports and "
-    "in closed form from the mechanism’s p* and q*. With few hash functions what is measured lies above the closed "
-    "form.",
+    "Mean squared and absolute error": "Of the estimated frequencies of all objects; the root of the mean squared "
+    "error is a share, as a frequency is. Measured on simulated reports and in closed form from the mechanism’s p* and "
+    "q*. With few hash functions what is measured lies above the closed form.",
     "Interval": "Small grey numbers are 95 % intervals: what another group of as many users could have shown.",
     "The same users": "All choices are played by the same users, so differences between choices are surer than the "
     "intervals suggest. An adversary who has estimated what is popular has done so once for each choice: another seed "
@@ -73,6 +73,7 @@ AUDIT = (
     "AUC",
     "Sure at n",
     "Exposed by n",
+    "Reports to exposure",
     "Relevant interest γ, polarization δ",
     "Calibration error, noise, Brier",
     "Interval",
@@ -95,6 +96,18 @@ COMPARISON = (
     "Mean squared and absolute error",
     "Interval",
     "The same users",
+)
+
+ADVICE = (
+    "Preferred pool",
+    "Mechanism, ε",
+    "Report, n",
+    "Epsilon a year",
+    "Confidence",
+    "Exposed by n",
+    "Sure at n",
+    "Relevant interest γ, polarization δ",
+    "Interval",
 )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -58,6 +60,12 @@ def origin(command: str, *, seed: int, users: int, version: str, seconds: float 
     """Where the numbers come from, down to the command that makes them again."""
     told = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
     return told if seconds is None else [*told, ("Time", f"{seconds:,.1f} s")]
+
+
+def options(asked: Mapping[str, Any]) -> str:
+    """What was asked for, as options of a command."""
+    lists = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in asked.items()}
+    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in lists.items())
 
 
 def slug(name: str) -> str:

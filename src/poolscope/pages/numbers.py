@@ -43,7 +43,7 @@ def log_odds(value: float) -> str:
 
 def error(value: float | None) -> str:
     """An error, always with its power of ten; a dash where there is no estimate."""
-    return "–" if value is None else f"{value:.2e}"
+    return "–" if value is None or math.isnan(value) else f"{value:.2e}"
 
 
 def rounded(value: float | str | None) -> str:

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.records import Record
 
 
 class Column(NamedTuple):
@@ -21,7 +20,7 @@ class Column(NamedTuple):
 
 def table(
     label: str,
-    records: Sequence[Record],
+    records: Sequence[Any],
     columns: Sequence[Column],
     *,
     block: tuple[str, str],

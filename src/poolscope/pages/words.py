@@ -25,6 +25,11 @@ def in_plain_words(comparison: Comparison) -> str:
         f"users under {choice(least)} and for {percent(most.precision.value)} under {choice(most)}; "
         f"a random guess is right for {percent(least.baseline)}."
     )
+    if least.threshold is not None and least.sure and most.sure:
+        words += (
+            f" It is at least {percent(least.threshold)} sure of {percent(least.sure.value)} of them under "
+            f"{choice(least)} and of {percent(most.sure.value)} under {choice(most)}."
+        )
     equal = at_equal_error(mine)
     if equal is None:
         return words

@@ -80,7 +80,7 @@ class Bits:
     """A bit vector: bytes, least significant bit first; in CSV the set positions, separated by blanks."""
 
     def called(self, name: str, text: bool) -> str:
-        return "ones" if text else name
+        return "ones" if text and name == "bits" else name
 
     def empty(self, column: ReportColumn, rows: int) -> NDArray[Any]:
         return np.empty((rows, _bytes(column)), dtype=np.uint8)

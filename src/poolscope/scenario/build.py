@@ -12,7 +12,7 @@ from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
 from poolscope.base.randomness import curator_key
 from poolscope.game.game import Game
-from poolscope.mechanisms import Device, Mechanism, Sending, device_of, make
+from poolscope.mechanisms import Device, Mechanism, Sending, composed, device_of, make
 from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
@@ -80,13 +80,20 @@ def build_recorded(scenario: Scenario, universe: Universe, seed: int) -> Recorde
 
 
 def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
-    """The mechanism of ``[mechanism]``; parameters that name files are read, never unpickled."""
+    """What a report by itself comes from: ``[mechanism]``, and the noise that devices add again.
+
+    Parameters that name files are read, never unpickled.
+    """
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
     for name in (name for name in FILES if name in parameters):
         path = scenario.resolve(str(parameters[name]), place=f"mechanism.{name}")
         parameters[name] = FILES[name](path, universe)
     with located(file=scenario.file, place="mechanism"):
-        return make(scenario.mechanism.kind, universe.size, parameters)
+        mechanism = make(scenario.mechanism.kind, universe.size, parameters)
+    if scenario.devices.again is None:
+        return mechanism
+    with located(file=scenario.file, place="devices.again"):
+        return composed(mechanism, **scenario.devices.again.model_dump())
 
 
 def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
@@ -97,7 +104,7 @@ def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
 def build_sending(scenario: Scenario) -> Sending:
     """How much of what its user does a device of a scenario sends."""
     with located(file=scenario.file, place="devices"):
-        return Sending(**scenario.devices.model_dump(exclude={"memory"}))
+        return Sending(**scenario.devices.model_dump(exclude={"memory", "again"}))
 
 
 def build_adversary(

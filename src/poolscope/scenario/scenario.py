@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -49,12 +49,13 @@ LARGEST_FILE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Where a scenario comes from. A built-in one has no folder."""
+    """Where a scenario comes from. A built-in one has no folder; `asked` is what a command has put into its text."""
 
     name: str
     text: str
     file: str
     folder: Path | None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scenario(Table):
@@ -90,7 +91,7 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memory" in adversary.model_fields_set and not self.devices.memory:
+            if "knows_memory" in adversary.model_fields_set and not self.keeps_answers:
                 key = f"adversary[{i}].knows_memory"
                 raise rejection("goes only with memory = true in [devices]", key=key, value=adversary.knows_memory)
             if numbered and adversary.popularity == "given" and adversary.file is None:
@@ -112,6 +113,19 @@ class Scenario(Table):
     def file(self) -> str:
         """The file as messages name it; of a built-in scenario its name."""
         return self._source.file
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
+        from poolscope.mechanisms import MECHANISMS
+        from poolscope.mechanisms.devices import is_kept
+
+        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a command asked for in place of what the file says, by the names of its options."""
+        return dict(self._source.asked)
 
     def universe(self) -> "Universe":
         """The universe of ``[universe]``; a file of objects is read once."""
@@ -168,9 +182,10 @@ class Scenario(Table):
         """The error of a command that needs a table which is not there."""
         return InputError(f"must have a table [{table}]", file=self.file)
 
-    def about(self) -> dict[str, str]:
+    def about(self) -> dict[str, Any]:
         """What results keep of it, for JSON."""
-        return {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
+        about = {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
+        return about | {"asked": plain(self.asked)}
 
     def dump(self) -> dict[str, Any]:
         """The tables as the file has them, for JSON: infinity is the text "inf"."""
@@ -252,8 +267,13 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
     return scenario
 
 
-def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Scenario:
-    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; None takes a key away."""
+def changed(
+    scenario: Scenario, changes: Mapping[str, Any], *, name: str, asked: Mapping[str, Any] | None = None
+) -> Scenario:
+    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; None takes a key away.
+
+    `asked` is kept with it.
+    """
     tables = tomllib.loads(scenario.text)
     for key, value in changes.items():
         table = tables
@@ -264,7 +284,9 @@ def changed(scenario: Scenario, changes: Mapping[str, Any], *, name: str) -> Sce
             table.pop(last, None)
         else:
             table[last] = value
-    return parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
+    made = parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
+    made._source = replace(made._source, asked=scenario.asked if asked is None else asked)
+    return made
 
 
 def as_toml(tables: Mapping[str, Any]) -> str:

@@ -200,17 +200,42 @@ class MechanismTable(Table):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
+class AgainTable(Table):
+    """``{ kind = "grr", epsilon = 1 }``: noise on a kept answer, anew for each report.
+
+    With ``epsilon_first`` its epsilon is the one for which, as the papers reckon, a report by itself has that.
+    """
+
+    kind: Name
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    epsilon_first: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.epsilon is None and self.epsilon_first is None:
+            raise rejection("must have epsilon or epsilon_first")
+        self._only(self.epsilon is None, "epsilon_first", "noise without epsilon")
+        return self
+
+
 class DevicesTable(Table):
     """``[devices]``: what a device does beyond the mechanism.
 
-    With ``memory`` it keeps one answer for each object, whatever the kind; the other keys are those of ``Sending``.
+    With ``memory`` it keeps one answer for each object, whatever the kind, and with ``again`` it adds noise to the
+    answer whenever it is sent; the other keys are those of ``Sending``.
     """
 
     reports_per_day: Positive | None = None
-    memory: bool = False
+    memory: bool | None = None
+    again: AgainTable | None = None
     sample: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     window: Count | None = None
     cap: Count | None = None
+
+    @model_validator(mode="after")
+    def _parameters(self) -> Self:
+        self._only(self.memory is True, "again", "memory = true")
+        return self
 
 
 class DensityTable(Table):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import time
@@ -21,7 +20,7 @@ from poolscope import __version__
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, check_count, did_you_mean, located
+from poolscope.base.errors import InputError, check_count, located
 from poolscope.base.folders import ANOTHER, check_new, told
 from poolscope.base.json import plain
 from poolscope.base.progress import SILENT, Progress
@@ -29,26 +28,27 @@ from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import claimed, scratch_folder
 from poolscope.base.tables.atomic import write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
-from poolscope.game.columns import EXPOSED, NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
-from poolscope.mechanisms import MECHANISMS
-from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
-from poolscope.metrics.exposure import reports_to_exposure
+from poolscope.metrics.assumed import users_in_words
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
-from poolscope.metrics.records import Counted, Record, record_of
+from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.reports.utility import measure_utility
+from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, changed
 
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000
 
-OUTCOMES = ("user", "adversary", "pool", "guess", "confidence", "posterior_true", *EXPOSED.values())
-"""Columns of the outcome table that a record is made of."""
+OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
+"""Columns of the outcome table that a record is made of, beside those that are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Leak(Record):
 
     Parameters
     ----------
-    reports_to_exposure : how many expose half of the users at confidence 0.9; infinite where they never do.
+    reports_to_exposure : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
     evidence : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
     """
 
@@ -72,9 +72,10 @@ class Choice(Leak):
     Parameters
     ----------
     mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked.
-    mse, mae : errors of the curator's frequencies as measured; mse_expected, mae_expected : in closed form. None where
-        the mechanism has no estimate.
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+        answer times the answers that n reports can come from, as the papers count.
+    mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
+        mae_expected : in closed form. None where the mechanism has no estimate.
     frontier : whether no other choice does as well on both error and AUC, and better on one.
     """
 
@@ -89,8 +90,17 @@ class Choice(Leak):
 
     @property
     def rmse(self) -> float:
-        """Root of the mean squared error; NaN where the mechanism has no estimate."""
+        """Root of the mean squared error, which is a share as a frequency is; NaN without an estimate."""
         return math.nan if self.mse is None else math.sqrt(self.mse)
+
+    @property
+    def rmse_expected(self) -> float:
+        """The same in closed form."""
+        return math.nan if self.mse_expected is None else math.sqrt(self.mse_expected)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as one flat object, see ``Record``; the roots stand beside their squares."""
+        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_expected")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +113,7 @@ class Comparison:
     reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
-    epsilons : of the choices, with their time, each once; devices : the same and what devices do, in words.
+    epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
     adversaries : what each knows, in words.
     seconds : how long it took.
     """
@@ -154,6 +164,8 @@ def compare(
     users: int | None = None,
     seed: int = 0,
     reports: int = DEFAULT_REPORTS,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
     engine: Engine | None = None,
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
@@ -167,6 +179,7 @@ def compare(
     users : how many; where absent the scenario's count, up to a thousand.
     seed : the users, what they pick and what they draw are the same for every choice.
     reports : how many reports the frequency estimate is made of.
+    observations, threshold : in place of the scenario's; what is told is after the largest count.
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
     progress : told what is done, the number of users of all choices together, and users as they are played.
@@ -179,12 +192,14 @@ def compare(
     check_count("reports", reports)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
+    scenario = as_asked(scenario, observations=observations, threshold=threshold)
     choices = list(variants(scenario, mechanisms, epsilons))
     for choice in choices:
         # every choice before the first is played: a parameter that is missing is known at once
         build_mechanism(choice, choice.universe())
     results: list[Leak] = []
     spent: dict[EpsilonInTime, None] = {}
+    done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice, seed, engine.map)
@@ -198,6 +213,7 @@ def compare(
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
         spent[epsilon_of(game)] = None
+        done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
@@ -208,7 +224,7 @@ def compare(
         results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), *devices_in_words(game)),
+        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -235,7 +251,7 @@ def _play(
         if name == NON_PRIVATE:
             yield leak
             continue
-        bound = int(game.sending.linked(game.horizon)[0].max()) * epsilon
+        bound = composition_bound(game)
         yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
@@ -248,20 +264,8 @@ def _outcomes(
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name in game.pool_counts:
-            yield name, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), OUTCOMES))
-
-
-def words(text: str) -> list[str]:
-    """The parts of a list written with commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def numbers(text: str) -> list[float]:
-    """The numbers of a list written with commas."""
-    try:
-        return [float(part) for part in words(text)]
-    except ValueError:
-        raise InputError("must be numbers with commas between them", value=text, place="epsilon") from None
+            columns = (*OUTCOMES, *counted_columns(game.threshold))
+            yield name, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), columns))
 
 
 def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
@@ -269,34 +273,12 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
     if not mechanisms:
         raise InputError("must name at least one mechanism", place="mechanism")
     for kind in dict.fromkeys(mechanisms):
-        if kind not in MECHANISMS:
-            remedy = did_you_mean(kind, MECHANISMS)
-            raise InputError("must be a known mechanism", value=kind, place="mechanism", remedy=remedy)
-        known = inspect.signature(MECHANISMS[kind]).parameters
-        shared = _shared(scenario, kind, known)
-        if "epsilon" not in known:
-            yield _variant(scenario, {"kind": kind, **shared})
-            continue
-        if not epsilons:
+        takes_epsilon = "epsilon" in parameters_of(kind)
+        if takes_epsilon and not epsilons:
             raise InputError("must have at least one value", place="epsilon")
-        for epsilon in dict.fromkeys(map(float, epsilons)):
-            yield _variant(scenario, {"kind": kind, "epsilon": epsilon, **shared})
-
-
-def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    """The scenario's parameters that a mechanism takes: all of them for the scenario's own, else what has no default.
-
-    Another mechanism's default is meant: the hash functions of a Bloom filter are not those of a sketch.
-    """
-    own = kind == scenario.mechanism.kind
-    lacking = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
-    given = scenario.mechanism.parameters
-    return {name: value for name, value in given.items() if name in lacking and name != "epsilon"}
-
-
-def _variant(scenario: Scenario, table: Mapping[str, Any]) -> Scenario:
-    with located(file=scenario.file):
-        return changed(scenario, {"mechanism": dict(table)}, name=scenario.name)
+        for epsilon in dict.fromkeys(epsilons) if takes_epsilon else [None]:
+            with located(file=scenario.file):
+                yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:
@@ -307,12 +289,12 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
 
 def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
-    found = measure_utility(game.mechanism, _truth(game), reports, curator_key(seed, 1 << 32), engine.map)
+    found = measure_utility(game.mechanism, true_frequencies(game), reports, curator_key(seed, 1 << 32), engine.map)
     names = ("mse", "mae", "mse_expected", "mae_expected")
     return {name: asdict(found)[name] if found else None for name in names}
 
 
-def _truth(game: Game) -> Floats:
+def true_frequencies(game: Game) -> Floats:
     """The popularity to be estimated: of recorded users, what they picked."""
     if game.recorded is None:
         return game.popularity
@@ -324,9 +306,10 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
     rows = rows.sort("user")
     name, n = str(rows["adversary"][0]), game.horizon
     adversary = next((a for a in game.adversaries if a.name == name), None)
+    counted = Counted.of(rows, n)
     return Leak(
-        **vars(record_of(rows, Counted.of(rows, n), name, n, game, seed)),
-        reports_to_exposure=reports_to_exposure(rows),
+        **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
+        reports_to_exposure=reports_until(counted.firsts, 0.5),
         evidence=evidence(rows, _prior(adversary, game)),
     )
 

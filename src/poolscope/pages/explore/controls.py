@@ -26,6 +26,14 @@ MECHANISM_WORDS = {
     "ss": "a set that likely has the object",
     "hr": "a noisy row of a Hadamard matrix",
     "rappor": "a Bloom filter, noised twice (Chrome)",
+    "pi-rappor": "bits of a random polynomial",
+    "l-grr": "a kept answer, noised again",
+    "l-sue": "kept bits, noised again",
+    "l-osue": "kept bits, noised again, tuned",
+    "l-oue": "kept bits, noised again, tuned",
+    "l-soue": "kept bits, noised again, tuned",
+    "loloha": "a kept noisy hash, noised again",
+    "dbitflip": "kept bits of a few buckets (Microsoft)",
 }
 """What a device sends, in few words; a mechanism that is not here goes by its name alone."""
 
@@ -65,7 +73,7 @@ def controls(scenario: Scenario) -> list[dict[str, Any]]:
             "label": "Answers are kept",
             "words": "A device blurs an object once and sends the same report ever after. Takes longer to play.",
             "form": "check",
-            "value": devices.memory,
+            "value": scenario.keeps_answers,
         },
         _pools(scenario),
         _exponent(scenario),
@@ -144,7 +152,7 @@ def in_words(scenario: Scenario, changes: Mapping[str, Any]) -> str:
         value = changes.get(key)
         if isinstance(value, int | float):
             told.append(words.format(f"{100 * value:.3g}\u202f%" if key == "devices.sample" else number(value)))
-    told += ["answers kept"] * scenario.devices.memory
+    told += ["answers kept"] * scenario.keeps_answers
     told += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
     told += ["other users"] * any(key.startswith("users.") for key in changes)
     return f"{scenario.name}: {', '.join(told)}"

@@ -153,7 +153,7 @@ def attack(
 def _check_memory(scenario: Scenario) -> None:
     """Files are attacked report by report: grouping those of one answer needs all of a user's at once."""
     for index, entry in enumerate(scenario.adversaries):
-        if scenario.devices.memory and entry.knows_memory:
+        if scenario.keeps_answers and entry.knows_memory:
             place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, posterior group them"
             rule = "must be false: attack takes every report of a file by itself"
             raise InputError(rule, file=scenario.file, place=place, remedy=remedy)

@@ -39,6 +39,7 @@ class ScenarioText(BaseModel, extra="allow", frozen=True):
     title: str
     text: str
     file: str = "scenario.toml"
+    asked: dict[str, Any] = {}
 
 
 class Summary(BaseModel, frozen=True):

@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 import warnings
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -26,8 +27,10 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import planned, playing
+from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.records import Counted, counted_columns, record_of
+from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
@@ -43,6 +46,10 @@ def audit(
     *,
     users: int | None = None,
     seed: int = 0,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
+    epsilon: float | None = None,
+    mechanism: str | None = None,
     engine: Engine | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
@@ -52,6 +59,8 @@ def audit(
     Parameters
     ----------
     users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
+    observations, threshold, epsilon, mechanism : in place of the scenario's; another mechanism's parameters are those
+        of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
     engine : where the blocks are played; the threads of this process where absent.
     progress : told what is done, the number of users before the first block, and users as they are played.
     """
@@ -60,6 +69,7 @@ def audit(
     check_count("users", users)
     check_run(out, resume)
     progress.stage("Preparing")
+    scenario = as_asked(scenario, observations=observations, threshold=threshold, epsilon=epsilon, mechanism=mechanism)
     game = build_game(scenario, seed, engine.map)
     kept = read_manifest(out) if resume else None
     asked = playing(game, users or (scenario.users.count if scenario.users else None))
@@ -179,6 +189,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         epsilon=epsilon_of(game),
         devices=[
             f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.sending)}",
+            users_in_words(game),
             *devices_in_words(game),
         ],
         adversaries=descriptions,

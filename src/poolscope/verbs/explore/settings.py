@@ -105,6 +105,7 @@ class Shelf:
         if n is not None:
             changes["attack.observations"] = observations(base, n)
         if changes.get("devices.memory") is False:
+            changes["devices.again"] = None
             changes["adversary"] = [_forgetful(entry) for entry in tomllib.loads(made.text).get("adversary", [])]
         # a default of the format would be written, were it not taken away
         if changes.get("devices.sample") == 1:

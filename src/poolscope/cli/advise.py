@@ -1,0 +1,80 @@
+"""What a person sees of an advice in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from poolscope.cli.grid import Grid
+from poolscope.cli.leaving import as_options
+from poolscope.cli.terminal import Terminal
+from poolscope.pages.numbers import number
+from poolscope.verbs.advise.advice import Advice, Case, Finding, Mitigation
+from poolscope.verbs.advise.words import asked, events
+from poolscope.verbs.advise.words import number as digits
+
+
+def print_advice(advice: Advice, page: Path, seconds: float) -> None:
+    """The question, what each mechanism can do, what the answer hangs on, measures, and the recommendation in words."""
+    console = Terminal()
+    console.print(asked(advice.question, advice.scenario), highlight=False)
+    console.print(" ".join(advice.assumptions[:2]), highlight=False)
+    _findings(advice).print(console)
+    _sensitivity(advice).print(console)
+    if advice.mitigations:
+        _mitigations(advice.mitigations).print(console)
+    console.print(advice.sentence, highlight=False)
+    for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
+        console.print(line, highlight=False)
+    recommended = page.parent / "recommended.toml"
+    console.note(f"Seed {advice.seed}, {seconds:.1f} s. Play it: poolscope audit {recommended}. Page: {page}")
+
+
+def _findings(advice: Advice) -> Grid:
+    title = f"by {advice.question.reports:,} {events(advice.scenario)}"
+    heads = ("mechanism", "eps from", "to", "exposed", "cap", "fits", "binds")
+    grid = Grid(title=title, heads=heads, keys=1, left=("binds",), box=None)
+    for finding in advice.findings:
+        grid.add(*_finding(finding, advice))
+    grid.section()
+    return grid
+
+
+def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
+    at, largest = finding.at_smallest, finding.largest
+    return (
+        finding.mechanism,
+        "–" if finding.smallest is None else digits(finding.smallest),
+        "–" if largest is None else digits(largest.value),
+        "–" if at is None else f"{100 * at.exposed.value:.1f} %",
+        "–" if at is None else _cap(at.cap.value, advice.horizon),
+        "yes" if finding.fits else "no",
+        finding.binds,
+    )
+
+
+def _sensitivity(advice: Advice) -> Grid:
+    title = f"{advice.recommendation.mechanism} at epsilon {number(advice.recommendation.epsilon)}, what it hangs on"
+    grid = Grid(title=title, heads=("case", "exposed", "95 %", "cap"), keys=1, box=None)
+    for case in advice.sensitivity:
+        name = case.case if case.about == "all" else f"{case.about}: {case.case}"
+        grid.add(name, *_shares(case), _cap(case.cap.value, advice.horizon))
+    grid.section()
+    return grid
+
+
+def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
+    heads = ("measure", "eps", "devices", "exposed", "95 %")
+    grid = Grid(title="for the same error of the frequencies", heads=heads, keys=1, box=None)
+    for entry in mitigations:
+        grid.add(entry.measure, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
+    grid.section()
+    return grid
+
+
+def _shares(entry: Case | Mitigation) -> tuple[str, str]:
+    share = entry.exposed
+    return f"{100 * share.value:.1f} %", f"{100 * share.low:.1f}-{100 * share.high:.1f}"
+
+
+def _cap(value: float, horizon: int) -> str:
+    return f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"

@@ -1,0 +1,101 @@
+"""Commands on files of recorded data, traces and reports: parse, call one library function, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poolscope.cli.app import command
+from poolscope.cli.options import Engine, ScenarioOption, Scheduler
+
+
+@command("poolscope traces tweets.csv --user user --text text --universe emoji-11 --out traces.parquet")
+def traces(
+    sources: Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Tables, or daily JSON archives.")],
+    out: Annotated[Path, typer.Option(help="The traces, Parquet or CSV.")],
+    universe: Annotated[str, typer.Option(help="emoji-11, news-2021 or an objects.csv.")],
+    user: Annotated[str | None, typer.Option(help="Column of the user.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts to search.")] = None,
+    object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+) -> None:
+    """Turn recorded data into traces: what each user picked, in order."""
+    from poolscope.verbs.traces.extract import describe, make_traces
+
+    made = make_traces(
+        sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
+    )
+    for line in describe(made):
+        typer.echo(line)
+
+
+@command("poolscope obfuscate traces.parquet --scenario mine.toml --out reports.parquet")
+def obfuscate(
+    traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Parquet or CSV: user, object.")],
+    scenario: ScenarioOption,
+    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv; must not be there yet.")],
+    seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
+) -> None:
+    """Make the reports that the users' devices would send."""
+    from poolscope.cli.progress import working
+
+    with working("Making", "reports") as work:
+        from poolscope.cli.files import print_obfuscated
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.obfuscate import obfuscate
+
+        with watched(work.compiling):
+            made = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
+    print_obfuscated(made, out)
+
+
+@command("poolscope attack reports.parquet --scenario mine.toml --out posteriors.parquet")
+def attack(
+    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="Parquet or CSV, or a folder of Parquet files.")],
+    scenario: ScenarioOption,
+    out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
+    pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
+    engine: Engine = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Infer from real reports which pool each user prefers."""
+    from poolscope.cli.progress import working
+
+    with working("Attacking", "reports") as work:
+        from poolscope.cli.files import print_attack
+        from poolscope.cli.running import running
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.attack.attack import attack
+
+        loaded = load_scenario(scenario)
+        with running(work, engine, scheduler) as own:
+            found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
+    print_attack(found, out)
+
+
+@command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
+def estimate(
+    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="Parquet or CSV, or a folder of Parquet files.")],
+    scenario: ScenarioOption,
+    out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="linear|regression|ibu", help="How; default the one that suits.")
+    ] = None,
+) -> None:
+    """Estimate from real reports how popular each object is, as the curator does."""
+    from poolscope.cli.progress import working
+
+    with working("Reading", "reports") as work:
+        from poolscope.cli.files import print_estimate
+        from poolscope.kernels.compiling import watched
+        from poolscope.scenario.scenario import load_scenario
+        from poolscope.verbs.estimate import estimate
+
+        with watched(work.compiling):
+            found = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
+    print_estimate(found, out)

@@ -1,0 +1,209 @@
+"""dBitFlip: a few of the bits of a histogram, always the same ones, each flipped on its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
+from poolscope.kernels import unary as kernels
+from poolscope.mechanisms.bits import as_bytes, check_bits, threshold, words_of
+from poolscope.mechanisms.defaults import Scoring
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.role import (
+    Rates,
+    ReportColumn,
+    Reports,
+    check_finite_epsilon,
+    check_objects,
+    derived,
+    lie,
+    settle,
+)
+
+#: Bits after the point of what a bit that is not asked for scores.
+GRID = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DBitFlip(Scoring, Likelihood):
+    r"""dBitFlip and, with memory, dBitFlipPM: d bits of b buckets.
+
+    The objects are sorted into b buckets in order, z into floor(z b / universe). A report of z is (J, v): d different
+    buckets J, uniform, and for each of them a bit, which is one with probability 1 - xi in the bucket of z and xi in
+    others, xi = 1 / (1 + e^(epsilon/2)). As published a device draws J once, and keeps its bits for each bucket: sent
+    anew they are the same. (Without memory both are drawn for each report.) Of the likelihood of (J, v) only this
+    depends on z:
+
+    .. math:: \Pr[J, v | z] \propto e^{\epsilon/2} \text{ if } v = 1 \text{ in the bucket of } z, \quad
+              e^{-\epsilon/2} \text{ if } v = 0, \quad 1 \text{ if the bucket is not in } J
+
+    Two buckets of J differ by e^epsilon; with d = 1 there are no two, and a report reveals epsilon/2 only. The count of
+    a bucket, with its variance where nobody is in it, is
+
+    .. math:: \hat c = \frac bd \sum_{t: z \in J_t} \frac{v_t(z) (e^{\epsilon/2} + 1) - 1}{e^{\epsilon/2} - 1}, \qquad
+              \mathrm{Var}_0 = N \frac bd \frac{e^{\epsilon/2}}{(e^{\epsilon/2} - 1)^2}
+
+    A bit scores itself, and one that is not asked for xi (to 20 binary places, so that sums are exact). Objects of one
+    bucket are one to the curator, who takes each for its share of the universe.
+
+    Parameters
+    ----------
+    buckets : b; one for each object where it is left out.
+    d : bits of a report.
+
+    References
+    ----------
+    B. Ding, J. Kulkarni, S. Yekhanin. Collecting telemetry data privately. NIPS 2017.
+    """
+
+    universe: int
+    epsilon: float
+    buckets: int = derived()
+    d: int = 1
+
+    #: A device keeps answers of such a mechanism unless it is told not to.
+    kept: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_finite_epsilon(self.epsilon)
+        if self.buckets is None:
+            settle(self, buckets=self.universe)
+        if not 2 <= self.buckets <= self.universe:
+            raise InputError(f"must be 2 to {self.universe}, the objects", value=self.buckets, place="buckets")
+        if not 1 <= self.d <= self.buckets:
+            raise InputError(f"must be 1 to {self.buckets}, the buckets", value=self.d, place="d")
+
+    @property
+    def report_columns(self) -> dict[str, ReportColumn]:
+        return {"positions": ReportColumn("bits", self.buckets), "bits": ReportColumn("bits", self.buckets)}
+
+    @cached_property
+    def bucket_of(self) -> Integers:
+        """(universe,) the bucket of each object."""
+        return np.arange(self.universe) * self.buckets // self.universe
+
+    @property
+    def flip(self) -> float:
+        """xi, the probability that a bit is flipped."""
+        return lie(self.epsilon / 2.0)
+
+    @property
+    def kept_epsilon(self) -> float:
+        """Epsilon of a kept answer."""
+        return self.epsilon
+
+    @property
+    def kept_answers(self) -> int:
+        """Answers that differ in their law: of each bucket of J, and of all the others."""
+        return min(self.d + 1, self.buckets)
+
+    # Reports
+
+    def positions(self, keys: Keys) -> NDArray[np.uint64]:
+        """(reports, words) d buckets for each key, uniform."""
+        out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
+        share = self.d / self.buckets
+        first = np.zeros(len(keys), dtype=np.int64)
+        kernels.choose_subsets(first, keys, self.buckets, self.d, share, threshold(min(share, 0.5)), out)
+        return out
+
+    def answers(self, buckets: Integers, keys: Keys) -> NDArray[np.uint64]:
+        """(reports, words) the bits of all buckets, for each key and the bucket of its object."""
+        out = np.empty((len(keys), words_of(self.buckets)), dtype=np.uint64)
+        kernels.flip_bits(buckets, keys, self.buckets, threshold(self.flip), threshold(self.flip), out)
+        return out
+
+    def sent(self, positions: NDArray[np.uint64], answers: NDArray[np.uint64]) -> Reports:
+        """The reports of these bits at these positions."""
+        asked, bits = as_bytes(positions, self.buckets), as_bytes(answers & positions, self.buckets)
+        return {"positions": asked, "bits": bits}
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        answers = self.answers(self.bucket_of[objects], children(keys, 1))
+        return self.sent(self.positions(children(keys, 0)), answers)
+
+    def checked(self, reports: Reports) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Positions and bits as bytes; d positions, and no bit elsewhere."""
+        positions, bits = (np.asarray(reports[name]) for name in ("positions", "bits"))
+        for column in (positions, bits):
+            check_bits(column, self.buckets)
+        asked = np.bitwise_count(positions).sum(axis=1, dtype=np.int64)
+        if np.any(asked != self.d):
+            raise InputError(
+                f"positions must be {self.d}, the d of the mechanism", value=int(asked[asked != self.d][0])
+            )
+        if np.any(bits & ~positions):
+            raise InputError("no bit may be set that is not among the positions")
+        return positions, bits
+
+    def log_law(self, reports: Reports) -> Floats:
+        """(reports, buckets) log Pr[bits | positions, bucket]: exactly, for every bucket."""
+        positions, bits = (self._unpacked(column) for column in self.checked(reports))
+        ones = bits.sum(axis=1, dtype=np.int64)[:, None]
+        base = ones * math.log(self.flip) + (self.d - ones) * math.log1p(-self.flip)
+        law: Floats = base + 0.5 * self.epsilon * (2.0 * bits - positions)
+        return law
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        """(reports, universe) but for the probability of the positions."""
+        return self.log_law(reports)[:, self.bucket_of]
+
+    # Counts
+
+    @property
+    def blank(self) -> float:
+        """What a bit scores that is not asked for: xi, on the grid."""
+        return round(self.flip * GRID) / GRID
+
+    def moments(self, one: float) -> tuple[float, float]:
+        """Mean and variance of the score of a bucket whose bit is one with this probability."""
+        share = self.d / self.buckets
+        mean = share * one + (1.0 - share) * self.blank
+        return mean, share * one + (1.0 - share) * self.blank**2 - mean**2
+
+    @property
+    def own_mean(self) -> float:
+        return self.moments(1.0 - self.flip)[0]
+
+    @property
+    def other_mean(self) -> float:
+        return float(np.mean(self.rates.other))
+
+    @property
+    def rates(self) -> Rates:
+        """By the object: others of its bucket are taken for it, always."""
+        own, elsewhere = self.own_mean, self.moments(self.flip)[0]
+        together = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
+        share = together / max(1, self.universe - 1)
+        return Rates(own, elsewhere + (own - elsewhere) * share, (own - elsewhere) ** 2 * share * (1.0 - share))
+
+    def noise(self, counts: Floats, reports: float) -> Floats:
+        inside = np.bincount(self.bucket_of, weights=counts)[self.bucket_of]
+        own, other = self.moments(1.0 - self.flip)[1], self.moments(self.flip)[1]
+        out: Floats = inside * own + (reports - inside) * other
+        return out
+
+    def scores(self, reports: Reports) -> Floats:
+        positions, bits = (self._unpacked(column) for column in self.checked(reports))
+        return np.where(positions, bits, self.blank)[:, self.bucket_of]
+
+    def score_sums(self, reports: Reports) -> Floats:
+        asked, ones = (self._counted(column) for column in self.checked(reports))
+        return (ones + self.blank * (len(reports["bits"]) - asked))[self.bucket_of]
+
+    def _counted(self, column: NDArray[np.uint8]) -> Integers:
+        out = np.zeros(self.buckets, dtype=np.int64)
+        kernels.count_bits(column, kernels.SPREAD, np.empty(column.shape[1], dtype=np.uint64), out)
+        return out
+
+    def _unpacked(self, column: NDArray[np.uint8]) -> NDArray[np.int64]:
+        return np.unpackbits(column, axis=1, bitorder="little", count=self.buckets).astype(np.int64)

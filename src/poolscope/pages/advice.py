@@ -1,0 +1,230 @@
+"""An advice as one page that needs nothing else, for whoever must agree to it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poolscope import __version__
+from poolscope.base.folders import told
+from poolscope.base.tables.atomic import write_text
+from poolscope.metrics.epsilon import in_words
+from poolscope.metrics.intervals import Estimate, exactly
+from poolscope.pages.advice_pictures import pictures
+from poolscope.pages.charts import placed
+from poolscope.pages.glossary import ADVICE, explained
+from poolscope.pages.html import origin, render, tied
+from poolscope.pages.numbers import share
+from poolscope.pages.tables import Column, interval, table
+from poolscope.scenario.build import build_sending
+from poolscope.verbs.advise.advice import Advice, Finding
+from poolscope.verbs.advise.recommend import DELTA
+from poolscope.verbs.advise.words import asked, events, number, with_ends
+from poolscope.verbs.advise.words import share as in_percent
+
+HEAVY = (
+    "Read the row of the heavy users: a share of all users is kept low by those who hardly pick from the pools. The "
+    "cap is the largest that meets the target under that assumption; nothing was played beyond the largest shown."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What a mechanism can do, as the table has it."""
+
+    mechanism: str
+    fits: str
+    smallest: float | None
+    largest: Estimate
+    exposed: Estimate
+    cap: Estimate
+    error: float | None
+    binds: str
+
+
+def write_page(advice: Advice, out: Path) -> Path:
+    """Write ``advice.html`` into the advice's folder; returns the page."""
+    html, page = page_of(advice), out / "advice.html"
+    with told(page):
+        write_text(page, html)
+    return page
+
+
+def page_of(advice: Advice) -> str:
+    """The page as HTML; every name is escaped."""
+    what = events(advice.scenario).capitalize()
+    figures = placed(pictures(advice))
+    return render(
+        "advice.html.j2",
+        title=advice.scenario.title.strip() or advice.scenario.name,
+        words=tied(asked(advice.question, advice.scenario)),
+        facts=[tied(fact) for fact in _facts(advice)],
+        tiles=_tiles(advice),
+        sentence=tied(advice.sentence),
+        gives=[tied(line) for line in advice.gives],
+        notes=[tied(line.replace("`", "")) for line in advice.notes],
+        map=figures[0],
+        curve=figures[1],
+        findings=table(
+            "What each mechanism can do",
+            [_row(finding) for finding in advice.findings],
+            (
+                Column("smallest", "ε", "from, by the error", _epsilon),
+                Column("largest", "ε", "to, by exposure", _epsilon),
+                Column("exposed", "At the smallest ε", "% of users exposed", share),
+                Column("cap", "At the smallest ε", "largest cap", _count(advice.horizon)),
+                Column("error", "", "error at the largest ε", _error),
+                Column("binds", "", "what binds", str),
+            ),
+            block=("mechanism", "Mechanism"),
+            row=("fits", "Fits"),
+        ),
+        sensitivity=table(
+            "What the answer hangs on",
+            advice.sensitivity,
+            (
+                Column("exposed", "", "% of users exposed", share),
+                Column("cap", "", f"Largest cap, {what.lower()}", _count(advice.horizon)),
+                Column("users", "", "Users", "{:,}".format),
+            ),
+            block=("about", "What varies"),
+            row=("case", "Case"),
+        ),
+        heavy=HEAVY,
+        mitigations=_mitigations(advice),
+        bounds=[tied(line) for line in _bounds(advice)],
+        assumptions=[tied(line) for line in advice.assumptions],
+        glossary=explained(ADVICE),
+        origin=_origin(advice),
+        scenario=advice.recommended.text,
+        version=__version__,
+    )
+
+
+def _facts(advice: Advice) -> Iterator[str]:
+    found = advice.recommendation
+    yield f"{advice.question.adversary} adversary: {advice.adversary}"
+    yield f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(advice.recommended))}"
+    yield advice.assumptions[1].rstrip(".")
+    yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
+    yield f"verified with {found.users:,} users who did not choose it"
+
+
+def _tiles(advice: Advice) -> dict[str, Any]:
+    """The four numbers to remember."""
+    found, question, what = advice.recommendation, advice.question, events(advice.scenario)
+    tiles = [
+        {"value": f"ε {found.epsilon:g}", "label": f"of a report, with {found.mechanism}", "interval": ""},
+        {"value": f"{found.cap:,}", "label": f"{what} of a device at most (the cap)", "interval": ""},
+        {
+            "value": tied(f"{share(found.exposed.value)} %"),
+            "label": tied(
+                f"of users exposed by {min(found.cap, question.reports):,} {what}; "
+                f"asked: {in_percent(question.exposed)}"
+            ),
+            "interval": tied(f"{interval(found.exposed, share)} %"),
+        },
+    ]
+    if found.errors is not None:
+        label = f"error of a frequency (RMSE) from {found.reports:,} reports"
+        label += "" if question.error is None else f"; asked: {number(question.error)}"
+        simulated = "" if found.measured is None else f"simulated: {number(found.measured.rmse)}"
+        tiles.append({"value": number(found.errors.rmse), "label": label, "interval": simulated})
+    heading = "Recommended" if found.meets else "Closest to what was asked for, which nothing meets"
+    return {"heading": heading, "tiles": tiles}
+
+
+def _row(finding: Finding) -> Row:
+    unknown, at = exactly(float("nan")), finding.at_smallest
+    return Row(
+        mechanism=finding.mechanism,
+        fits="yes" if finding.fits else "no",
+        smallest=finding.smallest,
+        largest=finding.largest or unknown,
+        exposed=at.exposed if at else unknown,
+        cap=at.cap if at else unknown,
+        error=finding.error_at_largest,
+        binds=finding.binds,
+    )
+
+
+def _mitigations(advice: Advice) -> dict[str, Any] | None:
+    if not advice.mitigations:
+        return None
+    return table(
+        "Measures side by side",
+        advice.mitigations,
+        (
+            Column("epsilon", "", "ε", number),
+            Column("devices", "", "Devices, times", number),
+            Column("exposed", "% of users", "exposed by then", share),
+            Column("sure", "% of users", "sure at the end", share),
+            Column("cost", "", "What it costs", str),
+        ),
+        block=("mechanism", "Mechanism"),
+        row=("measure", "Measure"),
+    )
+
+
+def _bounds(advice: Advice) -> Iterator[str]:
+    found = advice.recommendation
+    words = (
+        f"This adversary names the preferred pool of {with_ends(found.precision)} of the users at the cap; a random "
+        f"guess is right for {in_percent(found.baseline)}. "
+    )
+    if found.most_right < 1:
+        yield words + f"No adversary can be right about more than {in_percent(found.most_right)} of them."
+    else:
+        yield words + "For so many reports epsilon alone bounds nobody: only the attack that was played tells."
+    if found.epsilon_in_time.ever is None:
+        yield "Devices keep their answers, so that the epsilons of reports do not add up."
+    else:
+        yield f"All reports of a device up to its cap compose to epsilon {found.epsilon_in_time.ever:,.0f}."
+    if found.shuffled is not None:
+        yield (
+            f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
+            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}. Nothing here assumes that."
+        )
+
+
+def _origin(advice: Advice) -> list[tuple[str, str]]:
+    return origin(
+        command_of(advice),
+        seed=advice.seed,
+        users=advice.recommendation.users,
+        version=__version__,
+        seconds=advice.seconds,
+    )
+
+
+def command_of(advice: Advice) -> str:
+    """The command that gives the same advice."""
+    asked = advice.question
+    words = [
+        f"poolscope advise {shlex.quote(advice.scenario.file)} --exposed {asked.exposed:g}",
+        f"--confidence {asked.confidence:g} --reports {asked.reports}",
+    ]
+    if asked.error is not None:
+        words.append(f"--error {asked.error:g} --devices {asked.devices}")
+    words.append(f"--mechanism {','.join(asked.mechanisms)} --adversary {shlex.quote(asked.adversary)}")
+    words.append(f"--epsilon {asked.lowest:g}:{asked.highest:g} --users {asked.users} --tolerance {asked.tolerance:g}")
+    words += ["--mitigations"] if advice.mitigations else []
+    return " ".join([*words, f"--seed {advice.seed}"])
+
+
+def _epsilon(value: float | None) -> str:
+    return "–" if value is None or value != value else number(value)
+
+
+def _error(value: float | None) -> str:
+    return "–" if value is None else number(value)
+
+
+def _count(horizon: int) -> Any:
+    def form(value: float) -> str:
+        return "–" if value != value else f"≥ {horizon:,}" if value >= horizon else f"{value:,.0f}"
+
+    return form

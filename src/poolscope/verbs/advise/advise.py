@@ -1,0 +1,124 @@
+"""Targets in, decision out: the verb."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from tempfile import gettempdir
+
+import numpy as np
+
+from poolscope.base.engines import Engine, Local
+from poolscope.base.folders import check_new
+from poolscope.base.progress import SILENT, Progress
+from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.advise.advice import Advice, Finding
+from poolscope.verbs.advise.findings import candidates_of
+from poolscope.verbs.advise.mitigations import mitigations as side_by_side
+from poolscope.verbs.advise.plays import players_of
+from poolscope.verbs.advise.question import question_of
+from poolscope.verbs.advise.recommend import (
+    best_of,
+    choice_of,
+    recommendation_of,
+    recommended_scenario,
+    verify,
+)
+from poolscope.verbs.advise.sensitivity import sensitivity
+from poolscope.verbs.advise.words import assumptions_of, gives_of, notes_of, sentence_of
+
+#: Where the search of the first mechanism begins, if no error says where.
+START = 2.0
+
+
+def advise(
+    scenario: Scenario,
+    *,
+    exposed: float,
+    confidence: float = 0.9,
+    reports: int | None = None,
+    days: float | None = None,
+    error: float | None = None,
+    devices: int | None = None,
+    mechanisms: Sequence[str] | None = None,
+    adversary: str | None = None,
+    epsilon: tuple[float, float] | None = None,
+    users: int | None = None,
+    tolerance: float | None = None,
+    mitigations: bool = False,
+    seed: int = 0,
+    engine: Engine | None = None,
+    out: str | PathLike[str] | None = None,
+    progress: Progress = SILENT,
+) -> Advice:
+    """Which mechanism, epsilon and cap expose few users enough and serve the curator well enough.
+
+    Parameters
+    ----------
+    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary.
+    reports, days : by then; the scenario's last observation count where both are absent.
+    error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or none.
+    mechanisms : names; the scenario's own and some common ones where absent.
+    adversary : the name of one of the scenario's; the strongest where absent.
+    epsilon : the smallest and the largest that are looked at.
+    users : how many play each trial at most, and verify the recommendation; tolerance : how wide the 95 % interval of a
+        share at the border may be. Users are added until it lies on one side, is that narrow, or they run out.
+    mitigations : whether to play measures beside the recommendation.
+    seed : the same seed gives the same advice; users who verify come from seeds after it.
+    out : a new folder for ``advice.json`` and ``recommended.toml``.
+    progress : told what is done, and users as they are played.
+    """
+    engine, target = engine or Local(), None if out is None else Path(out)
+    started = time.perf_counter()
+    if target is not None:
+        check_new(target)
+    question = question_of(
+        scenario,
+        exposed=exposed,
+        confidence=confidence,
+        reports=reports,
+        days=days,
+        error=error,
+        devices=devices,
+        mechanisms=mechanisms,
+        adversary=adversary,
+        epsilon=epsilon,
+        users=users,
+        tolerance=tolerance,
+    )
+    players = players_of(scenario, question, seed, engine, progress)
+    candidates = candidates_of(players, target.absolute().parent if target else Path(gettempdir()))
+    findings: list[Finding] = []
+    start = START
+    for candidate in candidates:
+        findings.append(candidate.finding(start))
+        border = findings[-1].largest
+        start = border.value if border else start
+    best = best_of(findings, question)
+    by_kind = {candidate.kind: candidate for candidate in candidates}
+    verified, attempts = verify(choice_of(best, question), players, question)
+    recommendation = recommendation_of(verified, attempts, best, by_kind[best.mechanism])
+    phrase = verified.game.adversaries[0].phrase
+    done = Advice(
+        scenario=scenario,
+        question=question,
+        seed=seed,
+        horizon=players.horizon,
+        findings=tuple(findings),
+        recommendation=recommendation,
+        recommended=recommended_scenario(scenario, verified.choice, question),
+        sentence=sentence_of(recommendation, question, scenario),
+        gives=tuple(gives_of(findings, question, scenario)),
+        notes=tuple(notes_of(findings, recommendation, question)),
+        curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
+        sensitivity=tuple(sensitivity(verified, players)),
+        mitigations=tuple(side_by_side(verified.choice, by_kind)) if mitigations else (),
+        assumptions=tuple(assumptions_of(question, scenario, verified.game)),
+        adversary=phrase,
+        seconds=time.perf_counter() - started,
+    )
+    if target is not None:
+        done.write(target)
+    return done

@@ -1,0 +1,148 @@
+"""A choice of mechanism and epsilon, played: by which event each user is exposed."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from poolscope.base.arrays import Floats, Tick
+from poolscope.base.engines import Engine, Local
+from poolscope.base.progress import Progress
+from poolscope.game.columns import EXPOSED_AT_THRESHOLD
+from poolscope.game.game import Game, blocks, play_block
+from poolscope.metrics.intervals import Estimate, clopper_pearson, share_of
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import Scenario, changed
+from poolscope.verbs.advise.question import Question
+from poolscope.verbs.compare import variants
+
+#: How far a play goes beyond the asked number of events, to see which cap would do.
+BEYOND = 2
+
+#: How often the adversary of devices with memory looks.
+LOOKS = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exposures:
+    """By which event each user is exposed, (users,), infinity: by none up to the horizon; and what users are like."""
+
+    first: Floats
+    gamma: Floats
+    delta: Floats
+    horizon: int
+
+    @property
+    def users(self) -> int:
+        return len(self.first)
+
+    def share(self, n: int) -> Estimate:
+        """Of users exposed by n."""
+        return share_of(int((self.first <= n).sum()), self.users)
+
+    def cap(self, target: float) -> Estimate:
+        """The largest n up to the horizon by which no more users than the target are exposed.
+
+        The ends are where the interval of the share reaches the target.
+        """
+        reached = self.first[np.isfinite(self.first)].astype(np.int64)
+        found = np.cumsum(np.bincount(reached[reached <= self.horizon], minlength=self.horizon + 1))
+        low, high = clopper_pearson(found, self.users)
+        last = [float(max(0, int((shares <= target).sum()) - 1)) for shares in (found / self.users, high, low)]
+        return Estimate(*last)
+
+    def of(self, some: NDArray[np.bool_]) -> Exposures:
+        """Of some of the users."""
+        return replace(self, first=self.first[some], gamma=self.gamma[some], delta=self.delta[some])
+
+    def __add__(self, other: Exposures) -> Exposures:
+        """Of both groups of users."""
+        return replace(
+            self,
+            first=np.concatenate([self.first, other.first]),
+            gamma=np.concatenate([self.gamma, other.gamma]),
+            delta=np.concatenate([self.delta, other.delta]),
+        )
+
+
+def exposures_of(outcomes: pl.DataFrame, adversary: str, horizon: int) -> Exposures:
+    """What the outcomes of a game with a threshold say of one adversary."""
+    rows = outcomes.filter((pl.col("adversary") == adversary) & (pl.col("n") == horizon)).sort("user")
+    first = rows[EXPOSED_AT_THRESHOLD].cast(pl.Float64).fill_null(float("inf"))
+    return Exposures(
+        first=first.to_numpy(), gamma=rows["gamma"].to_numpy(), delta=rows["delta"].to_numpy(), horizon=horizon
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Players:
+    """The scenario as it is asked about: one adversary, its threshold, devices without a cap.
+
+    Parameters
+    ----------
+    scenario : reduced to that, see `players_of`.
+    seed : the users of all trials hang from it, so that choices are told apart and not users.
+    engine, progress : where they play, and who is told.
+    """
+
+    scenario: Scenario
+    question: Question
+    seed: int
+    engine: Engine
+    progress: Progress
+
+    @property
+    def horizon(self) -> int:
+        """Events that trials are played to."""
+        assert self.scenario.attack is not None
+        return self.scenario.attack.observations[-1]
+
+    def game(self, kind: str, epsilon: float) -> Game:
+        """The game of a mechanism at an epsilon."""
+        (variant,) = variants(self.scenario, [kind], [epsilon])
+        return build_game(variant, self.seed, self.engine.map)
+
+    def outcomes(self, game: Game, users: range, seed: int | None = None) -> pl.DataFrame:
+        """Outcomes of some users, wherever the engine plays them."""
+        todo = [range(users[some.start], users[some.stop - 1] + 1) for some in blocks(len(users), game.block_users)]
+        shared = game, self.seed if seed is None else seed
+        return pl.concat(self.engine.tasks(_play_some, shared, todo, self.progress.tick))
+
+    def exposures(self, game: Game, users: range, seed: int | None = None) -> Exposures:
+        """By which event some users are exposed to the first adversary of a game."""
+        return exposures_of(self.outcomes(game, users, seed), game.adversaries[0].name, game.horizon)
+
+
+def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine, progress: Progress) -> Players:
+    """The scenario reduced to what is asked; with recorded users no further than they go."""
+    assert scenario.attack is not None
+    recorded = scenario.users is not None and scenario.users.traces is not None
+    horizon = question.reports * (1 if recorded else BEYOND)
+    attack = {
+        "observations": looks(horizon, question.reports, scenario.keeps_answers),
+        "threshold": question.confidence,
+        "non_private": False,
+    }
+    tables: dict[str, Any] = tomllib.loads(scenario.text)
+    entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)
+    devices = {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
+    reduced = changed(scenario, {"adversary": [entry], "attack": attack, "devices": devices}, name=scenario.name)
+    return Players(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
+
+
+def looks(horizon: int, n: int, memory: bool) -> list[int]:
+    """After how many events the adversary is asked: at the end, which tells all before.
+
+    Where devices keep answers, only what is asked for is worked out, and exposure is seen at some events only.
+    """
+    return sorted({n, *(max(1, horizon * i // LOOKS) for i in range(1, LOOKS + 1))}) if memory else [horizon]
+
+
+def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:
+    game, seed = shared
+    return play_block(game, users, seed, tick, engine)

@@ -1,0 +1,120 @@
+"""What an advice hangs on: who the users are, what the adversary knows, how large the pools are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from poolscope.attack.adversary import Adversary
+from poolscope.base.errors import InputError
+from poolscope.game.game import Game
+from poolscope.scenario.build import build_game
+from poolscope.scenario.scenario import Scenario, changed
+from poolscope.verbs.advise.advice import Case
+from poolscope.verbs.advise.plays import Exposures, Players, exposures_of, looks
+from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.recommend import Verified
+from poolscope.verbs.compare import variants
+from poolscope.world.densities import UNIFORM, Beta
+
+#: Users of each case at most.
+USERS = 2000
+
+#: Populations that the same devices might have, by what is said of their relevant interest.
+POPULATIONS = {
+    "interest uniform": UNIFORM,
+    "interest Beta(1, 5): most users hardly use the pools": Beta(a=1.0, b=5.0),
+    "interest Beta(5, 1): most users use little else": Beta(a=5.0, b=1.0),
+}
+
+#: Seeds of an estimate, beside that of the verification.
+ESTIMATES = 3
+
+
+def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
+    """The recommendation under other assumptions; without its cap, so that the largest that would do is seen."""
+    question, choice = players.question, verified.choice
+    game, users = uncapped(verified, players), verified.users[:USERS]
+    players.progress.stage("Asking what the answer hangs on")
+    found = players.exposures(game, users, verified.seed)
+    yield from by_behaviour(found, game, question)
+    if game.recorded is None:
+        for case, interest in POPULATIONS.items():
+            other = replace(game, behaviour=replace(game.behaviour, interest=interest))
+            yield _case("users", case, players.exposures(other, users, verified.seed), question)
+        yield from _by_knowledge(game, players, verified)
+        for case, scenario in resized(players.scenario):
+            (variant,) = variants(scenario, [choice.kind], [choice.epsilon])
+            other = build_game(variant, verified.seed, players.engine.map)
+            yield _case("pools", case, players.exposures(other, users, verified.seed), question)
+
+
+def uncapped(verified: Verified, players: Players) -> Game:
+    """The game of a verified choice without its cap, played as far as trials are."""
+    counts = looks(players.horizon, players.question.reports, players.scenario.keeps_answers)
+    return replace(verified.game, sending=replace(verified.game.sending, cap=None), observations=counts)
+
+
+def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[Case]:
+    """Users by relevant interest and polarization, in thirds of what these can be."""
+    k = game.adversaries[0].k
+    polarized = found.delta > 1 / k + (1 - 1 / k) * 2 / 3
+    groups = {
+        "light: relevant interest up to 1/3": found.gamma <= 1 / 3,
+        "middle: from 1/3 to 2/3": (found.gamma > 1 / 3) & (found.gamma <= 2 / 3),
+        "heavy: above 2/3": found.gamma > 2 / 3,
+        "heavy and polarized: both in the upper third": (found.gamma > 2 / 3) & polarized,
+    }
+    yield _case("all", "all users", found, question)
+    for case, some in groups.items():
+        if some.any():
+            yield _case("behaviour", case, found.of(some), question)
+
+
+def _by_knowledge(game: Game, players: Players, verified: Verified) -> Iterator[Case]:
+    """Adversaries who know the popularity, or have estimated it with other draws, all before the same reports."""
+    (mine,), choice = game.adversaries, verified.choice
+    entry = players.scenario.adversaries[0]
+    others: list[Adversary] = []
+    if entry.popularity != "true":
+        others.append(replace(mine, name="knows the popularity exactly", popularity=game.popularity))
+    if entry.popularity == "estimated":
+        (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
+        for i in range(ESTIMATES):
+            other = build_game(variant, verified.seed + 1000 + i, players.engine.map).adversaries[0]
+            others.append(replace(other, name=f"estimated, draw {i + 2}"))
+    if entry.popularity != "uniform":
+        others.append(replace(Adversary.weak(mine.universe, mine.belief), name="knows nothing of the popularity"))
+    users = verified.users[:USERS]
+    outcomes = players.outcomes(replace(game, adversaries=[mine, *others]), users, verified.seed)
+    for adversary in (mine, *others):
+        found = exposures_of(outcomes, adversary.name, game.horizon)
+        name = f"as asked ({mine.name})" if adversary is mine else adversary.name
+        yield _case("adversary", name, found, players.question)
+
+
+def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    """The scenario with pools of half and of double size, the neutral rest as it is; where sizes are all there is."""
+    table = scenario.universe_table
+    if table.pools is None or table.size is None or "hash_table" in scenario.mechanism.parameters:
+        return
+    for word, factor in (("half", 0.5), ("double", 2.0)):
+        pools = {name: max(1, round(factor * size)) for name, size in table.pools.items()}
+        size = table.size + sum(pools.values()) - sum(table.pools.values())
+        try:
+            yield (
+                f"{word} the size",
+                changed(scenario, {"universe.size": size, "universe.pools": pools}, name=scenario.name),
+            )
+        except InputError:
+            continue  # an adversary with pools of its own, which this universe does not have
+
+
+def _case(about: str, case: str, found: Exposures, question: Question) -> Case:
+    return Case(
+        about=about,
+        case=case,
+        users=found.users,
+        exposed=found.share(question.reports),
+        cap=found.cap(question.exposed),
+    )

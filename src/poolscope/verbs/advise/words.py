@@ -1,0 +1,150 @@
+"""An advice in words: the question, the recommendation, what would have to give, what is taken for granted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from poolscope.game.game import Game
+from poolscope.metrics.assumed import users_in_words
+from poolscope.metrics.epsilon import in_days
+from poolscope.metrics.intervals import Estimate
+from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.advise.advice import Finding, Recommendation
+from poolscope.verbs.advise.question import Question
+
+
+def asked(question: Question, scenario: Scenario) -> str:
+    """The question, as a person asks it."""
+    words = (
+        f"Which mechanism, epsilon and cap expose at most {share(question.exposed)} of the users by "
+        f"{question.reports:,} {events(scenario)}{_time(question, scenario)}, with a confidence of "
+        f"{share(question.confidence)}"
+    )
+    if question.error is not None:
+        words += f", and estimate a frequency with an error of at most {number(question.error)} (RMSE) from one report "
+        words += f"of each of {question.devices:,} devices"
+    return words + "?"
+
+
+def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -> str:
+    """The recommendation, with numbers and intervals, as fresh users found it."""
+    by, what = min(question.reports, found.cap), events(scenario)
+    words = (
+        f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} users "
+        f"who did not choose it, {with_ends(found.exposed)} are exposed by {by:,} {what}"
+    )
+    if found.cap > by:
+        words += f" and {with_ends(found.exposed_at_cap)} by the cap, for good"
+    words += f", where at most {share(question.exposed)} was asked for"
+    if found.errors is not None:
+        words += f"; the error of a frequency from {found.reports:,} reports is {number(found.errors.rmse)} (RMSE)"
+        words += f", where {number(question.error)} was asked for" if question.error is not None else ""
+    words += f". {BINDING[found.binds]}"
+    if not found.meets:
+        words += " It does not meet all that was asked for."
+    return words
+
+
+BINDING = {
+    "error": "The error binds: a smaller epsilon would serve worse than asked for.",
+    "exposure": "Exposure binds: a larger epsilon would expose more users than asked for.",
+    "error and exposure": "Error and exposure contradict each other: what serves exposes too many.",
+    "range": "Nothing but the range of epsilon that was looked at binds.",
+}
+
+
+def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
+    """Where no mechanism fits, by how much each target would have to give, mechanism by mechanism."""
+    if any(finding.fits for finding in findings):
+        return
+    for finding in findings:
+        at, largest = finding.at_smallest, finding.largest
+        if question.error is not None and finding.smallest is None:
+            least = "–" if finding.least_error is None else number(finding.least_error)
+            yield f"{finding.mechanism}: the error would have to be {least} or more, up to epsilon {question.highest:g}"
+            continue
+        parts = []
+        if at is not None:
+            parts.append(f"exposed would have to be {with_ends(at.exposed)} instead of {share(question.exposed)}")
+            parts.append(f"or the cap {at.cap.value:,.0f} instead of {question.reports:,} {events(scenario)}")
+        if largest is None:
+            parts.append(f"no epsilon from {question.lowest:g} on exposes few enough")
+        elif finding.error_at_largest is not None and question.error is not None:
+            parts.append(f"or the error {number(finding.error_at_largest)} instead of {number(question.error)}")
+            if finding.devices_at_largest is not None and math.isfinite(finding.devices_at_largest):
+                parts.append(f"or the devices {finding.devices_at_largest:,.0f} instead of {question.devices:,}")
+        yield f"{finding.mechanism}: " + ", ".join(parts)
+
+
+def notes_of(findings: Sequence[Finding], found: Recommendation, question: Question) -> Iterator[str]:
+    """What a reader must know besides."""
+    if len(found.attempts) > 1:
+        first = found.attempts[0]
+        yield (
+            f"The first choice, epsilon {first.epsilon:g} with a cap of {first.cap:,}, was contradicted by fresh users "
+            f"({with_ends(first.exposed)} exposed) and taken back, {len(found.attempts) - 1} time"
+            f"{'s' * (len(found.attempts) > 2)}; each attempt had users of its own."
+        )
+    if not found.attempts[-1].kept:
+        yield "The last attempt was contradicted too: take a smaller cap or epsilon, and ask again."
+    for finding in findings:
+        if not finding.monotone:
+            yield (
+                f"With {finding.mechanism}, a smaller epsilon exposed surely more users than a larger one: an "
+                "estimated popularity depends on epsilon as well. There may be other epsilons that fit."
+            )
+    if question.error is None:
+        yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."
+    if found.exposed_at_cap.high > question.exposed >= found.exposed_at_cap.value:
+        yield "The interval of the verified share reaches beyond what was asked for: more `users` would tell."
+
+
+def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterator[str]:
+    """What the answer takes for granted; the game is the one that was verified."""
+    phrase, users = game.adversaries[0].phrase, users_in_words(game)
+    yield f"The adversary is {question.adversary}: {phrase}. It knows the mechanism and the pools."
+    yield f"{users[:1].upper()}{users[1:]}" + ("; half of them search, the others verify." if game.recorded else ".")
+    yield (
+        "Exposed means that the adversary has been sure at some time, with the asked confidence; it may be wrong, "
+        "about as often as it says."
+    )
+    events_are = "what was recorded, in order" if game.recorded else "independent draws"
+    yield f"Events of a user are {events_are}; " + (
+        "a device keeps its answer for each object." if scenario.keeps_answers else "a report is drawn anew each time."
+    )
+    yield (
+        "The error is that of one collection: one report of each device"
+        + (" that sends one" if scenario.devices.sample < 1 else "")
+        + ", averaged over all objects."
+    )
+    if scenario.keeps_answers:
+        yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
+    yield "All reports of a device can be linked" + (
+        f" within {scenario.devices.window:,} reports." if scenario.devices.window else "."
+    )
+
+
+def events(scenario: Scenario) -> str:
+    """What n counts."""
+    return "events" if scenario.devices.sample < 1 else "reports"
+
+
+def share(value: float) -> str:
+    """As 4.6 %."""
+    return f"{100 * value:.3g} %"
+
+
+def with_ends(found: Estimate) -> str:
+    """As 4.6 % (4.0 to 5.3 %)."""
+    return f"{100 * found.value:.2g} % ({100 * found.low:.2g} to {100 * found.high:.2g} %)"
+
+
+def number(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g}"
+
+
+def _time(question: Question, scenario: Scenario) -> str:
+    rate = scenario.devices.reports_per_day
+    return "" if rate is None else f" ({in_days([question.reports], rate)})"

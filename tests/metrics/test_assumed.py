@@ -1,0 +1,42 @@
+"""The users that a game assumes, in words."""
+
+import pytest
+
+from poolscope.game.game import Game
+from poolscope.mechanisms import GRR, device_of
+from poolscope.metrics.assumed import users_in_words
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta, StepDensity
+from poolscope.world.universe import Universe
+
+RARE, STEPS = Beta(a=1, b=5), StepDensity((1, 2))
+
+
+def game(**assumed):
+    return Game(
+        universe=Universe.sized(5, {"a": 2, "b": 2}),
+        popularity=[0.2] * 5,
+        device=device_of(GRR(universe=5, epsilon=4.0), memory=False),
+        adversaries=[],
+        observations=[1],
+        **assumed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        (Behaviour(), "uniform interest and polarization"),
+        (Behaviour(interest=RARE), "Beta(1, 5) interest and uniform polarization"),
+        (Behaviour(interest=RARE, polarization=RARE), "Beta(1, 5) interest and polarization"),
+        (Behaviour(polarization=STEPS), "uniform interest and polarization by a given density"),
+        (Behaviour(pools=(2, 2)), "uniform interest and polarization"),
+        (Behaviour(pools=(3, 1)), "uniform interest and polarization, pools preferred by 25 to 75 %"),
+    ],
+)
+def test_drawn_users_in_words(behaviour, words):
+    assert users_in_words(game(behaviour=behaviour)) == f"users drawn with {words}"
+
+
+def test_tastes_of_their_own():
+    assert users_in_words(game(sigma=0.01)).endswith("polarization, tastes of their own (sigma 0.01)")

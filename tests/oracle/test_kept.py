@@ -1,0 +1,81 @@
+"""The enumeration of kept answers against a plainer one, and against what must hold of any device."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from cases.memory import pool_integral
+from oracle.kept import bits, identical, of_one_answer, of_trace, pool_scores, posterior, values
+
+WITHIN = [Fraction(1, 3), Fraction(2, 3), Fraction(1, 4), Fraction(3, 4), Fraction(1)]
+POOL_OF = [0, 0, 1, 1, -1]
+F = Fraction
+DEVICES = {
+    "identical": identical([[F(1, 2), F(1, 4), F(1, 4)]] * 2 + [[F(1, 5), F(3, 5), F(1, 5)]] * 3),
+    "l-grr": values(5, F(3, 5), F(4, 5)),
+    "loloha": values(3, F(3, 5), F(2, 3), slots=(0, 2, 1, 1, 0)),
+    "l-osue": bits(5, [{z} for z in range(5)], (F(1, 2), F(1, 10)), (F(4, 5), F(1, 5))),
+    "rappor": bits(3, [{0, 1}, {1}, {0, 2}, {1, 2}, {2}], (F(3, 4), F(1, 4)), (F(7, 8), F(1, 8))),
+    "dbitflip": bits(2, [set(), {1}, {0}], (F(3, 4), F(1, 4)), slots=(0, 0, 1, 2, 2)),
+}
+every_device = pytest.mark.parametrize("name", DEVICES)
+
+
+def literally(device, reports):
+    """Every trace with every answer to every slot, whether it is sent or not."""
+    n, slots = len(reports), sorted(set(device.slots))
+    scores = [F(0), F(0)]
+    for answers in product(device.answers, repeat=len(slots)):
+        kept = dict(zip(slots, answers, strict=True))
+        drawn = F(1)
+        for slot, answer in kept.items():
+            drawn *= device.permanent(answer, slot)
+        for trace in product(range(5), repeat=n):
+            chance = drawn
+            for z, report in zip(trace, reports, strict=True):
+                chance *= WITHIN[z] * device.again(report, kept[device.slots[z]])
+            pools = [POOL_OF[z] for z in trace]
+            for i in range(2):
+                scores[i] += chance * pool_integral(pools.count(-1), pools.count(i), n, 2)
+    return scores
+
+
+@pytest.mark.parametrize("name", ["identical", "loloha", "dbitflip"])
+def test_answers_that_are_not_sent_sum_to_one(name):
+    device = DEVICES[name]
+    for reports in list(product(device.reports, repeat=2))[:4]:
+        assert pool_scores(device, reports, WITHIN, POOL_OF, 2) == literally(device, reports)
+
+
+@every_device
+def test_all_reports_of_a_trace_sum_to_one(name):
+    device = DEVICES[name]
+    for trace in ([0, 1], [2, 2], [3, 2]):
+        assert sum(of_trace(device, reports, trace) for reports in product(device.reports, repeat=2)) == 1
+
+
+@every_device
+def test_one_report_has_the_law_of_both_steps(name):
+    device = DEVICES[name]
+    for report, slot in product(device.reports, set(device.slots)):
+        steps = sum(device.permanent(answer, slot) * device.again(report, answer) for answer in device.answers)
+        assert of_one_answer(device, [report], slot) == steps
+
+
+@every_device
+def test_the_posterior_is_one_in_the_mean(name):
+    """Over all reports, weighed by how likely they are, the posterior is the prior; over pools it sums to one."""
+    device, total = DEVICES[name], [F(0), F(0)]
+    for reports in product(device.reports, repeat=1):
+        scores = pool_scores(device, reports, WITHIN, POOL_OF, 2)
+        total = [a + b for a, b in zip(total, scores, strict=True)]
+        assert sum(posterior(device, reports, WITHIN, POOL_OF, 2)) == 1
+    assert total == [1, 1]
+
+
+def test_memory_matters():
+    """Kept answers are not fresh ones, and objects of one slot are not two slots."""
+    device = DEVICES["loloha"]
+    fresh = of_trace(device, [1], [2]) * of_trace(device, [1], [3])
+    assert of_trace(device, [1, 1], [2, 3]) > fresh
+    assert of_trace(device, [1, 1], [2, 1]) == of_trace(device, [1], [2]) * of_trace(device, [1], [1])

@@ -1,0 +1,91 @@
+"""The page of an advice: what it says, what it must not, and pictures that are drawn."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from cases.command_line import SMALL
+from cases.synthetic import SEED
+
+from poolscope.base.errors import InputError
+from poolscope.pages import advice as page
+from poolscope.pages.advice import command_of, page_of, write_page
+from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
+from poolscope.pages.saving import save
+from poolscope.scenario.scenario import parse
+from poolscope.verbs.advise.advise import advise
+
+
+@pytest.fixture(scope="module")
+def advice():
+    asked = {"reports": 4, "error": 0.03, "devices": 5000, "users": 100, "mechanisms": ["grr", "oue"], "seed": SEED}
+    return advise(parse(SMALL, name="small"), exposed=0.2, **asked)
+
+
+@pytest.fixture(scope="module")
+def html(advice):
+    return page_of(advice)
+
+
+def test_it_says_what_was_asked_and_what_is_recommended(advice, html):
+    plain = re.sub(r"\s+", " ", html.replace("\u202f", " "))
+    assert "Which mechanism, epsilon and cap expose at most 20 % of the users by 4 reports" in plain
+    assert advice.sentence in plain
+    for line in (*advice.assumptions, *advice.gives):
+        assert line in plain, line
+    for case in advice.sensitivity:
+        assert case.case.partition("(")[0] in plain
+    assert advice.recommended.text.splitlines()[0].replace('"', "&#34;") in html
+    for head in ("What fits", "What the answer hangs on", "Mitigations", "What holds for every adversary"):
+        assert f"<h2>{head}</h2>" in html
+    body = re.sub(r"<script.*?</script>", "", plain.partition("<body>")[2], flags=re.DOTALL)
+    assert not re.search(r"\b(un)?safe\b", body)
+
+
+def test_it_needs_no_network(html):
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
+
+
+def test_names_are_escaped(advice):
+    named = parse(SMALL.replace('"Small"', '"<b>&"'), name="small")
+    assert "<h1>&lt;b&gt;&amp;</h1>" in page_of(replace(advice, scenario=named))
+
+
+def test_the_command_gives_the_same_advice(advice):
+    told = command_of(advice)
+    assert told.startswith("poolscope advise small --exposed 0.2 --confidence 0.9 --reports 4 --error 0.03")
+    assert "--mechanism grr,oue --adversary strong --epsilon 0.1:10 --users 100 --tolerance 0.08" in told
+
+
+def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
+    chart = fitting_map(advice)
+    rows = chart.to_dict()["datasets"]["rows"]
+    trials = sum(len(finding.trials) for finding in advice.findings)
+    assert len([row for row in rows if row["line"] == CAP]) == trials
+    assert len([row for row in rows if row["line"] == ERROR]) == 2
+    (chosen,) = (row for row in rows if row["line"] == CHOSEN)
+    assert (chosen["mechanism"], chosen["cap"]) == (advice.recommendation.mechanism, advice.recommendation.cap)
+    for name, picture in (("map", chart), ("curve", exposure_curve(advice))):
+        save(picture, tmp_path / f"{name}.svg")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()[:200]
+    assert len(json.loads(json.dumps(exposure_curve(advice).to_dict()))["datasets"]["rows"]) == len(advice.curve) + 2
+
+
+def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
+    open_ended = replace(
+        advice,
+        question=replace(advice.question, error=None, devices=None),
+        recommendation=replace(advice.recommendation, shuffled=None),
+        findings=tuple(replace(f, smallest=None, at_smallest=None) for f in advice.findings),
+    )
+    assert "nothing bounds epsilon from below" in page_of(open_ended)
+
+
+def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page, "write_text", full)
+    with pytest.raises(InputError, match=r"advice\.html: cannot write: No space left"):
+        write_page(advice, tmp_path)

@@ -1,0 +1,101 @@
+"""Noise again on kept answers: `[devices] again`, and what goes with it."""
+
+import pytest
+from cases.report_files import ATTACK, BASE
+
+from poolscope.base.errors import InputError
+from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, Fresh, KeptFlips, KeptHash, KeptResponse
+from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.scenario import parse
+
+
+def scenario(kind, devices, epsilon=3, adversary="", more=""):
+    mechanism = f"[mechanism]\nkind = '{kind}'\nepsilon = {epsilon}\n{more}"
+    return parse(f"{BASE}{mechanism}[devices]\n{devices}\n{adversary}{ATTACK}", name="small")
+
+
+def built(kind, devices, **more):
+    made = scenario(kind, devices, **more)
+    mechanism = build_mechanism(made, made.universe())
+    return mechanism, build_device(made, mechanism)
+
+
+@pytest.mark.parametrize(
+    ("kind", "again", "together", "device"),
+    [
+        ("grr", "grr", LGRR, KeptResponse),
+        ("sue", "sue", LSUE, KeptFlips),
+        ("oue", "sue", LOSUE, KeptFlips),
+        ("oue", "oue", LOUE, KeptFlips),
+        ("sue", "oue", LSOUE, KeptFlips),
+        ("olh", "grr", LOLOHA, KeptHash),
+        ("blh", "grr", LOLOHA, KeptHash),
+    ],
+)
+def test_two_steps_are_one_mechanism(kind, again, together, device):
+    """The first has the epsilon of a kept answer; both are what one report comes from."""
+    mechanism, sent_by = built(kind, f"memory = true\nagain = {{ kind = '{again}', epsilon = 2 }}")
+    assert type(mechanism) is together
+    assert type(sent_by) is device
+    alone, _ = built(kind, "memory = true")
+    assert mechanism.kept_epsilon == alone.epsilon == 3
+    assert 0 < mechanism.epsilon < 2
+    if together is LOLOHA:
+        assert (mechanism.g, mechanism.hash) == (alone.g, alone.hash)
+    else:
+        p, q = alone.p_star, alone.q_star
+        assert mechanism.permanent == pytest.approx((p, q), rel=1e-14)
+    as_published, _ = built(kind, f"memory = true\nagain = {{ kind = '{again}', epsilon_first = 1 }}")
+    assert as_published.epsilon_first == 1
+    assert as_published.epsilon <= 1
+
+
+def test_kinds_made_for_memory_have_it_unless_they_are_told():
+    assert isinstance(built("l-grr", "")[1], KeptResponse)
+    assert isinstance(built("l-grr", "memory = true")[1], KeptResponse)
+    assert isinstance(built("l-grr", "memory = false")[1], Fresh)
+    assert isinstance(built("grr", "")[1], Fresh)
+    naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memory = false\n"
+    assert scenario("l-grr", "", adversary=naive).keeps_answers
+    for kind, devices in (("grr", ""), ("l-grr", "memory = false")):
+        with pytest.raises(InputError, match=r"adversary\[0\].knows_memory: goes only with memory = true"):
+            scenario(kind, devices, adversary=naive)
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "words"),
+    [
+        ("grr", "again = { kind = 'grr', epsilon = 1 }", "devices.again: goes only with memory = true"),
+        ("grr", "memory = false\nagain = { kind = 'grr', epsilon = 1 }", "devices.again: goes only with memory = true"),
+        ("grr", "memory = true\nagain = { kind = 'grr' }", "devices.again: must have epsilon or epsilon_first"),
+        (
+            "grr",
+            "memory = true\nagain = { kind = 'grr', epsilon = 1, epsilon_first = 1 }",
+            "goes only with noise without",
+        ),
+        ("grr", "memory = true\nagain = { kind = 'grr', epsilon = 0 }", "devices.again.epsilon: must be positive"),
+        ("grr", "memory = true\nagain = { kind = 'grr', epsilom = 1 }", "unknown key.*epsilon"),
+        ("grr", "memory = true\nagain = 'grr'", "devices.again: must be a table"),
+        (
+            "grr",
+            "memory = true\nagain = { kind = 'sue', epsilon = 1 }",
+            "again.*kind: must be noise.*GRR.*sue.*one of grr",
+        ),
+        ("sue", "memory = true\nagain = { kind = 'she', epsilon = 1 }", "SUE, got 'she'; one of sue, oue"),
+        (
+            "ss",
+            "memory = true\nagain = { kind = 'grr', epsilon = 1 }",
+            "only grr, sue, oue, blh and olh have noise again",
+        ),
+        ("grr", "memory = true\nagain = { kind = 'grr', epsilon_first = 4 }", "epsilon_first: must be at most 3 for"),
+    ],
+)
+def test_what_is_refused(kind, devices, words):
+    with pytest.raises(InputError, match=words) as caught:
+        built(kind, devices)
+    assert "\n" not in str(caught.value)
+
+
+def test_again_is_no_key_of_a_mechanism():
+    with pytest.raises(InputError, match="again: is a matter of the devices"):
+        scenario("grr", "", more="again = 1\n")

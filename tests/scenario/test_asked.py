@@ -1,0 +1,77 @@
+"""What a command asks for in place of what the scenario says."""
+
+import json
+
+import polars as pl
+import pytest
+from cases.command_line import SMALL
+
+from poolscope.base.errors import InputError
+from poolscope.pages.audit import page_of
+from poolscope.scenario.asked import as_asked
+from poolscope.scenario.scenario import parse
+from poolscope.verbs.audit.run import audit
+
+
+@pytest.fixture
+def scenario():
+    return parse(SMALL, name="small")
+
+
+def test_nothing_asked_changes_nothing(scenario):
+    assert as_asked(scenario) is scenario
+    assert scenario.asked == {}
+
+
+def test_what_is_asked_is_what_the_text_says(scenario):
+    found = as_asked(scenario, observations=(2, 5), threshold=0.8, epsilon=2, mechanism="hcms")
+    assert found.attack.observations == (2, 5)
+    assert found.attack.threshold == 0.8
+    assert (found.mechanism.kind, found.mechanism.parameters) == ("hcms", {"epsilon": 2.0, "m": 32, "hashes": 64})
+    assert parse(found.text, name="again").dump() == found.dump()
+    assert found.asked == {"observations": [2, 5], "threshold": 0.8, "epsilon": 2, "mechanism": "hcms"}
+    assert as_asked(scenario, mechanism="grr").mechanism.parameters == {"epsilon": 4}, "epsilon stays"
+    assert as_asked(scenario, epsilon=1).mechanism.parameters == {"epsilon": 1, "m": 32, "hashes": 64}
+    assert as_asked(scenario, mechanism="identity", epsilon=1).mechanism.parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"observations": [5, 2]}, "small: attack.observations: must be increasing"),
+        ({"observations": []}, "small: attack.observations: must not be empty"),
+        ({"threshold": 1.5}, "small: attack.threshold: must be at most 1, got 1.5"),
+        ({"epsilon": -1.0}, "small: mechanism.epsilon: must be positive, got -1.0"),
+        ({"mechanism": "grrr"}, "mechanism: must be a known mechanism, got 'grrr'; did you mean 'grr'"),
+    ],
+)
+def test_what_cannot_be_asked(scenario, asked, message):
+    with pytest.raises(InputError) as error:
+        as_asked(scenario, **asked)
+    assert message in str(error.value)
+
+
+def test_a_run_keeps_what_was_asked_and_resume_asks_for_the_same(scenario, tmp_path):
+    asked = {"users": 20, "observations": [2, 4], "threshold": 0.6, "epsilon": 6.0}
+    summary = audit(scenario, tmp_path / "run", **asked)
+    assert [row.n for row in summary.results] == [2, 4] * 3
+    assert "epsilon 6 a report" in summary.devices[0]
+    text = json.loads((tmp_path / "run" / "manifest.json").read_text())["scenario"]
+    assert text == summary.scenario.text == as_asked(scenario, **{k: asked[k] for k in asked if k != "users"}).text
+    assert audit(scenario, tmp_path / "run", **asked, resume=True).results == summary.results
+    with pytest.raises(InputError, match="the scenario differs"):
+        audit(scenario, tmp_path / "run", **asked | {"threshold": 0.7}, resume=True)
+    assert "--epsilon 6.0 --observations 2,4 --threshold 0.6" in page_of(summary, [])
+
+
+def test_the_threshold_that_was_asked_for_says_who_is_exposed(scenario, tmp_path):
+    summary = audit(scenario, tmp_path / "run", users=50, observations=[5, 10], threshold=0.6)
+    outcomes = pl.read_parquet(tmp_path / "run" / "outcomes" / "*.parquet")
+    for row in summary.results:
+        mine = outcomes.filter(pl.col("adversary") == row.adversary, pl.col("n") == row.n)
+        firsts = mine["exposed"].cast(pl.Float64).fill_null(float("inf")).sort()
+        assert row.exposed_at == 0.6
+        for name, place in (("reports_to_expose_1", 0), ("reports_to_expose_5", 2), ("reports_to_expose_10", 4)):
+            value, low, high = getattr(row, name)
+            assert value == firsts[place], "the least number by which so many of 50 are exposed"
+            assert low <= value <= high
