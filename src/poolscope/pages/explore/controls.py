@@ -26,7 +26,7 @@ MECHANISM_WORDS = {
     "ss": "a set that likely has the object",
     "hr": "a noisy row of a Hadamard matrix",
     "rappor": "a Bloom filter, noised twice (Chrome)",
-    "pi-rappor": "bits of a random polynomial",
+    "pi-rappor": "a random line that likely meets the object",
     "l-grr": "a kept answer, noised again",
     "l-sue": "kept bits, noised again",
     "l-osue": "kept bits, noised again, tuned",
