@@ -104,8 +104,8 @@ def test_it_draws_and_fits(scenario, served, opened, width, scheme):
     until(page, "document.querySelectorAll('#pictures .chart[data-drawn] svg.marks').length === 3")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert HOSTILE[0] in page.inner_text("h1")
-    page.click("#step")
     until(page, "!document.getElementById('story').hidden")
+    page.click("#back")
     bars = page.inner_text("#bars")
     assert HOSTILE[1] in bars
     assert "[U+202E]gnol yrev" in bars
@@ -147,10 +147,12 @@ def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     address = served(scenario.file)
     page = opened(address + "#" + json.dumps({"user": 7}))
     until(page, DONE)
-    page.click("#step")
     until(page, "!document.getElementById('story').hidden")
+    page.locator("#position").focus()
+    page.keyboard.press("Home")
     for _ in range(3):
         page.click("#step")
+    assert "Event 3 of 20" in page.inner_text("#event")
     page.locator("#position").focus()
     page.keyboard.press("End")
     until(page, "document.getElementById('step').disabled")

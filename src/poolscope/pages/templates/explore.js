@@ -268,7 +268,9 @@
   function moved() {
     toAddress();
     source?.close();
+    leaveComparison();
     stopPlaying();
+    $("story").classList.add("stale");
     ["answer-box", "pictures"].forEach((id) => $(id).classList.add("stale"));
     clearTimeout(timer);
     timer = setTimeout(ask, WAIT);
@@ -297,6 +299,7 @@
       own.close();
       if (source !== own) return;
       if (shown) settle();
+      tellStory();
       compare();
     });
     own.addEventListener("wrong", (event) => {
@@ -365,7 +368,7 @@
   // ---- one user
 
   let story = null;
-  let at = 0;
+  let at = Infinity; // to the end
   let player = 0;
   let asking = 0;
 
@@ -389,6 +392,7 @@
     select.replaceChildren(...story.adversaries.map((name) => made("option", { value: name, text: name })));
     select.value = story.adversary;
     $("story").hidden = false;
+    $("story").classList.remove("stale");
     $("who").textContent = visible(
       `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time, ` +
         `and then from ${story.preferred} ${percent(story.delta)} of the time.`,
@@ -400,7 +404,7 @@
         : "No report spoke for the preferred pool.",
     );
     await Charts.draw($("belief"), story.picture);
-    go(at > story.steps.length ? story.steps.length : at);
+    go(at);
     $("story").dataset.user = story.user;
     return story;
   }
@@ -486,7 +490,7 @@
   $("another").addEventListener("click", async () => {
     stopPlaying();
     state.user = Math.floor(Math.random() * 100000);
-    at = 0;
+    at = Infinity;
     toAddress();
     await tellStory();
   });
@@ -544,9 +548,16 @@
     }
     state.kept.push(JSON.parse(mine));
     toAddress();
-    $("kept").textContent = "Added.";
-    if ($("answer-box").dataset.done || !source || source.readyState === 2) compare();
+    const stands = !source || source.readyState === EventSource.CLOSED;
+    $("kept").textContent = stands ? "Added." : "Added: it is played when the answer above stands.";
+    if (stands) compare();
   });
+
+  function leaveComparison() {
+    if (!comparing || comparing.readyState === EventSource.CLOSED) return;
+    comparing.close();
+    compared = "";
+  }
 
   // played only when the answer above stands, as both share the machine
   function compare() {
@@ -709,6 +720,7 @@
       return;
     }
     story = null;
+    at = Infinity;
     $("story").hidden = true;
     $("adversary").replaceChildren();
     build();

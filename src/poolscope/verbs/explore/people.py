@@ -11,6 +11,7 @@ import polars as pl
 
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.reading import HELD, open_table
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.verbs.audit.folder import Run, read_run
@@ -62,6 +63,8 @@ def people_of_run(folder: Path) -> People:
     run = read_run(folder)
     last = max(n for _, n in run.outcomes.attacks())
     names = list(dict.fromkeys(adversary for adversary, _ in run.outcomes.attacks()))
+    # whom the objects themselves give away is no news
+    names = [name for name in names if name != NON_PRIVATE] or names
     surest = [_surest(run.outcomes.parts((name, last), list(RUN))) for name in names]
     return People(
         name=folder.resolve().name,
