@@ -30,7 +30,7 @@
 
   // ---- the state, which the address carries
 
-  let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 0 };
+  let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2 };
   let controls = [];
 
   const setting = () => ({ scenario: state.scenario, changes: state.changes, seed: state.seed });

@@ -53,7 +53,7 @@ class Answer:
 
     Parameters
     ----------
-    users, seed : who played; n : after how many reports the adversaries guess; horizon : until when exposure is told.
+    users : how many played; n : after how many reports the adversaries guess.
     results : a record of each adversary at n; headline : the best attack among them.
     exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
         map : precision by behaviour, of the headline's adversary.
@@ -64,9 +64,7 @@ class Answer:
     """
 
     users: int
-    seed: int
     n: int
-    horizon: int
     results: tuple[Record, ...]
     headline: Record
     exposure: pl.DataFrame
@@ -115,9 +113,7 @@ class Crowd:
         k = game.pool_counts[best.adversary]
         return Answer(
             users=self.users,
-            seed=self._seed,
             n=self._n,
-            horizon=game.horizon,
             results=tuple(results),
             headline=best,
             exposure=pl.concat(_of(name, exposure(rows[name], game.horizon)) for name in private),

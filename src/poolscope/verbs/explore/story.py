@@ -59,7 +59,6 @@ class Story:
 
     user: int | str
     adversary: str
-    adversaries: tuple[str, ...]
     pools: tuple[str, ...]
     preferred: str
     gamma: float
@@ -117,7 +116,6 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     return Story(
         user=name,
         adversary=looking.name,
-        adversaries=tuple(a.name for a in game.adversaries),
         pools=universe.pool_names,
         preferred=universe.pool_names[iota],
         gamma=float(found.gamma[0]),
