@@ -8,7 +8,7 @@ import poolscope as ps
 GROUPS = {
     "What the commands do": (
         "audit attack obfuscate estimate check compare advise reproduce make_traces",
-        "A verb has its command's name and meaning; files in, files out.",
+        "A verb has its command's name and meaning; files in, files out, and a page where the command writes one.",
     ),
     "The same on arrays": (
         "play posterior posterior_of_likelihood behaviour_posterior frequencies summarise",
@@ -24,7 +24,25 @@ HEAD = """# Public names
 
 `import poolscope as ps`. Whatever is not here may change without a word. Each name's docstring has its parameters,
 shapes and references (`help(ps.posterior)`). This page is made by `python docs/make_api.py`, and a test holds it to
-the code.
+the code. On the site the names follow with their docstrings and examples, and [commands](reference/commands.md) and
+[words](reference/glossary.md) have pages of their own; [formats](formats.md) has the columns of every table.
+
+```{toctree}
+:hidden:
+
+reference/commands
+reference/verbs
+reference/arrays
+reference/parts
+reference/running
+reference/mechanisms
+reference/popularity
+reference/densities
+reference/metrics
+reference/figures
+reference/examples
+reference/glossary
+```
 """
 
 

@@ -45,13 +45,14 @@ AT_HOME = {
     "numba": ("kernels",),
     "llvmlite": ("kernels",),
     "emoji": ("world.builtin",),
+    "pandas": ("metrics.tables",),
 }
 
 #: Folders of tests that are no room: slow independent oracles, and what several tests share.
 SHARED_TESTS = {"oracle", "cases"}
 
 #: Tests of the whole project that have to name rooms.
-OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_public_names.py"}
+OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_docs_site.py", "test_public_names.py"}
 
 
 def modules():

@@ -10,15 +10,15 @@ __version__ = "0.1.0"
 #: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
 _HOME = {
     # what the commands do
-    "advise": "verbs.advise.advise",
+    "advise": "pages.verbs",
     "attack": "verbs.attack.attack",
-    "audit": "verbs.audit.run",
+    "audit": "pages.verbs",
     "check": "verbs.check.check",
-    "compare": "verbs.compare",
+    "compare": "pages.verbs",
     "estimate": "verbs.estimate",
     "make_traces": "verbs.traces.extract",
     "obfuscate": "verbs.obfuscate",
-    "reproduce": "verbs.reproduce.runner",
+    "reproduce": "pages.verbs",
     # the same on arrays
     "behaviour_posterior": "attack.posterior",
     "frequencies": "reports.curator",
@@ -64,16 +64,13 @@ if TYPE_CHECKING:
     from poolscope.game.game import Game, play
     from poolscope.metrics.records import summarise
     from poolscope.pages import figures
+    from poolscope.pages.verbs import advise, audit, compare, reproduce
     from poolscope.reports.curator import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
-    from poolscope.verbs.advise.advise import advise
     from poolscope.verbs.attack.attack import attack
-    from poolscope.verbs.audit.run import audit
     from poolscope.verbs.check.check import check
-    from poolscope.verbs.compare import compare
     from poolscope.verbs.estimate import estimate
     from poolscope.verbs.obfuscate import obfuscate
-    from poolscope.verbs.reproduce.runner import reproduce
     from poolscope.verbs.traces.extract import make_traces
     from poolscope.world import densities, popularity
     from poolscope.world.behaviour import Behaviour

@@ -201,7 +201,7 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
     assert str(caught.value) == (
         "unknown scenario, neither built in nor a file, got 'aple-emoji'; did you mean 'apple-emojis'?"
     )
-    with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-mail-senders, apple-web-domains"):
+    with pytest.raises(InputError, match="known: apple-emojis, apple-hcms, apple-health, apple-mail-senders"):
         scenario.load_scenario("zzz")
     with pytest.raises(InputError, match=r"unknown scenario, .* did you mean 'apple-hcms'\?"):
         scenario.builtin_text("apple-hmcs")

@@ -4,8 +4,9 @@ import pytest
 from cases.engines import scenario_text
 from cases.told import Told
 
-from poolscope import audit, compare
 from poolscope.scenario.scenario import parse
+from poolscope.verbs.audit.run import audit
+from poolscope.verbs.compare import compare
 
 
 def test_an_audit_tells_what_it_does(tmp_path):

@@ -31,6 +31,12 @@ class Adversary:
     belief : priors of relevant interest, polarization and preferred pool.
     phrase : who that is, in plain words.
     knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
+
+    Examples
+    --------
+    >>> weak = ps.Adversary.weak(universe)
+    >>> weak.name, weak.k
+    ('weak', 3)
     """
 
     name: str

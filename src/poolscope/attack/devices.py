@@ -52,6 +52,14 @@ def posterior(
     -------
     (rows, k) for one user, (users, rows, k) for several, a row for each report count. A user with fewer reports is
     scored on those there are.
+
+    Examples
+    --------
+    >>> reports = mechanism.obfuscate(np.array([0, 0, 1, 0]), rng)
+    >>> ps.posterior(mechanism, reports, strong).shape
+    (5, 3)
+    >>> ps.posterior(mechanism, reports, strong, observations=[0, 4])[1].round(3)
+    array([0.853, 0.074, 0.074])
     """
     if observations is not None and min(observations, default=0) < 0:
         raise InputError("observations must be at least 0", value=list(observations))

@@ -49,6 +49,14 @@ def posterior_of_likelihood(
     -------
     (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
     on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN.
+
+    Examples
+    --------
+    >>> likelihood = [[1.0, 3.0, 1.0], [1.0, 3.0, 1.0]]
+    >>> ps.posterior_of_likelihood(likelihood).round(3)
+    array([[0.5  , 0.5  ],
+           [0.583, 0.417],
+           [0.67 , 0.33 ]])
     """
     table, counts, single = _checked(likelihood, lengths)
     _, n, columns = table.shape
@@ -132,6 +140,13 @@ def behaviour_posterior(
 
     The means are exact; the ends of the intervals are read off the posterior's distribution at the nodes of a rule with
     `FINE` times the nodes that the integral needs, and are good to about a thousandth of the interval's width.
+
+    Examples
+    --------
+    >>> likelihood = np.tile([1.0, 3.0, 1.0], (20, 1))
+    >>> learnt = ps.behaviour_posterior(likelihood)
+    >>> learnt.gamma.round(3), learnt.delta.round(3)
+    (array([0.93]), array([0.93]))
     """
     table, counts, _ = _checked(likelihood, lengths)
     belief = belief or Behaviour()

@@ -52,6 +52,15 @@ class Dask:
     client : a ``distributed.Client`` that is there already, and stays.
 
     Use it in a ``with`` statement: at its end the processes that it started are stopped.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    ...     played = ps.play(game, users=50, seed=1, engine=ps.Dask(client=client))
+    ...
+    >>> played.equals(ps.play(game, users=50, seed=1))
+    True
     """
 
     def __init__(

@@ -62,7 +62,13 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Local:
-    """Threads of this process; the kernels release the interpreter's lock."""
+    """Threads of this process; the kernels release the interpreter's lock.
+
+    Examples
+    --------
+    >>> ps.play(game, users=50, seed=1, engine=ps.Local(threads=1)).equals(ps.play(game, users=50, seed=1))
+    True
+    """
 
     threads: int = field(default_factory=available_cores)
 

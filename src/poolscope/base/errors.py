@@ -23,7 +23,17 @@ _NOTHING = object()
 
 
 class PoolscopeError(Exception):
-    """Anything that this package raises on purpose."""
+    """Anything that this package raises on purpose.
+
+    Examples
+    --------
+    >>> try:
+    ...     ps.load_scenario("no-such-scenario")
+    ... except ps.PoolscopeError as error:
+    ...     print(type(error).__name__)
+    ...
+    InputError
+    """
 
 
 class InputError(PoolscopeError):
@@ -41,6 +51,13 @@ class InputError(PoolscopeError):
         The file, as the user named it.
     remedy
         What to do about it.
+
+    Examples
+    --------
+    >>> ps.mechanisms.GRR(universe=10, epsilon=-1.0)
+    Traceback (most recent call last):
+        ...
+    poolscope.base.errors.InputError: epsilon: epsilon must be positive, got -1.0
     """
 
     def __init__(

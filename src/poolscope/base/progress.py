@@ -4,7 +4,19 @@ from __future__ import annotations
 
 
 class Progress:
-    """Is told, and says nothing: what shows it to somebody says how."""
+    """Is told, and says nothing: what shows it to somebody says how.
+
+    Examples
+    --------
+    >>> class Printed(ps.Progress):
+    ...     def stage(self, doing):
+    ...         print(doing)
+    ...
+    >>> _ = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, progress=Printed())
+    Preparing
+    Summing up
+    Drawing the page
+    """
 
     def stage(self, doing: str) -> None:
         """What is done now, in words, where nobody knows how long it takes."""

@@ -39,8 +39,8 @@ def advise(
         from poolscope.cli.advise import print_advice
         from poolscope.cli.lists import words
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import advise
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.advise.advise import advise
         from poolscope.verbs.advise.question import parse_range
 
         loaded = load_scenario(scenario)
@@ -65,8 +65,4 @@ def advise(
                 out=folder,
                 progress=work,
             )
-        work.stage("Drawing the page")
-        from poolscope.pages.advice import write_page
-
-        page = write_page(done, folder)
-    print_advice(done, page, waited())
+    print_advice(done, folder / "advice.html", waited())

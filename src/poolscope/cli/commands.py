@@ -40,8 +40,8 @@ def audit(
         from poolscope.cli.audit import kept_users, print_audit
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import audit
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.audit.run import audit
 
         loaded = load_scenario(scenario)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
@@ -61,12 +61,7 @@ def audit(
                 resume=resume,
                 progress=work,
             )
-        work.stage("Drawing the page")
-        from poolscope.pages.audit import write_page
-        from poolscope.verbs.audit.folder import Run
-
-        page = write_page(Run.within(folder, summary))
-    print_audit(summary, page, waited())
+    print_audit(summary, folder / "report.html", waited())
 
 
 @command("poolscope reproduce --users 2000")
@@ -89,16 +84,12 @@ def reproduce(
     with working("Reproducing") as work:
         from poolscope.cli.reproduction import kept_plays, print_reproduction
         from poolscope.cli.running import running
-        from poolscope.verbs.reproduce.runner import reproduce
+        from poolscope.pages.verbs import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
-        work.stage("Drawing the page")
-        from poolscope.pages.reproduction import write_page
-
-        page = write_page(done, out)
-    print_reproduction(done, page, waited())
+    print_reproduction(done, out / "reproduction.html", waited())
 
 
 @command("poolscope check mine.toml --samples 1000000")
@@ -148,8 +139,8 @@ def compare(
         from poolscope.cli.compare import print_comparison
         from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
+        from poolscope.pages.verbs import compare
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.compare import compare
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-compare-{loaded.name}")
@@ -167,11 +158,7 @@ def compare(
                 out=folder,
                 progress=work,
             )
-        work.stage("Drawing the page")
-        from poolscope.pages.comparison import write_page
-
-        page = write_page(done, folder)
-    print_comparison(done, page, waited())
+    print_comparison(done, folder / "comparison.html", waited())
 
 
 @command("poolscope explore apple-web-domains")

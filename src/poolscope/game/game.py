@@ -50,6 +50,11 @@ class Game:
     sigma : perturbation of each user's own popularity.
     non_private : whether to play the identity mechanism beside.
     threshold : a confidence at which users count as exposed, beside those at which they always do.
+
+    Examples
+    --------
+    >>> game.horizon, game.mechanism.epsilon
+    (40, 3.0)
     """
 
     universe: Universe
@@ -133,6 +138,12 @@ def play(
     """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
 
     The table is held in memory; `ps.audit` plays any number of users into files.
+
+    Examples
+    --------
+    >>> outcomes = ps.play(game, users=200, seed=1)
+    >>> outcomes.height, outcomes["adversary"].unique().sort().to_list()
+    (800, ['strong', 'non-private'])
     """
     check_count("users", users)
     engine = engine or Local()

@@ -176,7 +176,9 @@ def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, ro
     for user in range(likelihood.shape[0]):
         n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room)
         _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
-        out[user, n + 1 : lengths[user] + 1] = np.nan
+        for t in range(n + 1, lengths[user] + 1):
+            for i in range(out.shape[2]):
+                out[user, t, i] = np.nan
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -1,4 +1,15 @@
-"""Local mechanisms, by name."""
+"""Local mechanisms, by name.
+
+``MECHANISMS`` has the names that scenarios use; ``Reports`` is the type of what a mechanism makes: columns by name.
+
+Examples
+--------
+>>> sorted(ps.mechanisms.MECHANISMS)[:4]
+['blh', 'channel', 'cms', 'cms-no-hash']
+>>> reports: ps.mechanisms.Reports = mechanism.obfuscate(np.array([3, 4, 5]), rng)
+>>> {name: len(column) for name, column in reports.items()}
+{'value': 3}
+"""
 
 from __future__ import annotations
 
@@ -120,7 +131,17 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
 
 
 def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
-    """The mechanism of this name; unknown names and parameters are errors that name the known ones."""
+    """The mechanism of this name; unknown names and parameters are errors that name the known ones.
+
+    Examples
+    --------
+    >>> ps.mechanisms.make("grr", 30, {"epsilon": 2.0})
+    GRR(universe=30, epsilon=2.0)
+    >>> ps.mechanisms.make("gr", 30, {"epsilon": 2.0})
+    Traceback (most recent call last):
+        ...
+    poolscope.base.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
+    """
     if kind not in MECHANISMS:
         raise InputError(
             "must be a known mechanism",

@@ -42,6 +42,19 @@ class Adapted(Likelihood):
 
     Every report is made by a call of its own, with a generator that begins where the report's key says: what a report
     is depends neither on the user's other reports nor on blocks and threads.
+
+    Examples
+    --------
+    >>> class Shy:
+    ...     epsilon = float(np.log(31))
+    ...     def obfuscate(self, objects, rng):
+    ...         return np.where(rng.random(len(objects)) < 0.5, objects, rng.integers(30, size=len(objects)))
+    ...     def log_likelihood(self, reports):
+    ...         return np.log(0.5 * (reports[:, None] == np.arange(30)) + 0.5 / 30)
+    ...
+    >>> shy = ps.mechanisms.adapt(Shy(), universe)
+    >>> isinstance(shy, ps.mechanisms.Adapted), shy.universe
+    (True, 30)
     """
 
     mechanism: Own
@@ -96,6 +109,19 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
         where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
         is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`).
     universe : the universe, or its size.
+
+    Examples
+    --------
+    >>> class Honest:
+    ...     epsilon = np.inf
+    ...     def obfuscate(self, objects, rng):
+    ...         return np.asarray(objects)
+    ...     def log_likelihood(self, reports):
+    ...         return np.where(reports[:, None] == np.arange(30), 0.0, -np.inf)
+    ...
+    >>> honest = ps.mechanisms.adapt(Honest(), universe)
+    >>> honest.obfuscate(np.array([3, 4]), rng)
+    {'report': array([3, 4])}
     """
     size = universe.size if isinstance(universe, Universe) else int(universe)
     for name in ("obfuscate", "log_likelihood"):

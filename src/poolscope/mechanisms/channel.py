@@ -36,6 +36,12 @@ class Channel(Likelihood):
     Parameters
     ----------
     matrix : (objects, reports) probabilities; rows sum to one. Kept as a read-only copy.
+
+    Examples
+    --------
+    >>> channel = ps.mechanisms.Channel(universe=2, matrix=np.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> round(channel.epsilon, 3)
+    1.099
     """
 
     universe: int
@@ -113,6 +119,13 @@ class Empirical(Channel):
         was seen, (objects, reports).
     smoothing : a, what is added to the count of every pair.
     reports : R; up to the largest report seen where absent.
+
+    Examples
+    --------
+    >>> pairs = np.array([[0, 0]] * 75 + [[0, 1]] * 25 + [[1, 1]] * 100)
+    >>> ps.mechanisms.Empirical(universe=2, samples=pairs).matrix.round(2)
+    array([[0.75, 0.25],
+           [0.  , 1.  ]])
     """
 
     matrix: Floats = field(init=False, repr=False)

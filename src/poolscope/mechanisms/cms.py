@@ -38,6 +38,15 @@ class CMS(Sketch):
     References
     ----------
     Apple Differential Privacy Team. Learning with privacy at scale. 2017.
+
+    Examples
+    --------
+    >>> cms = ps.mechanisms.CMS(universe=2600, epsilon=4.0, m=1024, hashes=65536)
+    >>> reports = cms.obfuscate(np.array([3, 3, 7]), rng)
+    >>> {name: column.shape for name, column in reports.items()}
+    {'hash': (3,), 'bits': (3, 128)}
+    >>> round(cms.p_star, 3), round(cms.q_star, 3)
+    (0.881, 0.12)
     """
 
     @property
@@ -114,6 +123,11 @@ class NoHashCMS(CMS):
     """Count Mean Sketch without hashing: m is the size of the universe, of one function without collisions.
 
     Two objects never share a bucket, so q* is xi itself.
+
+    Examples
+    --------
+    >>> ps.mechanisms.NoHashCMS(universe=30, epsilon=4.0).m
+    30
     """
 
     m: int = field(init=False)

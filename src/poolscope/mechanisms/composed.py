@@ -36,6 +36,12 @@ def composed(
     kind : "grr" on `grr` and local hashing, "sue" or "oue" on `sue` and `oue`.
     epsilon : of the noise by itself; or
     epsilon_first : of one report, as the papers reckon it, from which the noise is solved for.
+
+    Examples
+    --------
+    >>> twice = ps.mechanisms.composed(mechanism, "grr", epsilon_first=2.0)
+    >>> type(twice).__name__, round(twice.epsilon, 3)
+    ('LGRR', 1.48)
     """
     if (type(mechanism), kind) not in TOGETHER:
         known = dict.fromkeys(name for first, name in TOGETHER if first is type(mechanism))

@@ -62,6 +62,12 @@ class DBitFlip(Scoring, Likelihood):
     References
     ----------
     B. Ding, J. Kulkarni, S. Yekhanin. Collecting telemetry data privately. NIPS 2017.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.DBitFlip(universe=30, epsilon=1.0, buckets=10, d=4)
+    >>> sorted(made.obfuscate(np.array([3, 4]), rng))
+    ['bits', 'positions']
     """
 
     universe: int

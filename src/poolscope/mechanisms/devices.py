@@ -26,7 +26,13 @@ ANSWERS, OWN = -1, -2
 
 @runtime_checkable
 class Device(Protocol):
-    """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`."""
+    """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`.
+
+    Examples
+    --------
+    >>> isinstance(ps.mechanisms.Fresh(mechanism), ps.mechanisms.Device)
+    True
+    """
 
     @property
     def mechanism(self) -> Mechanism:
@@ -42,6 +48,11 @@ def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
     """The device that sends the mechanism's reports: with memory those of two steps keep the permanent one, others all.
 
     Without a word, mechanisms that are made for it have memory (L-GRR and the like, dBitFlip), and others have none.
+
+    Examples
+    --------
+    >>> type(ps.mechanisms.device_of(mechanism, memory=True)).__name__
+    'Memoised'
     """
     return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
 
@@ -63,7 +74,14 @@ def _(mechanism: Rappor) -> Device:
 
 
 def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
-    """Reports of traces (users, n), user after user, from the users' keys."""
+    """Reports of traces (users, n), user after user, from the users' keys.
+
+    Examples
+    --------
+    >>> traces, keys = np.array([[3, 4], [5, 6]]), np.array([1, 2], dtype=np.uint64)
+    >>> ps.mechanisms.reports_of(ps.mechanisms.Fresh(mechanism), traces, keys)["value"].shape
+    (4,)
+    """
     traces = np.asarray(traces, dtype=np.int64)
     n = traces.shape[1]
     return device.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
@@ -71,7 +89,13 @@ def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
-    """Any mechanism, every report drawn anew: the devices of the paper."""
+    """Any mechanism, every report drawn anew: the devices of the paper.
+
+    Examples
+    --------
+    >>> ps.mechanisms.Fresh(mechanism).mechanism is mechanism
+    True
+    """
 
     mechanism: Mechanism
 
@@ -85,6 +109,14 @@ class Memoised:
 
     RAPPOR does this without its instantaneous step. The reports are those of the mechanism itself, whose public
     randomness (a hash function, say) is that of the object's one report.
+
+    Examples
+    --------
+    >>> kept = ps.mechanisms.Memoised(mechanism)
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> reports = ps.mechanisms.reports_of(kept, np.array([[7, 7, 7]]), keys)["value"]
+    >>> len(set(reports.tolist()))
+    1
     """
 
     mechanism: Mechanism
@@ -106,6 +138,15 @@ class RapporMemory:
     .. math:: \prod_j \sum_{x \in \{0,1\}} \Pr[b'_j = x | b_j] \, \Pr[1 | x]^{s_j} (1 - \Pr[1 | x])^{c - s_j} ,
 
     exactly, if they come from one permanent answer. A single report has the law of the mechanism without memory.
+
+    Examples
+    --------
+    >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    >>> device = ps.mechanisms.RapporMemory(rappor)
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> reports = ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys)
+    >>> len(set(reports["cohort"].tolist()))
+    1
     """
 
     mechanism: Rappor

@@ -33,6 +33,14 @@ class GRR(Sized):
     ----------
     P. Kairouz, K. Bonawitz, D. Ramage. Discrete distribution estimation under local privacy. ICML 2016.
     S. L. Warner. Randomized response: a survey technique for eliminating evasive answer bias. JASA 60, 1965.
+
+    Examples
+    --------
+    >>> grr = ps.mechanisms.GRR(universe=30, epsilon=3.0)
+    >>> round(grr.p_star, 3), round(grr.q_star, 3)
+    (0.409, 0.02)
+    >>> grr.obfuscate(np.array([5, 5, 5, 5]), rng)["value"].shape
+    (4,)
     """
 
     @property
@@ -79,6 +87,11 @@ class Identity(GRR):
     """No protection at all: the report of z is z itself.
 
     It is randomized response with an infinite epsilon, p* = 1 and q* = 0: the mechanism of the non-private game.
+
+    Examples
+    --------
+    >>> ps.mechanisms.Identity(universe=30).obfuscate(np.array([3, 4]), rng)["value"]
+    array([3, 4])
     """
 
     epsilon: float = field(init=False, default=math.inf)

@@ -62,6 +62,11 @@ class HadamardResponse(Sized):
     ----------
     J. Acharya, Z. Sun, H. Zhang. Hadamard response: estimating distributions privately, efficiently, and with little
     communication. AISTATS 2019.
+
+    Examples
+    --------
+    >>> ps.mechanisms.HadamardResponse(universe=30, epsilon=2.0).blocks
+    2
     """
 
     blocks: int = derived()

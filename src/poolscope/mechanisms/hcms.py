@@ -39,6 +39,12 @@ class HCMS(Sketch):
     References
     ----------
     Apple Differential Privacy Team. Learning with privacy at scale. 2017.
+
+    Examples
+    --------
+    >>> hcms = ps.mechanisms.HCMS(universe=100, epsilon=4.0, m=64, hashes=128)
+    >>> sorted(hcms.obfuscate(np.array([3, 4]), rng))
+    ['bit', 'coordinate', 'hash']
     """
 
     def __post_init__(self) -> None:

@@ -24,7 +24,17 @@ from poolscope.mechanisms.role import Reports, check_objects, distinct
 
 @dataclass(frozen=True, eq=False)
 class KeptResponse:
-    """L-GRR: an answer among the objects for each object; sent is randomized response on it."""
+    """L-GRR: an answer among the objects for each object; sent is randomized response on it.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> type(device).__name__
+    'KeptResponse'
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
+    ['value']
+    """
 
     mechanism: LGRR
 
@@ -39,7 +49,17 @@ class KeptResponse:
 
 @dataclass(frozen=True, eq=False)
 class KeptHash:
-    """LOLOHA: a seed for the user, an answer for each value of its function; sent is randomized response on it."""
+    """LOLOHA: a seed for the user, an answer for each value of its function; sent is randomized response on it.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LOLOHA(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> type(device).__name__
+    'KeptHash'
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
+    ['seed', 'value']
+    """
 
     mechanism: LOLOHA
 
@@ -64,7 +84,17 @@ class KeptHash:
 
 @dataclass(frozen=True, eq=False)
 class KeptFlips:
-    """L-SUE, L-OSUE, L-OUE, L-SOUE: bits with noise for each object; sent are these with noise again."""
+    """L-SUE, L-OSUE, L-OUE, L-SOUE: bits with noise for each object; sent are these with noise again.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> type(device).__name__
+    'KeptFlips'
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
+    ['bits']
+    """
 
     mechanism: TwoFlips
 
@@ -91,7 +121,17 @@ class KeptFlips:
 
 @dataclass(frozen=True, eq=False)
 class KeptPositions:
-    """dBitFlipPM: positions for the user, and bits at them for each bucket, sent as they are."""
+    """dBitFlipPM: positions for the user, and bits at them for each bucket, sent as they are.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.DBitFlip(universe=30, epsilon=1.0, buckets=10, d=4))
+    >>> type(device).__name__
+    'KeptPositions'
+    >>> keys = np.array([1], dtype=np.uint64)
+    >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
+    ['bits', 'positions']
+    """
 
     mechanism: DBitFlip
 

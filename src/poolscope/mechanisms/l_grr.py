@@ -24,6 +24,12 @@ class LGRR(TwoResponses, GRR):
     ----------
     H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao. Improving the utility of locally differentially private
     protocols for longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LGRR(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (0.405, 'KeptResponse')
     """
 
     @property

@@ -82,6 +82,12 @@ class LSUE(SymmetricAgain, SUE):
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
     H. H. Arcolezi et al. Improving the utility of locally differentially private protocols for longitudinal and
     multidimensional frequency estimates. Digital Communications and Networks, 2022.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (1.0, 'KeptFlips')
     """
 
     @property
@@ -102,6 +108,12 @@ class LOSUE(SymmetricAgain, OUE):
     ----------
     H. H. Arcolezi et al. Improving the utility of locally differentially private protocols for longitudinal and
     multidimensional frequency estimates. Digital Communications and Networks, 2022.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LOSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (1.0, 'KeptFlips')
     """
 
     @property
@@ -122,6 +134,12 @@ class LOUE(OptimisedAgain):
     ----------
     H. H. Arcolezi et al. Improving the utility of locally differentially private protocols for longitudinal and
     multidimensional frequency estimates. Digital Communications and Networks, 2022.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LOUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (1.0, 'KeptFlips')
     """
 
     @property
@@ -144,6 +162,12 @@ class LSOUE(OptimisedAgain):
     ----------
     H. H. Arcolezi et al. Improving the utility of locally differentially private protocols for longitudinal and
     multidimensional frequency estimates. Digital Communications and Networks, 2022.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LSOUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (1.0, 'KeptFlips')
     """
 
     @property

@@ -17,6 +17,11 @@ class Likelihood(Reporting, ABC):
 
     The largest is one, so that nothing over- or underflows; what is common to a report cancels in the posterior.
     There is no frequency estimate unless a mechanism states supports, p* and q* as well (`Counting`).
+
+    Examples
+    --------
+    >>> issubclass(ps.mechanisms.Channel, ps.mechanisms.Likelihood)
+    True
     """
 
     @property

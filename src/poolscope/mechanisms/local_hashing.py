@@ -107,14 +107,27 @@ class LocalHashing(Sized):
 
 @dataclass(frozen=True, kw_only=True)
 class BLH(LocalHashing):
-    """Binary local hashing: one bit and its seed."""
+    """Binary local hashing: one bit and its seed.
+
+    Examples
+    --------
+    >>> blh = ps.mechanisms.BLH(universe=30, epsilon=1.0)
+    >>> sorted(blh.obfuscate(np.array([3, 4]), rng))
+    ['seed', 'value']
+    """
 
     g: int = field(init=False, default=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OLH(LocalHashing):
-    """Optimised local hashing: round(e^epsilon) + 1 hash values, or as many as are given."""
+    """Optimised local hashing: round(e^epsilon) + 1 hash values, or as many as are given.
+
+    Examples
+    --------
+    >>> ps.mechanisms.OLH(universe=30, epsilon=2.0).g
+    8
+    """
 
     g: int = derived()
 

@@ -36,6 +36,12 @@ class LOLOHA(TwoResponses, LocalHashing):
     ----------
     H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs. Frequency estimation of evolving data under local differential
     privacy. EDBT 2023.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LOLOHA(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (0.948, 'KeptHash')
     """
 
     g: int = derived()

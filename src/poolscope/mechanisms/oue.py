@@ -26,6 +26,12 @@ class OUE(Unary):
     ----------
     T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
     Security 2017.
+
+    Examples
+    --------
+    >>> oue = ps.mechanisms.OUE(universe=30, epsilon=1.0)
+    >>> oue.p_star, round(oue.q_star, 3)
+    (0.5, 0.269)
     """
 
     def __post_init__(self) -> None:

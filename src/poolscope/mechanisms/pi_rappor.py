@@ -46,6 +46,11 @@ class PIRappor(Sized):
     References
     ----------
     V. Feldman, K. Talwar. Lossless compression of efficient private local randomizers. ICML 2021.
+
+    Examples
+    --------
+    >>> sorted(ps.mechanisms.PIRappor(universe=30, epsilon=1.0).obfuscate(np.array([3, 4]), rng))
+    ['a', 'b']
     """
 
     prime: int = LARGEST_PRIME

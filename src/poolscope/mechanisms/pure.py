@@ -18,7 +18,15 @@ from poolscope.mechanisms.views import Views
 
 
 class Pure(Reporting, Counting):
-    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods."""
+    """All that follows from `support`, `p_star` and `q_star`; fast paths override the general methods.
+
+    Examples
+    --------
+    >>> isinstance(mechanism, ps.mechanisms.Pure)
+    True
+    >>> mechanism.support({"value": np.array([4])}).nonzero()[1]
+    array([4])
+    """
 
     epsilon: float
 

@@ -67,6 +67,12 @@ class Rappor(Hashed, Counting, Likelihood):
     References
     ----------
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+
+    Examples
+    --------
+    >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    >>> sorted(rappor.obfuscate(np.array([3]), rng)), round(rappor.epsilon, 2)
+    (['bits', 'cohort'], 1.07)
     """
 
     epsilon: float = derived()

@@ -28,6 +28,11 @@ class ReportColumn:
     kind : "integer" 0..size-1; "bits", (reports, ceil(size / 8)) bytes of `size` bits, least significant first; "sign",
         1 or -1; "object", an index into the universe; "reals", (reports, size) finite numbers.
     size : how many values, bits or numbers there are.
+
+    Examples
+    --------
+    >>> mechanism.report_columns["value"]
+    ReportColumn(kind='object', size=30)
     """
 
     kind: Literal["integer", "bits", "sign", "object", "reals"]
@@ -35,7 +40,13 @@ class ReportColumn:
 
 
 class Mechanism(Protocol):
-    """What the game, the attack and files of reports need of a mechanism."""
+    """What the game, the attack and files of reports need of a mechanism.
+
+    Examples
+    --------
+    >>> mechanism.universe, mechanism.epsilon, list(mechanism.report_columns)
+    (30, 3.0, ['value'])
+    """
 
     @property
     def epsilon(self) -> float: ...
@@ -88,6 +99,13 @@ class Countable(Mechanism, Protocol):
 
     A report scores one for an object that it supports and nothing for others, where it supports or not; it may also
     score more finely, or a number.
+
+    Examples
+    --------
+    >>> mechanism.own_mean == mechanism.p_star, mechanism.yes_or_no
+    (True, True)
+    >>> int(mechanism.score_sums(mechanism.obfuscate(np.zeros(100, dtype=np.int64), rng)).sum())
+    100
     """
 
     @property

@@ -34,6 +34,12 @@ class Sending:
     sample : the share of events that are reported at all, each with this probability and by itself.
     cap : how many reports a device ever sends; all where absent.
     window : after how many reports the pseudonym changes, so that only these are linked; never where absent.
+
+    Examples
+    --------
+    >>> sending = ps.mechanisms.Sending(reports_per_day=2.0, cap=90)
+    >>> ps.metrics.epsilon_in_time(4.0, sending).ever
+    360.0
     """
 
     reports_per_day: float | None = None

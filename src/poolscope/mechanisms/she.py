@@ -48,8 +48,8 @@ class SHE(Scoring, Likelihood):
 
     **Noise on a grid.** The textbook adds a floating-point Laplace variable to 0 and to 1, and the last bits of the sum
     tell which it was: such reports have no finite epsilon, and `check` proves it. Here the noise is a multiple k of
-    `step`, a power of two, with Pr[k] in proportion to e^(-epsilon step |k| / 2), drawn without regard to what it is
-    added to. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one part in 10^8.
+    `step`, a power of two, with Pr[k] in proportion to ``e^(-epsilon step |k| / 2)``, drawn without regard to what it
+    is added to. Its likelihood ratios are exactly those above, and its variance is 8/epsilon^2 to one part in 10^8.
     Reports of textbook implementations are read as well: attack and estimate do not look at their last bits. (Sums are
     over entries rounded to the grid, for then they are the same in any order.)
 
@@ -59,6 +59,11 @@ class SHE(Scoring, Likelihood):
     Security 2017.
     I. Mironov. On significance of the least significant bits for differential privacy. CCS 2012.
     A. Ghosh, T. Roughgarden, M. Sundararajan. Universally utility-maximizing privacy mechanisms. STOC 2009.
+
+    Examples
+    --------
+    >>> ps.mechanisms.SHE(universe=5, epsilon=1.0).obfuscate(np.array([2]), rng)["reals"].shape
+    (1, 5)
     """
 
     universe: int

@@ -37,6 +37,11 @@ class SpotMe(Unary):
     ----------
     D. Quercia, I. Leontiadis, L. McNamara, C. Mascolo, J. Crowcroft. SpotME if you can: randomized responses for
     location obfuscation on mobile phones. ICDCS 2011, 363-372.
+
+    Examples
+    --------
+    >>> round(ps.mechanisms.SpotMe(universe=30, epsilon=2.0).epsilon, 3)
+    2.0
     """
 
     epsilon: float = derived()

@@ -33,6 +33,11 @@ class SubsetSelection(ObjectBits):
     M. Ye, A. Barg. Optimal schemes for discrete distribution estimation under locally differential privacy. IEEE
     Transactions on Information Theory 64, 2018.
     S. Wang et al. Mutual information optimally local private discrete distribution estimation. 2016.
+
+    Examples
+    --------
+    >>> ps.mechanisms.SubsetSelection(universe=30, epsilon=1.0).k
+    8
     """
 
     k: int = derived()

@@ -25,6 +25,12 @@ class SUE(Unary):
     References
     ----------
     U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+
+    Examples
+    --------
+    >>> sue = ps.mechanisms.SUE(universe=30, epsilon=2.0)
+    >>> round(sue.p_star, 3), round(sue.q_star, 3)
+    (0.731, 0.269)
     """
 
     @property

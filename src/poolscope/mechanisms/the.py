@@ -35,6 +35,11 @@ class THE(Unary):
     ----------
     T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
     Security 2017.
+
+    Examples
+    --------
+    >>> round(ps.mechanisms.THE(universe=30, epsilon=2.0).threshold, 3)
+    0.71
     """
 
     threshold: float = derived()

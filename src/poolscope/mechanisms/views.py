@@ -18,6 +18,14 @@ class Views:
 
     columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
     view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+
+    Examples
+    --------
+    >>> columns = universe.pool_of[None].astype(np.uint32) + 1
+    >>> views = ps.mechanisms.Views(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
+    >>> mechanism.mass({"value": np.array([0, 1])}, views).round(3)
+    array([[0.   , 0.491, 0.   , 0.   ],
+           [0.   , 0.214, 0.   , 0.   ]])
     """
 
     columns: NDArray[np.uint32]

@@ -28,6 +28,7 @@ from poolscope.metrics.precision import (
     successes,
 )
 from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.tables import Records
 from poolscope.metrics.words import headline, in_plain_words
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Estimate",
     "KeptAnswers",
     "Record",
+    "Records",
     "auc",
     "bayes_security",
     "bayes_security_least",

@@ -55,6 +55,13 @@ def most_right(epsilon: float, n: int, best: float) -> float:
     References
     ----------
     P. Kairouz, S. Oh, P. Viswanath. The composition theorem for differential privacy. ICML 2015.
+
+    Examples
+    --------
+    >>> round(ps.metrics.most_right(epsilon=1.0, n=1, best=0.5), 3)
+    0.731
+    >>> round(ps.metrics.most_right(epsilon=1.0, n=30, best=0.5), 3)
+    0.996
     """
     _check_epsilon(epsilon)
     if n < 0:
@@ -123,6 +130,11 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float) -> float:
     ----------
     V. Feldman, A. McMillan, K. Talwar. Hiding among the clones: a simple and nearly optimal analysis of privacy
     amplification by shuffling. FOCS 2021, theorem 3.2.
+
+    Examples
+    --------
+    >>> round(ps.metrics.shuffled_epsilon(1.0, devices=10_000, delta=1e-6), 3)
+    0.053
     """
     _check_shuffle(epsilon, devices, delta)
     if epsilon > LARGEST_EPSILON:
@@ -191,6 +203,11 @@ def shuffled_epsilon_in_closed_form(epsilon: float, devices: int, delta: float) 
     ----------
     Feldman, McMillan, Talwar, as for ``shuffled_epsilon``; in the form of the authors' own computation, which is
     slightly larger than theorem 3.1.
+
+    Examples
+    --------
+    >>> round(ps.metrics.shuffled_epsilon_in_closed_form(1.0, devices=10_000, delta=1e-6), 3)
+    0.233
     """
     _check_shuffle(epsilon, devices, delta)
     doubt = math.log(4 / delta)

@@ -76,6 +76,11 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     DataFrame
         confidence (mean of the bin), success, low, high, users; a row for every bin
         that has users, by rising confidence.
+
+    Examples
+    --------
+    >>> ps.metrics.calibration(rows, bins=5).columns
+    ['confidence', 'success', 'low', 'high', 'users']
     """
     binned = gather(rows, bins)
     low, high = clopper_pearson(binned.hits, binned.users)
@@ -103,6 +108,11 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     It is widened where needed to hold the value itself, which noise may have pushed out, and
     the largest gap over all users together that their successes allow: the error is never
     less than that gap, and a handful of users who are all right prove little.
+
+    Examples
+    --------
+    >>> ps.metrics.calibration_error(rows, seed=1).value < ps.metrics.calibration_limit(rows, seed=1)
+    True
     """
     binned = gather(rows, bins)
     seen = float(binned.error(binned.success))
@@ -126,6 +136,11 @@ def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     """95 % quantile of the error that a perfectly calibrated attack shows on as many users.
 
     A ``calibration_error`` below the limit is no sign of miscalibration.
+
+    Examples
+    --------
+    >>> round(ps.metrics.calibration_limit(rows, seed=1), 3)
+    0.097
     """
     binned = gather(rows, bins)
     return float(np.quantile(_replicas(binned, binned.confidence[None], seed), 0.95))
@@ -147,7 +162,13 @@ def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int) -> NDArray[n
 
 
 def brier(rows: pl.DataFrame) -> Estimate:
-    """Brier score of the guess: the mean squared gap between confidence and success (0 or 1)."""
+    """Brier score of the guess: the mean squared gap between confidence and success (0 or 1).
+
+    Examples
+    --------
+    >>> round(ps.metrics.brier(rows).value, 3)
+    0.157
+    """
     if rows.is_empty():
         raise InputError("must have at least one user", place="outcomes")
     loss = (rows["confidence"].to_numpy() - successes(rows)) ** 2

@@ -28,6 +28,11 @@ class EpsilonInTime:
     of a kept `answer`, whose reports together reveal no more, and as the papers count it the longitudinal one for all
     time: that of an answer times the answers that a device can send. It is about the answers alone: which reports come
     from the same one is in no epsilon.
+
+    Examples
+    --------
+    >>> ps.metrics.EpsilonInTime(report=4.0, day=4.0, year=1460.0).year
+    1460.0
     """
 
     report: float
@@ -38,7 +43,13 @@ class EpsilonInTime:
 
 
 class KeptAnswers(NamedTuple):
-    """What a device keeps: the epsilon of an answer, and how many answers there are at most."""
+    """What a device keeps: the epsilon of an answer, and how many answers there are at most.
+
+    Examples
+    --------
+    >>> ps.metrics.KeptAnswers(epsilon=2.0, answers=30).spent(reports=10)
+    20.0
+    """
 
     epsilon: float
     answers: int
@@ -49,7 +60,13 @@ class KeptAnswers(NamedTuple):
 
 
 def kept_by(device: Device) -> KeptAnswers | None:
-    """What a device keeps, as its mechanism tells; of any mechanism its answer to each object. None: nothing."""
+    """What a device keeps, as its mechanism tells; of any mechanism its answer to each object. None: nothing.
+
+    Examples
+    --------
+    >>> ps.metrics.kept_by(ps.mechanisms.Memoised(mechanism))
+    KeptAnswers(epsilon=3.0, answers=30)
+    """
     if isinstance(device, Fresh):
         return None
     mechanism: Any = device.mechanism
@@ -58,7 +75,13 @@ def kept_by(device: Device) -> KeptAnswers | None:
 
 
 def epsilon_in_time(epsilon: float, sending: Sending, *, kept: KeptAnswers | None = None) -> EpsilonInTime:
-    """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it."""
+    """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it.
+
+    Examples
+    --------
+    >>> ps.metrics.epsilon_in_time(4.0, ps.mechanisms.Sending(reports_per_day=1.0))
+    EpsilonInTime(report=4.0, day=4.0, year=1460.0, ever=None, answer=None)
+    """
     if kept is not None:
         most = math.inf if sending.cap is None else sending.cap
         return EpsilonInTime(report=epsilon, answer=kept.epsilon, ever=kept.spent(most))

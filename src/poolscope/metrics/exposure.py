@@ -21,18 +21,36 @@ from poolscope.metrics.precision import successes
 
 
 def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold."""
+    """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold.
+
+    Examples
+    --------
+    >>> ps.metrics.sure(rows, 0.9).value
+    0.32
+    """
     return share_of(int((rows["confidence"].to_numpy() >= threshold).sum()), rows.height)
 
 
 def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
-    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none."""
+    """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none.
+
+    Examples
+    --------
+    >>> round(ps.metrics.precision_when_sure(rows, 0.9).value, 3)
+    0.953
+    """
     chosen = rows["confidence"].to_numpy() >= threshold
     return share_of(int(successes(rows)[chosen].sum()), int(chosen.sum()))
 
 
 def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
-    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows."""
+    """Share of users exposed by n, for a threshold of ``EXPOSED`` and any n up to that of the rows.
+
+    Examples
+    --------
+    >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.sure(rows, 0.9).value
+    True
+    """
     return share_of(exposed_count(rows, EXPOSED[threshold], n), rows.height)
 
 
@@ -42,7 +60,13 @@ def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
-    """Reports until that share (`level`) of the users is exposed; infinite where it never is."""
+    """Reports until that share (`level`) of the users is exposed; infinite where it never is.
+
+    Examples
+    --------
+    >>> ps.metrics.reports_to_exposure(rows, threshold=0.5).value
+    5.0
+    """
     return reports_until(first_exposed(rows, EXPOSED[threshold]), level)
 
 
@@ -72,6 +96,11 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     -------
     DataFrame
         n (0 to horizon, for each threshold in turn), threshold, share, low, high, users (of whom it is a share).
+
+    Examples
+    --------
+    >>> ps.metrics.exposure(rows, horizon=40).columns
+    ['n', 'threshold', 'share', 'low', 'high', 'users']
     """
     return exposure_shares(exposure_counts(rows, horizon), rows.height)
 
@@ -111,6 +140,11 @@ def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
     """``exposure`` of every adversary, with column adversary.
 
     What exposed a user is on every row of the user, so one n is enough.
+
+    Examples
+    --------
+    >>> ps.metrics.exposure_by_adversary(outcomes, horizon=40)["adversary"].unique().sort().to_list()
+    ['non-private', 'strong']
     """
     parts = outcomes.partition_by("adversary", maintain_order=True)
     return pl.concat(

@@ -28,7 +28,14 @@ SOME = 1 << 12
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval."""
+    """A number with its 95 % interval.
+
+    Examples
+    --------
+    >>> value, low, high = ps.metrics.sure(rows, 0.9)
+    >>> low <= value <= high
+    True
+    """
 
     value: float
     low: float

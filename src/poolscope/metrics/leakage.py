@@ -27,7 +27,13 @@ _STREAM = (0x6C65,)
 
 
 def bayes_security(rows: pl.DataFrame, prior: float) -> Estimate:
-    """Error of the guess with reports over that of the guess without, which is right as often as ``prior`` says."""
+    """Error of the guess with reports over that of the guess without, which is right as often as ``prior`` says.
+
+    Examples
+    --------
+    >>> round(ps.metrics.bayes_security(rows, 1 / 3).value, 3)
+    0.39
+    """
     return security_of(_precision(rows), exactly(prior))
 
 
@@ -58,7 +64,13 @@ def _rest(share: Estimate) -> Estimate:
 
 
 def bayes_security_least(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
-    """Bayes security of the guess, the least over all priors of the k pools; ``seed`` splits the users into halves."""
+    """Bayes security of the guess, the least over all priors of the k pools; ``seed`` splits the users into halves.
+
+    Examples
+    --------
+    >>> round(ps.metrics.bayes_security_least(rows, k=3, seed=1).value, 3)
+    0.391
+    """
     return least_security_of(answers(rows), k, seed)
 
 
@@ -163,7 +175,13 @@ def _difference(
 
 
 def min_entropy_leakage(rows: pl.DataFrame, prior: float) -> Estimate:
-    """Bits by which the reports make the guess better; ``prior`` is how often the guess without them is right."""
+    """Bits by which the reports make the guess better; ``prior`` is how often the guess without them is right.
+
+    Examples
+    --------
+    >>> round(ps.metrics.min_entropy_leakage(rows, 1 / 3).value, 3)
+    1.151
+    """
     return leakage_of(_precision(rows), exactly(prior))
 
 
@@ -196,6 +214,11 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
     ----------
     prior : the adversary's prior of each pool, by name.
     level : 0.99 is the user who is told more about than 99 % of the others.
+
+    Examples
+    --------
+    >>> round(ps.metrics.evidence(rows, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}).value, 2)
+    10.02
     """
     truth = np.array([prior[pool] for pool in rows["pool"].cast(pl.String)])
     posterior = rows["posterior_true"].to_numpy()

@@ -26,7 +26,13 @@ _TIE_STREAM = (0x7469,)
 
 
 def select(outcomes: pl.DataFrame, adversary: str, n: int) -> pl.DataFrame:
-    """Rows of one adversary at one observation count, in the order of the table."""
+    """Rows of one adversary at one observation count, in the order of the table.
+
+    Examples
+    --------
+    >>> ps.metrics.select(outcomes, "strong", 40).height
+    200
+    """
     # As a string: a column of categories refuses to be compared with an unknown one.
     same = pl.col("adversary").cast(pl.String) == adversary
     rows = outcomes.filter(same & (pl.col("n") == n))
@@ -42,6 +48,11 @@ def for_each_attack(outcomes: pl.DataFrame, metric: Callable[[pl.DataFrame], pl.
     -------
     DataFrame
         adversary, n and the columns of the metric, in the table's order of appearance.
+
+    Examples
+    --------
+    >>> ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.calibration(rows, bins=5)).columns[:2]
+    ['adversary', 'n']
     """
     parts = outcomes.partition_by("adversary", "n", maintain_order=True)
     return pl.concat(
@@ -60,7 +71,13 @@ def by_user(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
-    """Whether each row's guess is the preferred pool, shape (users,)."""
+    """Whether each row's guess is the preferred pool, shape (users,).
+
+    Examples
+    --------
+    >>> float(ps.metrics.successes(rows).mean()), ps.metrics.precision(rows, seed=1).value
+    (0.74, 0.74)
+    """
     if CORRECT in rows.columns:
         return rows[CORRECT].to_numpy()
     guess, pool = rows["guess"], rows["pool"]
@@ -114,6 +131,11 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     -------
     DataFrame
         null_rate (falling), precision, low, high, threshold, users (who are guessed).
+
+    Examples
+    --------
+    >>> ps.metrics.precision_curve(rows, seed=1, points=5).columns
+    ['null_rate', 'precision', 'low', 'high', 'threshold', 'users']
     """
     correct, confidence = ranked(rows, seed)
     users = correct.size
@@ -153,6 +175,11 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
 
     Simulated, it holds the truth in 93 to 100 of 100 crowds of any size, in 95 of large ones. For
     one user the area is 0 or 1 and the interval says nothing.
+
+    Examples
+    --------
+    >>> print("{:.3f} ({:.3f} to {:.3f})".format(*ps.metrics.auc(rows, seed=1)))
+    0.895 (0.843 to 0.934)
     """
     return auc_of(ranked(rows, seed)[0])
 
@@ -193,6 +220,11 @@ def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
 
     At least one user is guessed. The interval covers that the threshold which cuts the share off
     is known from the same users only (``intervals.share_above``).
+
+    Examples
+    --------
+    >>> ps.metrics.precision(rows, seed=1).value, ps.metrics.precision(rows, seed=1, top=0.1).value
+    (0.74, 1.0)
     """
     return precision_of(ranked(rows, seed)[0], top)
 
@@ -223,6 +255,11 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
     DataFrame
         gamma_low, gamma_high, delta_low, delta_high, precision, low, high, users: one row per
         cell, delta fastest. An empty cell has precision NaN and interval (0, 1).
+
+    Examples
+    --------
+    >>> ps.metrics.behaviour_map(rows, k=3, cells=(2, 2)).columns
+    ['gamma_low', 'gamma_high', 'delta_low', 'delta_high', 'precision', 'low', 'high', 'users']
     """
     return behaviour_shares(behaviour_counts(rows, k, cells), k, cells)
 

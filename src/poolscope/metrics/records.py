@@ -20,6 +20,7 @@ from poolscope.metrics.exposure import exposed_count, first_exposed, precision_w
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
+from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -62,6 +63,14 @@ class Record:
         exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
         at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
+
+    Examples
+    --------
+    >>> record = ps.summarise(outcomes, game, seed=1)[1]
+    >>> record.adversary, record.n, record.users
+    ('strong', 40, 200)
+    >>> list(record.as_json())[:6]
+    ['adversary', 'n', 'users', 'baseline', 'majority', 'auc']
     """
 
     adversary: str
@@ -102,20 +111,23 @@ class Record:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
 
-    def as_json(self) -> dict[str, Any]:
-        """The record as one flat object: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
+    def flat(self) -> dict[str, Any]:
+        """The record as one row: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
 
-        Infinity is the text "inf"; what is not known, as a share of nobody, is null; a field that has a default is
-        left out where it has no value.
+        A field that has a default is left out where it has no value.
         """
-        flat: dict[str, Any] = {}
+        row: dict[str, Any] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Estimate):
-                flat |= {f"{entry.name}{end}": plain(part) for end, part in zip(_ENDS, value, strict=True)}
+                row |= {f"{entry.name}{end}": part for end, part in zip(_ENDS, value, strict=True)}
             elif value is not None or entry.default is not None:
-                flat[entry.name] = plain(value)
-        return flat
+                row[entry.name] = value
+        return row
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for a file: infinity is the text "inf", and what is not known, as a share of nobody, is null."""
+        return {name: plain(value) for name, value in self.flat().items()}
 
     @classmethod
     def from_json(cls, flat: Mapping[str, Any]) -> Self:
@@ -185,7 +197,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
-def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> list[Record]:
+def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
     Parameters
@@ -201,15 +213,21 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
 
     Returns
     -------
-    list of Record
+    Records
         One per adversary and n, in order of appearance.
+
+    Examples
+    --------
+    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
+    [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
     records = []
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
         records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
-    return records
+    return Records(records)
 
 
 def counted_columns(threshold: float | None) -> tuple[str, ...]:

@@ -16,6 +16,12 @@ def headline(results: Sequence[Record]) -> Record:
     """The record that a run is told by: the best attack on private reports at the largest n that was asked for.
 
     The non-private game counts only when there is nothing else.
+
+    Examples
+    --------
+    >>> best = ps.metrics.headline(ps.summarise(outcomes, game, seed=1))
+    >>> best.adversary, best.n
+    ('strong', 40)
     """
     if not results:
         raise InputError("must not be empty", place="results")
@@ -37,6 +43,11 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
         From ``summarise``.
     descriptions : mapping, optional
         What each adversary knows, as "an adversary who knows what is popular".
+
+    Examples
+    --------
+    >>> print(ps.metrics.in_plain_words(ps.summarise(outcomes, game, seed=1)))
+    After 40 reports, the strong adversary names the preferred pool ...re guessing at random is right for 33 %.
     """
     record = headline(results)
     phrase = (descriptions or {}).get(record.adversary)

@@ -108,7 +108,8 @@ def _facts(advice: Advice) -> Iterator[str]:
     found = advice.recommendation
     yield f"{advice.question.adversary} adversary: {advice.adversary}"
     yield f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(advice.recommended))}"
-    yield advice.assumptions[1].rstrip(".")
+    users = advice.assumptions[1].rstrip(".")
+    yield f"{users[:1].lower()}{users[1:]}"
     yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
     yield f"verified with {found.users:,} users who did not choose it"
 
@@ -158,10 +159,10 @@ def _mitigations(advice: Advice) -> dict[str, Any] | None:
         "Measures side by side",
         advice.mitigations,
         (
-            Column("epsilon", "", "ε", number),
-            Column("devices", "", "Devices, times", number),
             Column("exposed", "% of users", "exposed by then", share),
             Column("sure", "% of users", "sure at the end", share),
+            Column("epsilon", "", "ε", number),
+            Column("devices", "", "Devices, times", number),
             Column("cost", "", "What it costs", str),
         ),
         block=("mechanism", "Mechanism"),

@@ -8,7 +8,7 @@ specification is run: a policy in the page's head allows the page's own scripts 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,14 +87,15 @@ def embed(chart: Picture, *, name: str, label: str) -> Markup:
     return Markup(ELEMENT).format(label, name, Markup(text))
 
 
-def placed(pictures: Sequence[Shown]) -> list[dict[str, Any]]:
-    """What the template `figure.html.j2` places: pictures with their numbers, titles and captions."""
+def placed(pictures: Iterable[Shown]) -> list[dict[str, Any]]:
+    """What the template `figure.html.j2` places: pictures with titles and captions, numbered if there are several."""
+    every = list(pictures)
     return [
         {
-            "number": number if len(pictures) > 1 else None,
+            "number": number if len(every) > 1 else None,
             "title": picture.title,
             "chart": embed(picture.chart, name=picture.name, label=picture.title),
             "caption": tied(picture.caption),
         }
-        for number, picture in enumerate(pictures, start=1)
+        for number, picture in enumerate(every, start=1)
     ]

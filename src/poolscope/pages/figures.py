@@ -6,21 +6,18 @@ is room for; every point answers to the pointer with its number, its interval an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
 
-from poolscope.base.errors import one_line
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import style
 from poolscope.pages.beliefs import belief_growth
+from poolscope.pages.popularity import popularity_plot
 from poolscope.pages.saving import save
 from poolscope.pages.style import Picture, answer, between, percent
-from poolscope.world.universe import NEUTRAL
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
@@ -64,6 +61,11 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
         its own: its curves stand in grey behind the others.
     k : int
         Number of pools; the baseline is 1/k.
+
+    Examples
+    --------
+    >>> curves = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.precision_curve(rows, seed=1))
+    >>> ps.figures.save(ps.figures.precision_null_rate(curves, k=3), "precision.svg", width="column")
     """
     curves = _without_noise(curves).with_columns(_counted())
     free = curves.filter(pl.col("adversary") == NON_PRIVATE)
@@ -106,6 +108,12 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     ----------
     table : DataFrame
         ``calibration.calibration`` of each attack, with columns adversary and n.
+
+    Examples
+    --------
+    >>> chart = ps.figures.calibration_plot(ps.metrics.for_each_attack(outcomes, ps.metrics.calibration))
+    >>> sorted(chart.to_dict())[:3]
+    ['$schema', 'columns', 'config']
     """
     adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
     colours = _shades(table) | {perfect: style.MUTED}
@@ -154,6 +162,11 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
         ``metrics.behaviour_map`` of one adversary, with column n. Cells without users are grey.
     k : int
         Number of pools; the title of the scale tells the baseline 1/k.
+
+    Examples
+    --------
+    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behaviour_map(rows, k=3))
+    >>> ps.figures.save(ps.figures.behaviour_maps(table.filter(adversary="strong"), k=3), "maps.svg")
     """
     counts = _in_order(table["n"])
     shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
@@ -200,6 +213,11 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
         ``metrics.exposure`` of each adversary, with column adversary.
     n : int, optional
         A number of reports to mark with a line.
+
+    Examples
+    --------
+    >>> table = ps.metrics.exposure_by_adversary(outcomes, horizon=40)
+    >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
@@ -237,56 +255,6 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
 
 
 @style.quickly
-def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
-    """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
-
-    Parameters
-    ----------
-    popularity : array_like of float, shape (objects,)
-        Objects of popularity 0 are left out.
-    pool_of : array_like of int, shape (objects,)
-        Index of each object's pool in ``pool_names``, -1 for the neutral pool.
-    pool_names : sequence of str
-    """
-    weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
-    named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
-    palette = [*style.colours_of_pools(len(pool_names)), style.MUTED]
-    colours = {name: colour for (index, name), colour in zip(named, palette, strict=True) if (pools == index).any()}
-    order = np.concatenate([np.flatnonzero(pools == index) for index, _ in named])
-    table = pl.DataFrame(
-        {
-            "place": np.arange(order.size),
-            "popularity": weights[order],
-            "line": [dict(named)[int(index)] for index in pools[order]],
-        }
-    ).filter(pl.col("popularity") > 0)
-    said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
-    points = (
-        style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
-        .encode(
-            x=alt.X(
-                "place:Q",
-                axis=alt.Axis(title="Objects, pool by pool", grid=False),
-                scale=alt.Scale(domain=[0, max(order.size - 1, 1)], nice=False),
-            ),
-            y=alt.Y(
-                "popularity:Q",
-                scale=alt.Scale(type="log"),
-                axis=alt.Axis(title="Popularity", labelExpr=percent("datum.value", ".3~g"), tickCount=6),
-            ),
-            color=alt.Color(
-                "line:N",
-                scale=alt.Scale(domain=list(colours), range=list(colours.values())),
-                legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
-            ),
-        )
-        .add_params(style.zoom())
-    )
-    return style.single([points], table, height=style.PANEL, legend=list(colours))
-
-
-@style.quickly
 def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     """Joint distribution of the users' relevant interest and polarization.
 
@@ -296,6 +264,10 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
         One row per user, with columns gamma and delta.
     cells : int
         Cells along each axis.
+
+    Examples
+    --------
+    >>> ps.figures.save(ps.figures.behaviour_density(rows, cells=10), "density.svg")
     """
     users, gamma, delta = np.histogram2d(
         rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))

@@ -30,7 +30,15 @@ FORMATS = ("svg", "png", "pdf")
 
 
 def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> None:
-    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``."""
+    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``.
+
+    Examples
+    --------
+    >>> chart = ps.figures.behaviour_density(rows)
+    >>> ps.figures.save(chart, "density.png", width="column")
+    >>> open("density.png", "rb").read(4)
+    b'\\x89PNG'
+    """
     target = Path(path)
     data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
     with told(target):

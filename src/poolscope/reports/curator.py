@@ -37,6 +37,12 @@ def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = Non
         "ibu", the popularity that makes the reports most likely. Where absent, the linear one or, where collisions are
         a notable part of its error, the regression if its error is smaller; through a channel the regression, or ibu
         where the channel has no inverse.
+
+    Examples
+    --------
+    >>> reports = mechanism.obfuscate(np.repeat([0, 1], [3000, 1000]), rng)
+    >>> ps.frequencies(mechanism, reports).counts[:3].round(-2)
+    array([3000., 1000.,    0.])
     """
     found = estimator(mechanism, method)
     return found.estimate(found.count(reports), report_count(reports))

@@ -64,6 +64,12 @@ class Scenario(Table):
     Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None, but for
     ``devices``, which then limit nothing. ``source`` says where a
     deployment's parameters are published, ``historical`` that it is retired.
+
+    Examples
+    --------
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> scenario.title, scenario.mechanism.kind, scenario.universe().size
+    ('Emojis as collected by Apple', 'cms', 2600)
     """
 
     title: str = ""
@@ -233,6 +239,15 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     """Read and check a scenario: a built-in name, or a TOML file.
 
     Files that the scenario names are read where they are used.
+
+    Examples
+    --------
+    >>> ps.load_scenario("apple-web-domains").game(seed=1).horizon
+    180
+    >>> ps.load_scenario("apple-emoji")
+    Traceback (most recent call last):
+        ...
+    poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
     name = os.fspath(name_or_path)
     known = builtin_names()

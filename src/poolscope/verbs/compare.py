@@ -39,6 +39,7 @@ from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
@@ -123,7 +124,7 @@ class Comparison:
     users: int
     reports: int
     n: int
-    results: tuple[Choice, ...]
+    results: Records[Choice]
     non_private: Leak | None
     epsilons: tuple[EpsilonInTime, ...]
     devices: tuple[str, ...]
@@ -147,6 +148,9 @@ class Comparison:
             "results": [record.as_json() for record in self.results],
             "seconds": round(self.seconds, 3),
         }
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
 
     def write(self, out: Path) -> None:
         """Put ``comparison.json`` into a folder of its own."""
@@ -183,6 +187,12 @@ def compare(
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
     progress : told what is done, the number of users of all choices together, and users as they are played.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
+    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
@@ -221,7 +231,7 @@ def compare(
         users=results[0].users,
         reports=reports,
         n=results[0].n,
-        results=tuple(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
         devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ from poolscope.base.tables import check_output, open_table, writing
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
+from poolscope.reports.misfit import Misfit
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
@@ -57,6 +59,15 @@ def estimate(
         ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 2000)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> _ = ps.estimate("reports.parquet", scenario, "popularity.csv")
+    >>> pl.read_csv("popularity.csv").columns
+    ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -66,9 +77,14 @@ def estimate(
     counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
+    misfit = Misfit(mechanism)
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
+        misfit.add(reports)
         progress.tick(len(users))
+    # kept answers are sent again and again: what is looked for is in reports that are drawn anew
+    if not scenario.devices.memory and (odd := misfit.found()):
+        warnings.warn(f"{path}: {odd}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

@@ -73,6 +73,14 @@ def obfuscate(
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
     progress : told reports as they are made.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\nann,3\\nann,7\\nbob,300\\n")
+    >>> _ = ps.obfuscate("traces.csv", ps.load_scenario("apple-emojis"), "reports.parquet", seed=1)
+    >>> reports = pl.read_parquet("reports.parquet")
+    >>> reports.columns, reports["user"].to_list()
+    (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
     path, target = Path(traces_path), Path(out)
     check_output(target, overwrite=False)

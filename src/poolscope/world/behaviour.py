@@ -28,6 +28,11 @@ class Behaviour:
     polarization : Density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
         density is delta uniform on (1/k, 1].
     pools : weights of the preferred pools, (k,), or None for uniform.
+
+    Examples
+    --------
+    >>> ps.Behaviour(interest=ps.densities.Beta(a=2.0, b=5.0), pools=(0.5, 0.25, 0.25)).pool_prior(3)
+    array([0.5 , 0.25, 0.25])
     """
 
     interest: Density = UNIFORM

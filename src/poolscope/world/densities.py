@@ -21,7 +21,14 @@ __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 
 
 class Density(Protocol):
-    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept."""
+    """A density on (0, 1) that the attack can integrate against; hashable, as its rules are kept.
+
+    Examples
+    --------
+    >>> nodes, _, weights = ps.densities.Beta(a=2.0, b=5.0).rule(8)
+    >>> round(float(nodes @ weights), 3)
+    0.286
+    """
 
     def __hash__(self) -> int: ...
 
@@ -41,7 +48,13 @@ class Density(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Beta:
-    """Beta(a, b) on (0, 1); Beta(1, 1) is uniform."""
+    """Beta(a, b) on (0, 1); Beta(1, 1) is uniform.
+
+    Examples
+    --------
+    >>> ps.densities.Beta(a=2.0, b=2.0).quantile(np.array([0.5])).round(3)
+    array([0.5])
+    """
 
     a: float = 1.0
     b: float = 1.0
@@ -81,6 +94,13 @@ class FunctionDensity:
     References
     ----------
     W. Gautschi. Orthogonal Polynomials: Computation and Approximation. Oxford, 2004, section 2.2.
+
+    Examples
+    --------
+    >>> rising = ps.densities.FunctionDensity(lambda x: 2.0 * x)
+    >>> nodes, _, weights = rising.rule(16)
+    >>> round(float(nodes @ weights), 3)
+    0.667
     """
 
     function: Callable[[Floats], Floats]
@@ -137,6 +157,11 @@ class StepDensity:
     polynomials up to twice the number of nodes: as many Legendre nodes in each cell have all the moments that a Gauss
     rule needs, whatever jumps lie between the cells. Where some steps are (almost) zero, each run of cells without such
     a jump has a rule of that many nodes of its own.
+
+    Examples
+    --------
+    >>> ps.densities.StepDensity(weights=(1.0, 3.0)).quantile(np.array([0.25])).round(3)
+    array([0.5])
     """
 
     weights: tuple[float, ...]

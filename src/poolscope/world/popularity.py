@@ -30,7 +30,13 @@ __all__ = [
 
 
 def uniform(universe: Universe) -> Floats:
-    """Every object alike: what an adversary without knowledge believes. (size,)"""
+    """Every object alike: what an adversary without knowledge believes. (size,)
+
+    Examples
+    --------
+    >>> ps.popularity.uniform(universe)[:2].round(3)
+    array([0.033, 0.033])
+    """
     return np.full(universe.size, 1 / universe.size)
 
 
@@ -49,6 +55,11 @@ def zipf(universe: Universe, exponent: float) -> Floats:
     Returns
     -------
     (size,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.zipf(universe, 1.0)[:5].round(3)
+    array([0.109, 0.055, 0.036, 0.027, 0.022])
     """
     if not 0 <= exponent < np.inf:
         raise InputError("must be a finite number, at least 0", value=exponent, place="exponent")
@@ -67,6 +78,11 @@ def random(universe: Universe, rng: np.random.Generator) -> Floats:
     The paper's text draws one uniform weight for every object and rescales them all. Its published
     utility (MAPE 14.41 % at epsilon 8 and 10^9 reports) needs sections of equal mass instead: that
     gives 14.5 %, the text's form 0.9 %. The attack, which only looks within pools, is the same.
+
+    Examples
+    --------
+    >>> float(ps.popularity.random(universe, rng)[:5].sum().round(3))
+    0.25
     """
     # 1 - [0, 1) is (0, 1]: no section can have zero mass.
     return _equal_mass(universe, 1 - rng.random(universe.size))
@@ -85,6 +101,11 @@ def given(universe: Universe, weights: Floats) -> Floats:
     Returns
     -------
     (size,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.given(universe, np.arange(1, 31))[:3].round(4)
+    array([0.0022, 0.0043, 0.0065])
     """
     checked = _checked(universe, weights)
     # Divided by the largest first, so that no sum overflows.
@@ -101,6 +122,13 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     -------
     (size,) float64
         As :func:`given` makes it. Every object of the universe has one row.
+
+    Examples
+    --------
+    >>> lines = [f"{z},{z + 1}" for z in range(30)]
+    >>> _ = open("popularity.csv", "w").write("\\n".join(["object,popularity", *lines]))
+    >>> ps.popularity.read_popularity("popularity.csv", universe)[-2:].round(4)
+    array([0.0624, 0.0645])
     """
     table = read_table(path, ("object", "popularity"), most=LARGEST)
     index = objects_of(table, "object", universe).to_numpy()
@@ -131,6 +159,11 @@ def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["erro
     -------
     (size,) float64
         Sums to one over each section.
+
+    Examples
+    --------
+    >>> ps.popularity.within_pools(universe, popularity)[:5].round(3)
+    array([0.491, 0.214, 0.131, 0.093, 0.071])
     """
     weights = _checked(universe, popularity)
     if empty == "error":
@@ -145,6 +178,11 @@ def entropy(universe: Universe, popularity: Floats) -> Floats:
     r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
 
     .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
+
+    Examples
+    --------
+    >>> ps.popularity.entropy(universe, ps.popularity.uniform(universe)).round(3)
+    array([2.322, 2.322, 2.322])
     """
     nats = entr(within_pools(universe, popularity, empty="uniform"))
     bits: Floats = _section_sums(universe, nats)[1:] / np.log(2)
@@ -170,6 +208,11 @@ def project_to_simplex(v: Floats) -> Floats:
     Returns
     -------
     (d,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.project_to_simplex([0.5, 0.75, -0.5])
+    array([0.375, 0.625, 0.   ])
     """
     v = np.asarray(v, dtype=np.float64)
     if v.ndim != 1 or v.size == 0:
@@ -193,6 +236,11 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     r"""Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
 
     .. math:: \tfrac12 D(p \,\|\, m) + \tfrac12 D(q \,\|\, m), \quad m = \tfrac12 (p + q)
+
+    Examples
+    --------
+    >>> ps.popularity.jensen_shannon([1.0, 0.0], [0.0, 1.0])
+    1.0
     """
     # Both arguments doubled, so that half of the smallest number does not vanish in m.
     nats = (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum() / 4

@@ -39,6 +39,12 @@ class Universe:
         Stored read-only.
     objects
         The name of each object, or None where objects are only numbered.
+
+    Examples
+    --------
+    >>> universe = ps.Universe.named(["cat", "oak", "rain"], ["animals", "plants", ""])
+    >>> universe.size, universe.pool_names, universe.pool_of.tolist()
+    (3, ('animals', 'plants'), [0, 1, -1])
     """
 
     size: int

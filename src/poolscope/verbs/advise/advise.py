@@ -69,6 +69,13 @@ def advise(
     seed : the same seed gives the same advice; users who verify come from seeds after it.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
     progress : told what is done, and users as they are played.
+
+    Examples
+    --------
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> advice = ps.advise(scenario, exposed=0.1, reports=7, mechanisms=["grr"], users=200, tolerance=0.2)
+    >>> [(found.mechanism, found.fits) for found in advice.findings]
+    [('grr', True)]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()

@@ -102,7 +102,7 @@ def question_of(
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or (KEEPING if scenario.devices.memory else USERS),
+        users=users or (KEEPING if scenario.keeps_answers else USERS),
         tolerance=tolerance,
     )
 

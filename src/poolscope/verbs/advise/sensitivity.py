@@ -22,9 +22,9 @@ USERS = 2000
 
 #: Populations that the same devices might have, by what is said of their relevant interest.
 POPULATIONS = {
-    "interest uniform": UNIFORM,
-    "interest Beta(1, 5): most users hardly use the pools": Beta(a=1.0, b=5.0),
-    "interest Beta(5, 1): most users use little else": Beta(a=5.0, b=1.0),
+    "uniform interest": UNIFORM,
+    "Beta(1, 5) interest: hardly any heavy users": Beta(a=1.0, b=5.0),
+    "Beta(5, 1) interest: hardly any others": Beta(a=5.0, b=1.0),
 }
 
 #: Seeds of an estimate, beside that of the verification.
@@ -60,10 +60,10 @@ def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[C
     k = game.adversaries[0].k
     polarized = found.delta > 1 / k + (1 - 1 / k) * 2 / 3
     groups = {
-        "light: relevant interest up to 1/3": found.gamma <= 1 / 3,
+        "light: interest up to 1/3": found.gamma <= 1 / 3,
         "middle: from 1/3 to 2/3": (found.gamma > 1 / 3) & (found.gamma <= 2 / 3),
         "heavy: above 2/3": found.gamma > 2 / 3,
-        "heavy and polarized: both in the upper third": (found.gamma > 2 / 3) & polarized,
+        "heavy and polarized: both upper thirds": (found.gamma > 2 / 3) & polarized,
     }
     yield _case("all", "all users", found, question)
     for case, some in groups.items():

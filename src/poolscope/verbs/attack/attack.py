@@ -32,7 +32,17 @@ from poolscope.reports.files import LEAST_ROWS, MEMORY_BYTES, row_bytes, rows_wi
 from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
-from poolscope.verbs.attack.pieces import Piece, Reading, Weighing, changed, counted_of, cut, warmed, weigh
+from poolscope.verbs.attack.pieces import (
+    Piece,
+    Reading,
+    Weighing,
+    changed,
+    counted_of,
+    cut,
+    misfit_of,
+    warmed,
+    weigh,
+)
 from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
@@ -93,6 +103,15 @@ def attack(
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,300\\n" * 30)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> found = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
+    >>> pl.read_parquet("posteriors.parquet").columns[:5]
+    ['user', 'adversary', 'n', 'guess', 'confidence']
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
@@ -122,6 +141,8 @@ def attack(
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
         reports = sum(piece.count for piece in pieces)
+        if not scenario.devices.memory and (odd := misfit_of(reading, pieces)):
+            warnings.warn(f"{path}: {odd}", stacklevel=2)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             mechanism=mechanism,

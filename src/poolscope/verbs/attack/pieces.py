@@ -27,6 +27,7 @@ from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
+from poolscope.reports.misfit import Misfit
 from poolscope.reports.shares import masses
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, places, together
@@ -110,6 +111,15 @@ def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> lis
         counting.add(reports)
         out.append((counting.counted, counting.reports))
     return out
+
+
+def misfit_of(reading: Reading, pieces: Sequence[Piece]) -> str | None:
+    """What is odd about the first reports, if anything, see `Misfit`."""
+    misfit = Misfit(reading.mechanism)
+    for piece in pieces:
+        if not misfit.enough:
+            misfit.add(_block(reading, piece)[1])
+    return misfit.found()
 
 
 def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.records import Record
+from poolscope.metrics.tables import Records
+from poolscope.metrics.words import in_plain_words
 from poolscope.verbs.audit.tables import Tables, tables
 
 COLUMNS = (
@@ -55,17 +58,19 @@ class Summary(BaseModel, frozen=True):
     epsilon: EpsilonInTime | None = None
     devices: list[str] = []
     adversaries: dict[str, str]
-    results: list[InstanceOf[Record]] = Field(min_length=1)
+    results: InstanceOf[Records[Record]] = Field(min_length=1)
     seconds: float | None = None
 
     @field_validator("results", mode="before")
     @classmethod
     def _read(cls, results: Any) -> Any:
         """The records as a file has them; a rule that one breaks is told with its place."""
-        return [_record(row, found) for row, found in enumerate(results)] if isinstance(results, list) else results
+        if not isinstance(results, list):
+            return results
+        return Records(_record(row, found) for row, found in enumerate(results))
 
     @field_serializer("results")
-    def _write(self, results: list[Record]) -> list[dict[str, Any]]:
+    def _write(self, results: Records[Record]) -> list[dict[str, Any]]:
         return [record.as_json() for record in results]
 
     @field_serializer("epsilon")
@@ -75,6 +80,11 @@ class Summary(BaseModel, frozen=True):
     def as_json(self) -> dict[str, Any]:
         """The content of ``summary.json``."""
         return self.model_dump(mode="json")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the title, the sentence, the records."""
+        title, words = escape(self.scenario.title), escape(in_plain_words(self.results, self.adversaries))
+        return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
 def _record(row: int, found: Any) -> Any:

@@ -30,6 +30,7 @@ from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.records import Counted, counted_columns, record_of
+from poolscope.metrics.tables import Records
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
@@ -63,6 +64,15 @@ def audit(
         of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
     engine : where the blocks are played; the threads of this process where absent.
     progress : told what is done, the number of users before the first block, and users as they are played.
+
+    Examples
+    --------
+    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1)
+    >>> summary.users, len(summary.results)
+    (20, 12)
+    >>> import os
+    >>> sorted(name for name in os.listdir("run") if name != "figures")
+    ['manifest.json', 'outcomes', 'report.html', 'summary.json']
     """
     engine, out = engine or Local(), Path(out)
     started = time.perf_counter()
@@ -165,7 +175,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = [
+        results = Records(
             record_of(
                 outcomes.of((name, n), HELD),
                 counted(outcomes, name, n, threshold),
@@ -177,7 +187,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             )
             for name in game.pool_counts
             for n in game.observations
-        ]
+        )
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,

@@ -146,6 +146,12 @@ def check(
     confidence : that the lower bound is one; the two probabilities' bounds share the error.
     objects : which to try; where absent all of a small universe, of a large one the first, the last and some others.
     name : what the verdict calls the mechanism.
+
+    Examples
+    --------
+    >>> verdict = ps.check(mechanism, samples=5000, seed=1)
+    >>> verdict.kept, verdict.claimed
+    (True, 3.0)
     """
     if samples < FEWEST_SAMPLES:
         raise InputError(f"samples must be at least {FEWEST_SAMPLES:,}", value=samples)

@@ -78,6 +78,13 @@ def reproduce(
     """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
 
     Experiments on recorded users need `traces`, made with the universe emoji-11.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> done = ps.reproduce(["no-hash"], Path("paper"), users=10)
+    >>> sorted({cell.experiment for cell in done.cells})
+    ['no-hash']
     """
     check_count("users", users)
     engine = engine or Local()

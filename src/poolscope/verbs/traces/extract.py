@@ -91,6 +91,16 @@ def make_traces(
     -----
     Days of the archive have columns of their own, which need not be given; of their texts only the account's own words
     are searched.
+
+    Examples
+    --------
+    >>> _ = open("posts.csv", "w").write("who,what\\nann,👍🏽 hello\\nbob,👋🏿👋🏿\\n")
+    >>> made = ps.make_traces(["posts.csv"], "traces.csv", universe="emoji-11", user="who", text="what")
+    >>> print(open("traces.csv").read())
+    user,object
+    ann,👍🏽
+    bob,👋🏿
+    bob,👋🏿
     """
     traces = Path(out)
     paths = ordered(sources)

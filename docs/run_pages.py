@@ -1,0 +1,96 @@
+"""Pages whose commands and code are run: ``python docs/run_pages.py [PAGE...]`` writes anew what they print.
+
+A page is a story: its blocks run in order in one new folder. A block ``toml NAME`` or ``csv NAME`` is put into a file
+of that name, ``sh`` is run by the shell, ``python`` by one interpreter. A block ``text`` right behind a block is what
+that one prints. ``<!-- from PATH -->`` above a picture says which file of the folder it is a copy of.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+
+PAGES = ("tutorial-deploy.md", "tutorial-attack.md", "tutorial-research.md", "paper.md")
+
+BLOCK = re.compile(r"^```(?P<kind>toml|csv|sh|python) ?(?P<name>\S*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+PRINTED = re.compile(r"\A\n\n```text\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+PICTURE = re.compile(r"<!-- from (?P<made>\S+) -->\n!\[[^\]]*\]\((?P<kept>figures/\S+)\)")
+
+#: What differs from run to run: the time that was waited.
+TIMES = re.compile(r"\b\d+\.\d s\b")
+
+
+def run(page: str, folder: Path) -> Iterator[tuple[re.Match[str], str]]:
+    """Each block of a page's text and what it printed, in a folder of its own."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in BLOCK.finditer(page):
+        if block["kind"] == "python":
+            yield block, _python(block["code"], names, folder)
+        elif block["kind"] == "sh":
+            yield block, _shell(block["code"], folder)
+        elif block["name"]:
+            (folder / block["name"]).write_text(block["code"])
+
+
+def expected(page: str, block: re.Match[str]) -> str | None:
+    """What the page says that a block prints, or None where it shows nothing."""
+    found = PRINTED.match(page[block.end() :])
+    return found["text"] if found else None
+
+
+def timeless(text: str) -> str:
+    """Printed text but for the seconds, and for blanks at the ends of lines."""
+    return "\n".join(line.rstrip() for line in TIMES.sub("# s", text).strip("\n").splitlines())
+
+
+def _python(code: str, names: dict[str, object], folder: Path) -> str:
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(code, "page", "exec"), names)
+    return printed.getvalue()
+
+
+def _shell(code: str, folder: Path) -> str:
+    place = folder / ".bin"
+    place.mkdir(exist_ok=True)
+    command = place / "poolscope"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m poolscope "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    known = {**os.environ, "PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100", "NO_COLOR": "1"}
+    done = subprocess.run(["bash", "-ec", code], cwd=folder, env=known, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{code}{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def renewed(page: str, folder: Path) -> str:
+    """The page with what its blocks print now, and its pictures copied."""
+    parts, end = [], 0
+    for block, printed in run(page, folder):
+        parts.append(page[end : block.end()])
+        end = block.end()
+        if shown := PRINTED.match(page[end:]):
+            text = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+            parts.append(f"\n\n```text\n{text}\n```")
+            end += shown.end()
+    for picture in PICTURE.finditer(page):
+        shutil.copyfile(folder / picture["made"], DOCS / picture["kept"])
+    return "".join([*parts, page[end:]])
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+            text = (DOCS / name).read_text()
+            (DOCS / name).write_text(renewed(text, Path(folder)))

@@ -1,0 +1,166 @@
+"""Records as a table: a data frame, LaTeX for a paper, HTML for a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import fields
+from math import isinf, isnan
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
+
+from poolscope.base.errors import InputError, did_you_mean
+from poolscope.metrics.intervals import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from poolscope.metrics.records import Record
+
+Kind = TypeVar("Kind", bound="Record", covariant=True)
+
+CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc", "precision", "precision_top10", "exposed_90", "mse")
+"""Fields that a table has unless others are asked for; those of a comparison only where the records have them."""
+
+HEADINGS = {
+    "adversary": "Adversary",
+    "mechanism": "Mechanism",
+    "epsilon": "ε",
+    "users": "Users",
+    "auc": "AUC",
+    "precision": "Precision",
+    "precision_top1": "Top 1 %",
+    "precision_top5": "Top 5 %",
+    "precision_top10": "Top 10 %",
+    "precision_top20": "Top 20 %",
+    "most_right": "At most",
+    "sure_90": "Sure at 90 %",
+    "exposed_90": "Exposed at 90 %",
+    "mse": "Mean squared error",
+}
+"""What a column is called where its field's name would not do."""
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "ε": r"$\varepsilon$",
+    "∞": r"$\infty$",
+    "−": "$-$",
+    **{sign: f"\\{sign}" for sign in "&%$#_"},
+}
+
+
+class Records(tuple[Kind, ...]):
+    """The records of a run or a comparison: a tuple that can be shown and taken elsewhere.
+
+    In a notebook it shows itself as a table.
+
+    Examples
+    --------
+    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> records.to_polars().select("adversary", "n").rows()
+    [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
+    >>> print(records.to_latex(["adversary", "n", "auc"], digits=2))
+    \\begin{tabular}{lrr}
+    \\toprule
+    Adversary & $n$ & AUC \\\\
+    \\midrule
+    strong & 10 & 0.76 [0.68, 0.83] \\\\
+    strong & 40 & 0.89 [0.84, 0.93] \\\\
+    non-private & 10 & 0.92 [0.88, 0.95] \\\\
+    non-private & 40 & 0.98 [0.95, 0.99] \\\\
+    \\bottomrule
+    \\end{tabular}
+    """
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each record, a column for each field; an estimate is three: ``auc``, ``auc_low``, ``auc_high``."""
+        return pl.DataFrame([record.flat() for record in self], infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same for pandas (extra ``poolscope[pandas]``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("pandas is not installed", remedy="pip install 'poolscope[pandas]'") from None
+        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
+
+    def to_latex(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
+        r"""A ``tabular`` with the rules of the package booktabs, estimates with their 95 % intervals.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Fields of the records, in order; who, after how many reports and the main metrics where absent.
+        digits : int
+            Decimals of a number that is not whole.
+
+        Returns
+        -------
+        str
+            From ``\begin{tabular}`` to ``\end{tabular}``, with no caption and no float around it.
+        """
+        names = self._names(columns)
+        aligned = "".join("l" if name in ("adversary", "mechanism") else "r" for name in names)
+        rows = [[_latex(cell) for cell in row] for row in self._cells(names, digits, " [{}, {}]")]
+        head = ["$n$" if name == "n" else _latex(HEADINGS.get(name, name)) for name in names]
+        lines = [f"{' & '.join(row)} \\\\" for row in [head, *rows]]
+        begin, end = f"\\begin{{tabular}}{{{aligned}}}", "\\end{tabular}"
+        return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", end, ""])
+
+    def to_html(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
+        """The same as an HTML table, names escaped."""
+        names = self._names(columns)
+        head = "".join(f"<th>{html.escape(HEADINGS.get(name, name))}</th>" for name in names)
+        cells = self._cells(names, digits, " ({} to {})")
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in cells]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        if not self:
+            raise InputError("there must be at least one record")
+        known = [entry.name for entry in fields(self[0])]
+        if columns is None:
+            return [name for name in CHOSEN if name in known]
+        for name in columns:
+            if name not in known:
+                raise InputError(
+                    "must be a field of a record", value=name, place="columns", remedy=did_you_mean(name, known)
+                )
+        return list(columns)
+
+    def _cells(self, names: Sequence[str], digits: int, interval: str) -> list[list[str]]:
+        return [[_cell(getattr(record, name), digits, interval) for name in names] for record in self]
+
+
+def _cell(value: Any, digits: int, interval: str) -> str:
+    """A field in words; an estimate has its interval behind it."""
+    if isinstance(value, Estimate):
+        middle, low, high = (_number(part, digits) for part in value)
+        return middle + interval.format(low, high)
+    if isinstance(value, float):
+        return f"{value:g}" if value.is_integer() else _number(value, digits)
+    return "–" if value is None else str(value)
+
+
+def _number(value: float, digits: int) -> str:
+    if isnan(value):
+        return "–"
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value.is_integer() and abs(value) > 1:
+        return f"{value:.0f}"
+    # as many decimals, unless nothing would be left of it
+    return f"{value:.{digits}f}" if value == 0 or abs(value) >= 10**-digits else f"{value:.{digits}g}"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)

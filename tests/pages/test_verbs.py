@@ -1,0 +1,39 @@
+"""From Python as from the command line: the folder has its page."""
+
+import pytest
+from cases.command_line import SMALL
+from cases.told import Told
+
+import poolscope
+from poolscope.scenario.scenario import parse
+
+
+@pytest.fixture
+def small():
+    return parse(SMALL, name="small")
+
+
+def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
+    told = Told()
+    summary = poolscope.audit(small, tmp_path / "run", users=20, progress=told)
+    assert told.stages == ["Preparing", "begun", "Summing up", "Drawing the page"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert summary.scenario.title in page
+    shown = summary._repr_html_()
+    assert shown.startswith("<p><strong>Small</strong></p>")
+    assert shown.count("<tr>") == 1 + len(summary.results)
+
+
+def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
+    told = Told()
+    done = poolscope.compare(small, ["grr"], [1.0], users=20, reports=100, out=tmp_path / "with", progress=told)
+    assert told.stages[-1] == "Drawing the page"
+    assert (tmp_path / "with" / "comparison.html").stat().st_size > 0
+    assert done._repr_html_() == done.results.to_html()
+    poolscope.compare(small, ["grr"], [1.0], users=20, reports=100)
+    assert [path.name for path in tmp_path.iterdir()] == ["with"]
+
+
+def test_a_reproduction_has_a_page(tmp_path):
+    poolscope.reproduce(["no-hash"], tmp_path / "paper", users=10)
+    assert (tmp_path / "paper" / "reproduction.html").stat().st_size > 0

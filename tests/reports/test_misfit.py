@@ -1,0 +1,136 @@
+"""Reports that are read with another's parameters are noticed, and others are not."""
+
+import re
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.report_files import WEAK, scenario_of
+from cases.synthetic import SEED
+from scipy import stats
+
+from poolscope.base.randomness import user_keys
+from poolscope.mechanisms import make
+from poolscope.reports.files import report_frame
+from poolscope.reports.misfit import Misfit
+from poolscope.scenario.build import build_mechanism
+from poolscope.verbs.attack.attack import attack
+from poolscope.verbs.estimate import estimate
+
+UNIVERSE = 40
+KINDS = {
+    "cms": {"epsilon": 3.0, "m": 64, "hashes": 256},
+    "hcms": {"epsilon": 3.0, "m": 64, "hashes": 256},
+    "grr": {"epsilon": 3.0},
+    "sue": {"epsilon": 3.0},
+    "oue": {"epsilon": 3.0},
+    "she": {"epsilon": 3.0},
+    "the": {"epsilon": 3.0},
+    "ss": {"epsilon": 3.0},
+    "olh": {"epsilon": 3.0},
+    "blh": {"epsilon": 3.0},
+    "hr": {"epsilon": 3.0},
+    "rappor": {"epsilon": 3.0, "m": 16, "cohorts": 8},
+    "spotme": {"epsilon": 3.0},
+    "identity": {},
+}
+
+
+def reports_of(mechanism, count, seed=SEED):
+    """Of objects as few as a popularity can have: what is popular must not matter."""
+    rng = np.random.default_rng(seed)
+    popularity = rng.dirichlet(np.full(mechanism.universe, 0.2))
+    objects = rng.choice(mechanism.universe, size=count, p=popularity)
+    return mechanism.report(objects, user_keys(seed, np.arange(count)))
+
+
+def looked(mechanism, reports, **options):
+    misfit = Misfit(mechanism, **options)
+    half = len(next(iter(reports.values()))) // 2
+    misfit.add({name: column[:half] for name, column in reports.items()})
+    misfit.add({name: column[half:] for name, column in reports.items()})
+    return misfit.found()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_alarms_are_as_rare_as_stated(kind):
+    mechanism, error, files = make(kind, UNIVERSE, KINDS[kind]), 0.2, 60
+    alarms = [looked(mechanism, reports_of(mechanism, 400, SEED + i), error=error) for i in range(files)]
+    assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reports_that_fit_are_not_noticed(kind):
+    mechanism = make(kind, UNIVERSE, KINDS[kind])
+    assert looked(mechanism, reports_of(mechanism, 20_000)) is None
+
+
+@pytest.mark.parametrize("functions", [4, 65536])
+def test_few_reports_on_few_or_many_functions_are_not_noticed(functions):
+    mechanism = make("cms", UNIVERSE, KINDS["cms"] | {"hashes": functions})
+    assert not any(looked(mechanism, reports_of(mechanism, 300, SEED + i)) for i in range(50))
+
+
+@pytest.mark.parametrize("kind", ["cms", "sue", "oue"])
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_another_epsilon_shows_in_the_set_bits(kind, epsilon):
+    mechanism = make(kind, UNIVERSE, KINDS[kind])
+    found = looked(replace(mechanism, epsilon=epsilon), reports_of(mechanism, 20_000))
+    assert re.fullmatch(r".* % of the bits are set, where .* %: likely another epsilon or number of bits", found)
+
+
+@pytest.mark.parametrize("kind", ["hcms", "olh"])
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_another_epsilon_shows_in_the_sum_of_counts(kind, epsilon):
+    parameters = KINDS[kind] | {"epsilon": 2.0} | ({"g": 8} if kind == "olh" else {})
+    mechanism = make(kind, UNIVERSE, parameters)
+    found = looked(replace(mechanism, epsilon=epsilon), reports_of(mechanism, 60_000))
+    assert re.search(r"sum up to \d+ % of the reports: likely another epsilon, or objects", found)
+
+
+def test_a_larger_epsilon_shows_in_rare_objects():
+    mechanism = make("grr", UNIVERSE, {"epsilon": 4.0})
+    found = looked(make("grr", UNIVERSE, {"epsilon": 3.0}), reports_of(mechanism, 20_000))
+    assert found.endswith("less often than noise alone makes: likely a larger epsilon")
+
+
+def test_another_order_of_bits_is_noticed():
+    mechanism = make("cms", UNIVERSE, KINDS["cms"])
+    reports = reports_of(mechanism, 20_000)
+    turned = np.packbits(np.unpackbits(reports["bits"], axis=1, bitorder="little"), axis=1)
+    found = looked(mechanism, reports | {"bits": turned})
+    assert re.search(r"sum up to \d+ % of the reports: likely another hash table, seed, order of bits", found)
+
+
+@pytest.mark.parametrize("kind", ["cms", "hcms", "olh"])
+def test_other_hash_functions_are_noticed(kind):
+    mechanism = make(kind, UNIVERSE, KINDS[kind])
+    other = {"hash": "xxhash32"} if kind == "olh" else {"seed": 7}
+    found = looked(make(kind, UNIVERSE, KINDS[kind] | other), reports_of(mechanism, 60_000))
+    assert re.search(r"sum up to \d+ % of the reports: likely another hash table", found)
+
+
+def test_functions_that_are_not_used_alike_are_noticed():
+    mechanism = make("cms", UNIVERSE, KINDS["cms"])
+    found = looked(make("cms", UNIVERSE, KINDS["cms"] | {"hashes": 512}), reports_of(mechanism, 5000))
+    assert found.startswith("hash functions are not used alike (256 of 512 in 5,000 reports): likely")
+
+
+def test_both_commands_say_it_in_one_line(tmp_path):
+    right = scenario_of(tmp_path, adversaries=WEAK)
+    other = scenario_of(
+        tmp_path, adversaries=WEAK, mechanism="kind = 'cms'\nepsilon = 2\nm = 32\nhashes = 64\n", name="other.toml"
+    )
+    universe, mechanism = right.universe(), build_mechanism(right, right.universe())
+    users = pl.Series(np.repeat(np.arange(400), 10))
+    frame = report_frame(users, reports_of(mechanism, 4000), mechanism.report_columns, universe, text=False)
+    frame.write_parquet(path := tmp_path / "reports.parquet")
+    for command in (attack, estimate):
+        with pytest.warns(UserWarning, match=r"reports.parquet: .* % of the bits are set, where .*another epsilon"):
+            command(path, other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for command in (attack, estimate):
+            command(path, right)

@@ -1,0 +1,48 @@
+"""The tutorials and the paper's example run as they stand, and print what they show."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def _pages():
+    spec = importlib.util.spec_from_file_location("run_pages", DOCS / "run_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PAGES = _pages()
+
+
+@pytest.mark.parametrize("name", PAGES.PAGES)
+def test_a_page_prints_what_it_shows(name, tmp_path):
+    """Mended by: python docs/run_pages.py"""
+    page = (DOCS / name).read_text()
+    compared = 0
+    for block, printed in PAGES.run(page, tmp_path):
+        shown = PAGES.expected(page, block)
+        if shown is not None:
+            assert PAGES.timeless(printed) == PAGES.timeless(shown), block["code"]
+            assert shown.strip(), f"nothing is shown behind {block['code']}"
+            compared += 1
+    assert compared >= 4
+    for picture in PAGES.PICTURE.finditer(page):
+        assert (tmp_path / picture["made"]).stat().st_size > 0
+        assert (DOCS / picture["kept"]).stat().st_size > 0
+
+
+def test_a_page_that_lies_is_found(tmp_path):
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```sh\necho 0.4 s\n```\n\n```text\n1.5 s\n```\n"
+    lie, truth = ((PAGES.expected(page, block), printed) for block, printed in PAGES.run(page, tmp_path))
+    assert PAGES.timeless(lie[0]) != PAGES.timeless(lie[1])
+    assert PAGES.timeless(truth[0]) == PAGES.timeless(truth[1])
+    assert "```text\n2\n```" in PAGES.renewed(page, tmp_path)
+
+
+def test_a_command_that_fails_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match="no-such-command"):
+        list(PAGES.run("```sh\npoolscope no-such-command\n```\n", tmp_path))
