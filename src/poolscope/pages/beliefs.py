@@ -26,6 +26,11 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
         The lines, in the order of the legend.
     points : bool
         Whether to mark every row, where there are few.
+
+    Examples
+    --------
+    >>> beliefs = {"n": [0, 0, 1, 1], "line": ["light", "dark"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}
+    >>> ps.figures.save(ps.figures.belief_growth(pl.DataFrame(beliefs), ["light", "dark"]), "belief.svg")
     """
     names = [one_line(str(line)) for line in lines]
     colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
