@@ -62,6 +62,15 @@ def measure_utility(
     )
 
 
+def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> float | None:
+    """Root of the mean squared error over objects, in closed form: no report is made; None where there is none."""
+    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
+        return None
+    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+    squared, _ = expected_of(estimator(mechanism), mechanism, frequency, reports)
+    return None if squared is None else float(np.sqrt(squared.mean()))
+
+
 def expected_of(
     learning: Estimator, mechanism: Mechanism, frequency: Floats, reports: int
 ) -> tuple[Floats, Floats] | tuple[None, None]:
