@@ -12,15 +12,23 @@ import numpy as np
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import lengths_of, posterior_of_each
 from poolscope.attack.memory.sampler import Found, kept_posterior
+from poolscope.attack.memory.scores import exact_scores, normalised, occupancy_scores
+from poolscope.attack.memory.units import of_one_slot
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.mechanisms.devices import Keeping
+from poolscope.mechanisms.kept import Identical
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
 #: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
 CHUNK = 8
+
+#: Groups of identical reports up to which all that they can be is summed, 3^8 terms for each pool and some
+#: milliseconds, and above which occupancy is better than chains, which no longer agree: docs/memory.md has the
+#: measurement.
+EXACT, MANY = 8, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +106,31 @@ def grouped_posterior(
         used = np.minimum(counts, size)
         for count in np.unique(used):
             first = {name: np.asarray(column)[start : start + count] for name, column in reports.items()}
-            out[user, used == count] = sampled(device, first, adversary).posterior
+            out[user, used == count] = found_by(device, first, adversary).posterior
     return out
 
 
-def sampled(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
+def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
     """What the reports of one user say; chance hangs from the reports, so that it is the same wherever they are."""
     if report_count(reports) == 0:
-        prior = adversary.belief.pool_prior(adversary.k)
-        return Found(prior, np.zeros(len(prior)))
-    return kept_posterior(device.evidence(reports), adversary, _key(reports))
+        return _without_chance(adversary.belief.pool_prior(adversary.k))
+    evidence = device.evidence(reports)
+    law = evidence.law
+    if isinstance(law, Identical) and _are_objects(law, evidence.slots):
+        groups, counts = len(law.log_law), np.bincount(law.answer)
+        if groups <= EXACT or groups > MANY:
+            scores = exact_scores if groups <= EXACT else occupancy_scores
+            return _without_chance(normalised(scores(law.log_law, counts, adversary), adversary))
+    return kept_posterior(evidence, adversary, _key(reports))
+
+
+def _are_objects(law: Identical, slots: Integers) -> bool:
+    """Whether a group of identical reports is one object: no other may well have its answer, or shares its slot."""
+    return bool(of_one_slot(law).all()) and law.log_law.shape[1] == len(slots)
+
+
+def _without_chance(posterior: Floats) -> Found:
+    return Found(posterior, np.zeros(len(posterior)))
 
 
 def _key(reports: Reports) -> np.uint64:

@@ -9,8 +9,9 @@ the reports lie in each section, the integral over relevant interest and polariz
 of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes of a Gauss
 rule that is exact for n reports, which changes nothing of that.
 
-Several chains, each with draws of its own from the start, go on, each time for as long as they have gone, until they
-agree to `ENOUGH`, or for `MOST` rounds. What they disagree by is the error that is left.
+Several chains, each with draws of its own from the start, first go on for `TRIAL` rounds: how far they disagree says
+how many more they need to agree to `ENOUGH`, of which they get `MOST` at most. Only these count, so that the error that
+is stated, what they disagree by in the end, is not one that was waited for until it was small.
 
 References
 ----------
@@ -41,10 +42,10 @@ from poolscope.kernels.kept_sets import NEVER, Sets, Units
 from poolscope.mechanisms.kept import Evidence, Identical
 from poolscope.world.densities import Density
 
-#: Chains of a user, rounds before the first that counts and until they are first asked whether they agree.
-CHAINS, BURN, FIRST = 8, 16, 16
+#: Chains of a user, rounds until they are far from their start, and rounds that say how many more there must be.
+CHAINS, BURN, TRIAL = 8, 8, 16
 
-#: The standard error at which chains agree, of the pool that they agree on least, and the rounds of each at most.
+#: The standard error that is asked for, of the pool that chains agree on least, and the rounds that count at most.
 ENOUGH, MOST = 0.02, 256
 
 #: Splits and merges to a round, and other preferred pools that are tried.
@@ -75,7 +76,7 @@ def _excluded(law: Identical) -> bool:
 
 
 def agreed(units: Units, belief: Belief, key: np.uint64, moves: tuple[int, int] = (PAIRS, JUMPS)) -> Found:
-    """The mean over the chains, once they agree or have gone on for long enough."""
+    """The mean over the chains, for as long as a trial says that they need, or that there is time for."""
     k, classes = len(belief.log_prior), len(belief.blend)
     room = _room(units, belief)
     order = np.argsort(-units.count, kind="stable")
@@ -89,16 +90,16 @@ def agreed(units: Units, belief: Belief, key: np.uint64, moves: tuple[int, int] 
         kernels.behave(units, sets, belief, place, room)
         kernels.sweep(units, sets, belief, place, room, BURN, *moves, np.zeros(k))
         chains.append((sets, place))
-    sums, done, more = np.zeros((CHAINS, k)), 0, FIRST
-    while True:
+
+    def gone(rounds: int) -> Found:
+        sums = np.zeros((CHAINS, k))
         for (sets, place), total in zip(chains, sums, strict=True):
-            kernels.sweep(units, sets, belief, place, room, more, *moves, total)
-        done += more
-        means: Floats = sums / done
-        error: Floats = means.std(axis=0, ddof=1) / np.sqrt(CHAINS)
-        if error.max() <= ENOUGH or done >= MOST:
-            return Found(means.mean(axis=0), error)
-        more = done
+            kernels.sweep(units, sets, belief, place, room, rounds, *moves, total)
+        means: Floats = sums / rounds
+        return Found(means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(CHAINS))
+
+    needed = TRIAL * (gone(TRIAL).error.max() / ENOUGH) ** 2
+    return gone(int(np.clip(np.ceil(needed), TRIAL, MOST)))
 
 
 def belief_of(adversary: Adversary, slots: Slots, n: int) -> Belief:

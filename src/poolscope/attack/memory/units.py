@@ -6,6 +6,7 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.attack.memory.slots import Slots
@@ -15,6 +16,12 @@ from poolscope.mechanisms.kept import Bits, Identical, Values
 
 #: Below this probability of an answer at any slot no two slots of a user are taken to share it.
 SHARED = 1e-9
+
+
+def of_one_slot(law: Identical) -> NDArray[np.bool_]:
+    """(answers,) whether all reports of an answer are taken for one slot's."""
+    rare: NDArray[np.bool_] = law.log_law.max(axis=1, initial=-np.inf) < np.log(SHARED)
+    return rare | (not law.shared)
 
 
 def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
@@ -43,15 +50,14 @@ def _parts(law: Any, slots: Slots) -> dict[str, Any]:
 @_parts.register
 def _(law: Identical, slots: Slots) -> dict[str, Any]:
     """Reports of one answer are one unit, unless other slots may well have that answer too."""
-    likeliest = law.log_law.max(axis=1, initial=-np.inf)
-    glued = likeliest < np.log(SHARED) if law.shared else np.ones(len(likeliest), dtype=bool)
+    glued = of_one_slot(law)
     leads = ~glued[law.answer]
     leads[np.unique(law.answer, return_index=True)[1]] = True
     row = law.answer[leads].astype(np.int64)
     return {
         "kind": IDENTICAL,
-        "joins": len(row) > len(likeliest),
-        "count": np.where(glued[row], np.bincount(law.answer, minlength=len(likeliest))[row], 1).astype(np.int64),
+        "joins": len(row) > len(glued),
+        "count": np.where(glued[row], np.bincount(law.answer, minlength=len(glued))[row], 1).astype(np.int64),
         "row": row,
         "table": row,
         "law": np.maximum(law.log_law[:, slots.order], NEVER),
