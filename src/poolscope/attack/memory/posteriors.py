@@ -26,8 +26,7 @@ from poolscope.mechanisms.sending import Sent
 CHUNK = 8
 
 #: Groups of identical reports up to which all that they can be is summed, 3^8 terms for each pool and some
-#: milliseconds, and above which occupancy is better than chains, which no longer agree: docs/memory.md has the
-#: measurement.
+#: milliseconds, and above which chains are no better than occupancy, and soon worse: see docs/memory.md.
 EXACT, MANY = 8, 30
 
 
@@ -111,7 +110,10 @@ def grouped_posterior(
 
 
 def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
-    """What the reports of one user say; chance hangs from the reports, so that it is the same wherever they are."""
+    """What the reports of one user say, by chains or, where groups are objects, by the better score (`EXACT`, `MANY`).
+
+    Chance hangs from the reports, so that it is the same wherever they are.
+    """
     if report_count(reports) == 0:
         return _without_chance(adversary.belief.pool_prior(adversary.k))
     evidence = device.evidence(reports)

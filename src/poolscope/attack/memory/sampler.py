@@ -75,7 +75,7 @@ def _excluded(law: Identical) -> bool:
     return answers > slots or bool(np.isneginf(law.log_law.max(axis=1)).any())
 
 
-def agreed(units: Units, belief: Belief, key: np.uint64, moves: tuple[int, int] = (PAIRS, JUMPS)) -> Found:
+def agreed(units: Units, belief: Belief, key: np.uint64) -> Found:
     """The mean over the chains, for as long as a trial says that they need, or that there is time for."""
     k, classes = len(belief.log_prior), len(belief.blend)
     room = _room(units, belief)
@@ -88,13 +88,13 @@ def agreed(units: Units, belief: Belief, key: np.uint64, moves: tuple[int, int] 
         room.order[:] = order
         kernels.start(units, sets, place, room)
         kernels.behave(units, sets, belief, place, room)
-        kernels.sweep(units, sets, belief, place, room, BURN, *moves, np.zeros(k))
+        kernels.sweep(units, sets, belief, place, room, BURN, PAIRS, JUMPS, np.zeros(k))
         chains.append((sets, place))
 
     def gone(rounds: int) -> Found:
         sums = np.zeros((CHAINS, k))
         for (sets, place), total in zip(chains, sums, strict=True):
-            kernels.sweep(units, sets, belief, place, room, rounds, *moves, total)
+            kernels.sweep(units, sets, belief, place, room, rounds, PAIRS, JUMPS, total)
         means: Floats = sums / rounds
         return Found(means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(CHAINS))
 
