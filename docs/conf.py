@@ -29,14 +29,13 @@ exclude_patterns = ["_build", "README.md"]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-# what lies outside docs/ is a file of the repository, not a page
-suppress_warnings = ["toc.empty_glob"]
 
 # tables of text, as a file has them
 lexers["csv"] = TextLexer()
 
 default_role = "literal"
 autodoc_typehints_format = "short"
+toc_object_entries = False
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True

@@ -122,7 +122,7 @@ def _usage(name: str, command: Any) -> str:
 
 
 def _options(command: Any) -> list[str]:
-    lines = ["| | | |", "|---|---|---|"]
+    lines = ["| argument | what it is | |", "|---|---|---|"]
     for parameter in command.params:
         if parameter.name == "help":
             continue

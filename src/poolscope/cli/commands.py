@@ -119,7 +119,7 @@ def check(
 def compare(
     scenario: Scenario,
     mechanism: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Mechanisms to compare, as grr,oue: {MECHANISMS}.")
+        str, typer.Option(metavar="NAME,...", help=f"Mechanisms to compare, as grr,oue: {MECHANISMS}, or module:Class.")
     ],
     epsilon: Annotated[str, typer.Option(metavar="NUMBER,...", help="Each mechanism at each, as 0.5,1,2.")],
     users: Annotated[int | None, typer.Option(help="How many users play; default at most 1,000.")] = None,
