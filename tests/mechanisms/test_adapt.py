@@ -120,8 +120,9 @@ def test_what_it_states_is_used():
     assert telling.report_columns["low"].size == 4
     with pytest.raises(InputError, match=r"does not say what its reports are in a file.*report_columns"):
         _ = silent.report_columns
+    assert frequencies(silent, {"report": np.array([1])}).method == "ibu", "its likelihoods are all that it states"
     with pytest.raises(InputError, match="has no frequency estimate, got 'Adapted'"):
-        frequencies(silent, {"report": np.array([1])})
+        frequencies(silent, {"report": np.array([1])}, "linear")
 
 
 def test_it_can_have_memory():

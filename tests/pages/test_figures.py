@@ -16,6 +16,7 @@ from poolscope.pages.charts import fit, specification
 from poolscope.pages.figures import (
     behaviour_density,
     behaviour_maps,
+    belief_growth,
     calibration_plot,
     exposure_curves,
     popularity_plot,
@@ -27,7 +28,7 @@ HOSTILE = "<script>alert('$x$')</script>"
 #: What a Vega expression, a field's path or a link would look like.
 TEMPTING = ("datum.secret", "a.b[0]", "{signal: 1}", "javascript:alert(1)", "\u202enoitcerid", 'quote"\\d')
 
-KINDS = ("precision", "calibration", "maps", "exposure", "popularity", "density")
+KINDS = ("precision", "calibration", "maps", "exposure", "popularity", "density", "marked", "belief")
 
 
 def curves(outcomes):
@@ -64,6 +65,10 @@ def outcomes():
 def every_figure(outcomes):
     return {
         "precision": lambda: precision_null_rate(curves(outcomes), 6),
+        "marked": lambda: exposure_curves(exposures(outcomes), n=30),
+        "belief": lambda: belief_growth(
+            pl.DataFrame({"n": [0, 0, 1, 1], "line": ["a", "b"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}), ["a", "b"]
+        ),
         "calibration": lambda: calibration_plot(metrics.for_each_attack(outcomes, metrics.calibration)),
         "maps": lambda: behaviour_maps(maps(attack(400)), 6),
         "exposure": lambda: exposure_curves(exposures(outcomes)),

@@ -81,13 +81,14 @@ def test_the_table_is_the_contract(tmp_path):
     scenario, path = small_attack(tmp_path)
     found = posteriors(scenario, path)
     pools = ["posterior.a", "posterior.b", "posterior.c"]
-    assert found.columns == ["user", "adversary", "n", "guess", "confidence", *pools]
+    exposed = ["exposed_50", "exposed_90", "exposed_95"]
+    assert found.columns == ["user", "adversary", "n", "guess", "confidence", *exposed, *pools]
     reports = pl.read_parquet(path)
     order = by_hash(reports["user"].unique())
-    assert found["user"].to_list() == [u for u in order for _ in range(4)]
-    assert found["adversary"].to_list() == ["weak", "weak", "strong", "strong"] * 25
     counts = dict(reports.group_by("user").len().iter_rows())
-    assert found["n"].to_list() == [min(n, counts[u]) for u in order for n in (3, 10, 3, 10)]
+    asked = {user: sorted({min(n, counts[user]) for n in (3, 10)}) for user in order}
+    wanted = [(user, who, n) for user in order for who in ("weak", "strong") for n in asked[user]]
+    assert found.select("user", "adversary", "n").rows() == wanted
     largest = found.select(pl.concat_list(pools).list.arg_max()).to_series()
     assert found["guess"].to_list() == ["abc"[i] for i in largest]
     assert (found["confidence"] == found.select(pl.max_horizontal(pools)).to_series()).all()
@@ -113,10 +114,12 @@ def test_a_threshold_marks_no_guess(tmp_path):
     tau = float(sure["confidence"].median())
     found = posteriors(scenario, path, threshold=tau)
     assert found["guess"].is_null().equals(found["confidence"] < tau)
-    assert found.drop("guess").equals(sure.drop("guess"))
+    assert found.drop("guess", "exposed").equals(sure.drop("guess"))
     summary = attack(path, scenario, threshold=tau)
     for row in summary.results:
-        own = found.filter(adversary=row.adversary)[[0, 1][row.n == 10] :: 2]
+        # of each user the largest count up to this one
+        mine = found.filter(pl.col("adversary") == row.adversary, pl.col("n") <= row.n)
+        own = mine.filter(pl.col("n") == pl.col("n").max().over("user"))
         assert row.no_guess == own["guess"].null_count()
         assert row.guesses == {pool: (own["guess"] == pool).sum() for pool in "abc"}
         assert row.confidence == pytest.approx(own["confidence"].mean())
@@ -138,10 +141,10 @@ def test_other_pools(tmp_path):
     adversaries = ADVERSARIES.replace("reports = 2000\n", "reports = 2000\n" + own)
     scenario, path = small_attack(tmp_path)
     found = posteriors(scenario, path, pools=other)
-    assert found.columns[5:] == ["posterior.x", "posterior.y"]
+    assert found.columns[8:] == ["posterior.x", "posterior.y"]
     scenario, path = small_attack(tmp_path, adversaries=adversaries)
     both = posteriors(scenario, path)
-    assert both.columns[5:] == ["posterior.a", "posterior.b", "posterior.c", "posterior.x", "posterior.y"]
+    assert both.columns[8:] == ["posterior.a", "posterior.b", "posterior.c", "posterior.x", "posterior.y"]
     strong = both.filter(adversary="strong")
     assert strong.select(found.columns).equals(found.filter(adversary="strong"))
     assert strong["posterior.a"].null_count() == len(strong)

@@ -23,7 +23,7 @@ from poolscope.pages import comparison as compare_page
 from poolscope.pages.comparison import page_of, write_page
 from poolscope.pages.frontier import _places, frontier
 from poolscope.pages.words import at_equal_error, in_plain_words, reservation
-from poolscope.reports.utility import expected_errors, measure_utility
+from poolscope.reports.utility import expected_errors, expected_rmse, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.compare import compare, mark_frontier, variants
@@ -154,6 +154,7 @@ def test_measured_errors_are_the_expected_ones(name):
     popularity = zipf(universe, 1.0)
     mechanism = make(name, 400, {"epsilon": 2.0, **({"m": 64, "hashes": 1 << 16} if name == "hcms" else {})})
     found = measure_utility(mechanism, popularity, 5000, np.uint64(SEED))
+    assert expected_rmse(mechanism, popularity, 5000) == pytest.approx(found.mse_expected**0.5)
     frequency = popularity / popularity.sum()
     squared, absolute = expected_errors(frequency, mechanism.p_star, mechanism.q_star, 5000)
     if name == "hcms":
@@ -185,6 +186,7 @@ def test_a_mechanism_without_an_estimate_has_no_utility():
         universe = 3
 
     assert measure_utility(Own(), np.ones(3), 10, np.uint64(1)) is None
+    assert expected_rmse(Own(), np.ones(3), 10) is None
 
 
 # Words, figure, folder

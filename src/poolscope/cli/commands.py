@@ -119,7 +119,7 @@ def check(
 def compare(
     scenario: Scenario,
     mechanism: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Mechanisms to compare, as grr,oue: {MECHANISMS}.")
+        str, typer.Option(metavar="NAME,...", help=f"Mechanisms to compare, as grr,oue: {MECHANISMS}, or module:Class.")
     ],
     epsilon: Annotated[str, typer.Option(metavar="NUMBER,...", help="Each mechanism at each, as 0.5,1,2.")],
     users: Annotated[int | None, typer.Option(help="How many users play; default at most 1,000.")] = None,
@@ -159,6 +159,23 @@ def compare(
                 progress=work,
             )
     print_comparison(done, folder / "comparison.html", waited())
+
+
+@command("poolscope explore apple-web-domains")
+def explore(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO | RUN FOLDER | POSTERIORS]", help="Where to start; default apple-emojis."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 is any that is free.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed, same users; of a run, the run's.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
+) -> None:
+    """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
+    from poolscope.pages.explore.serving import explore
+
+    explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
+    typer.echo("poolscope: the explorer has ended", err=True)
 
 
 @command("poolscope scenarios apple-emojis > mine.toml")

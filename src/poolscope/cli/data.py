@@ -60,22 +60,45 @@ def attack(
     out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
     threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
+    top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
+    truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
+    from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
+    if user is not None and (threshold is not None or top or truth is not None):
+        raise InputError("must stand alone: `threshold`, `top` and `truth` are about all users", place="--user")
     with working("Attacking", "reports") as work:
-        from poolscope.cli.files import print_attack
+        from poolscope.cli.files import print_attack, print_story
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
+        from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
         with running(work, engine, scheduler) as own:
-            found = attack(reports, loaded, pools=pools, threshold=threshold, out=out, engine=own, progress=work)
-    print_attack(found, out)
+            if user is not None:
+                story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
+            else:
+                found = attack(
+                    reports,
+                    loaded,
+                    pools=pools,
+                    threshold=threshold,
+                    out=out,
+                    top=top,
+                    truth=truth,
+                    engine=own,
+                    progress=work,
+                )
+    if user is not None:
+        print_story(story, out)
+    else:
+        print_attack(found, out)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from rich.text import Text
 
 from poolscope.attack.levels import sure
@@ -16,6 +17,8 @@ from poolscope.cli.terminal import Terminal
 if TYPE_CHECKING:
     # a command loads its own verb alone
     from poolscope.verbs.attack.attack import Inferred
+    from poolscope.verbs.attack.one import Story
+    from poolscope.verbs.attack.truth import Judged
     from poolscope.verbs.estimate import Estimated
     from poolscope.verbs.obfuscate import Obfuscated
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 MOST_POOLS = 12
 
 NO_GUESS = "no guess"
+
+#: What is told of each report of one user, for each pool.
+KINDS = ("mass", "evidence", "posterior")
 
 #: Objects that a terminal shows of an estimate.
 MOST_OBJECTS = 12
@@ -40,16 +46,62 @@ def print_attack(found: Inferred, out: Path | None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     console = Terminal()
     if out is None:
-        _head(found.head).print(console)
+        _rows("The first rows; keep all with --out", found.head).print(console)
     _confidence(found).print(console)
     _spread(found).print(console)
+    if found.top:
+        _rows("The surest, after all their reports", found.top).print(console)
+    if found.judged:
+        _judged(found.judged).print(console)
+    words = "Confidence is the mean of what the adversary itself gives its guesses"
+    words += "" if found.judged else "; the reports do not say whether they are right"
+    console.print(f"{words}.", style="dim", highlight=False)
+    _print_place(console, "Posteriors", out)
+
+
+def print_story(story: Story, out: Path | None) -> None:
+    """One user, report by report: how much of each pool a report supports, what it tells, and the belief after it."""
+    console = Terminal()
+    heads = [f"{kind}\n{one_line(pool)}" for kind in KINDS for pool in story.pools]
+    for rows in story.table.partition_by("adversary", maintain_order=True):
+        name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
+        title = f"{one_line(story.user)}, {story.reports:,} reports, seen by {name}"
+        grid = Grid(title=title, heads=["n", *heads], keys=1, box=None)
+        for row in rows.iter_rows(named=True):
+            grid.add(str(row["n"]), *(_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools))
+        grid.print(console)
+        after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
+        pool = max(after, key=lambda pool: after[pool])
+        most = rows.select(pl.col("n"), pl.col(f"evidence.{pool}").alias("told")).sort("told", descending=True).row(0)
+        console.print(
+            f"After all reports {name} gives {one_line(pool)} {100 * after[pool]:.1f} %; "
+            f"report {most[0]:,} told most for it.",
+            highlight=False,
+        )
     console.print(
-        "Confidence is the mean of what the adversary itself gives its guesses; "
-        "the reports do not say whether they are right.",
+        "mass: the popularity of the pool's objects that the report supports; evidence: log of how much likelier the "
+        "report is from this pool than from any; posterior: the belief after it.",
         style="dim",
         highlight=False,
     )
-    _print_place(console, "Posteriors", out)
+    _print_place(console, "Report by report", out)
+
+
+def _cell(value: float | None, kind: str) -> str:
+    return "-" if value is None else f"{value:+.3f}" if kind == "evidence" else f"{value:.3f}"
+
+
+def _judged(judged: Sequence[Judged]) -> Grid:
+    heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise"]
+    grid = Grid(title="Held against the truth, after all reports", heads=heads, keys=1)
+    for row in judged:
+        right, gap = row.precision, row.calibration_error
+        told = ["-"] * 4
+        if right and gap:
+            limit = row.calibration_error_limit
+            told = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
+        grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *told)
+    return grid
 
 
 def print_obfuscated(made: Obfuscated, out: Path) -> None:
@@ -78,10 +130,10 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
     _print_place(console, "Popularity", out)
 
 
-def _head(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """The first rows of the table of posteriors, as far as they are easily read."""
+def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Rows of the table of posteriors, as far as they are easily read."""
     heads = ["user", "adversary", "n", "guess", "confidence"]
-    grid = Grid(title="The first rows; keep all with --out", heads=heads, left=["adversary", "guess"], keys=3)
+    grid = Grid(title=title, heads=heads, left=["adversary", "guess"], keys=3)
     for row in rows:
         grid.add(
             _text(row["user"]),

@@ -25,7 +25,8 @@ Threshold = Annotated[
 
 #: The names of mechanisms.MECHANISMS, which takes too long to import for a help.
 MECHANISMS = (
-    "blh, channel, cms, cms-no-hash, empirical, grr, hcms, hr, identity, olh, oue, rappor, she, spotme, ss, sue, the"
+    "blh, channel, cms, cms-no-hash, dbitflip, empirical, grr, hcms, hr, identity, l-grr, l-osue, l-oue, l-soue, "
+    "l-sue, loloha, olh, oue, pi-rappor, rappor, she, spotme, ss, sue, the"
 )
 
 

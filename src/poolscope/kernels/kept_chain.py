@@ -286,7 +286,7 @@ def split_or_merge(units, sets, place, room):
     if g == h:
         a = _drawn_slot(units, place, sets.total[left], room.tables[0], room.totals[0], room.mix)
         b = _drawn_slot(units, place, sets.total[right], room.tables[1], room.totals[1], room.mix)
-        if a == b or sets.holder[a] >= 0 and sets.holder[a] != g or sets.holder[b] >= 0 and sets.holder[b] != g:
+        if a == b or (sets.holder[a] >= 0 and sets.holder[a] != g) or (sets.holder[b] >= 0 and sets.holder[b] != g):
             return
         order[others], order[others + 1] = t, u
         release(sets, g)

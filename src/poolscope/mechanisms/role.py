@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,11 +196,16 @@ def countable(mechanism: object) -> Countable:
     return mechanism
 
 
+def is_stated(mechanism: object) -> TypeGuard[Stated]:
+    """Whether it states its law."""
+    return all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood"))
+
+
 def stated(mechanism: object) -> Stated:
     """The mechanism, for whoever must have its law."""
-    if not all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood")):
+    if not is_stated(mechanism):
         raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
-    return cast(Stated, mechanism)
+    return mechanism
 
 
 def at(mechanism: Any, epsilon: float) -> Any:

@@ -120,7 +120,7 @@ def _utility(comparison: Comparison, records: Sequence[Choice]) -> dict[str, Any
 
 
 def _origin(comparison: Comparison) -> list[tuple[str, str]]:
-    kinds = ",".join(dict.fromkeys(record.mechanism for record in comparison.results))
+    kinds = shlex.quote(",".join(comparison.mechanisms))
     epsilons = ",".join(dict.fromkeys(f"{record.epsilon:g}" for record in comparison.results))
     command = (
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "

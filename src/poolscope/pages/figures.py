@@ -6,20 +6,18 @@ is room for; every point answers to the pointer with its number, its interval an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
 
-from poolscope.base.errors import one_line
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import style
+from poolscope.pages.beliefs import belief_growth
+from poolscope.pages.popularity import popularity_plot
 from poolscope.pages.saving import save
 from poolscope.pages.style import Picture, answer, between, percent
-from poolscope.world.universe import NEUTRAL
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
@@ -43,6 +41,7 @@ ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
 __all__ = [
     "behaviour_density",
     "behaviour_maps",
+    "belief_growth",
     "calibration_plot",
     "exposure_curves",
     "popularity_plot",
@@ -203,7 +202,7 @@ def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
 
 
 @style.quickly
-def exposure_curves(table: pl.DataFrame) -> Picture:
+def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
 
     The axis of the share is stretched near 0 (it goes with the square root), where caps on reports are decided.
@@ -212,6 +211,8 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
     ----------
     table : DataFrame
         ``metrics.exposure`` of each adversary, with column adversary.
+    n : int, optional
+        A number of reports to mark with a line.
 
     Examples
     --------
@@ -246,61 +247,11 @@ def exposure_curves(table: pl.DataFrame) -> Picture:
     layers[-1] = layers[-1].add_params(style.zoom())
     layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
     tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
+    if n is not None:
+        tables["mark"] = pl.DataFrame({"n": [n]})
+        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, mark.encode(x=x))
     return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
-
-
-@style.quickly
-def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
-    """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
-
-    Parameters
-    ----------
-    popularity : array_like of float, shape (objects,)
-        Objects of popularity 0 are left out.
-    pool_of : array_like of int, shape (objects,)
-        Index of each object's pool in ``pool_names``, -1 for the neutral pool.
-    pool_names : sequence of str
-
-    Examples
-    --------
-    >>> chart = ps.figures.popularity_plot(popularity, universe.pool_of, universe.pool_names)
-    """
-    weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
-    named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
-    palette = [*style.colours_of_pools(len(pool_names)), style.MUTED]
-    colours = {name: colour for (index, name), colour in zip(named, palette, strict=True) if (pools == index).any()}
-    order = np.concatenate([np.flatnonzero(pools == index) for index, _ in named])
-    table = pl.DataFrame(
-        {
-            "place": np.arange(order.size),
-            "popularity": weights[order],
-            "line": [dict(named)[int(index)] for index in pools[order]],
-        }
-    ).filter(pl.col("popularity") > 0)
-    said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
-    points = (
-        style.layer()
-        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
-        .encode(
-            x=alt.X(
-                "place:Q",
-                axis=alt.Axis(title="Objects, pool by pool", grid=False),
-                scale=alt.Scale(domain=[0, max(order.size - 1, 1)], nice=False),
-            ),
-            y=alt.Y(
-                "popularity:Q",
-                scale=alt.Scale(type="log"),
-                axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
-            ),
-            color=alt.Color(
-                "line:N",
-                scale=alt.Scale(domain=list(colours), range=list(colours.values())),
-                legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
-            ),
-        )
-        .add_params(style.zoom())
-    )
-    return style.single([points], table, height=style.PANEL, legend=list(colours))
 
 
 @style.quickly

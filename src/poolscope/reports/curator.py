@@ -16,7 +16,7 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import added, numbered
 from poolscope.mechanisms.hashed import Hashed
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, report_count
+from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
 from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
@@ -89,6 +89,8 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         raise InputError(rule, value=mechanism.matrix.shape, place="method", remedy="take ibu")
     if isinstance(mechanism, Channel):
         raise InputError("a channel must be estimated by regression or ibu", value=method, place="method")
+    if method is None and not is_countable(mechanism) and is_stated(mechanism):
+        return Mixture(mechanism)
     counts = Counts(countable(mechanism), method)
     if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"

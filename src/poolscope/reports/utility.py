@@ -10,10 +10,11 @@ from scipy import stats
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.role import Mechanism, is_countable
+from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
 from poolscope.reports.curator import estimator
 from poolscope.reports.frequencies import Estimator
 from poolscope.reports.linear import variance_of_linear
+from poolscope.reports.mixture import MOST_CELLS
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20
@@ -38,8 +39,13 @@ class Utility:
 def measure_utility(
     mechanism: Mechanism, popularity: Floats, reports: int, key: np.uint64, threads: Map = map
 ) -> Utility | None:
-    """Errors at so many reports on objects drawn from the popularity; None of a mechanism without an estimate."""
-    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
+    """Errors at so many reports on objects drawn from the popularity.
+
+    None of a mechanism without an estimate: one that states its likelihoods alone has the estimate of most likelihood,
+    where these can be held.
+    """
+    held = is_stated(mechanism) and reports * mechanism.universe <= MOST_CELLS
+    if not (is_countable(mechanism) or isinstance(mechanism, Channel) or held):
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
@@ -54,6 +60,15 @@ def measure_utility(
         mse_expected=None if squared is None else float(squared.mean()),
         mae_expected=None if absolute is None else float(absolute.mean()),
     )
+
+
+def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> float | None:
+    """Root of the mean squared error over objects, in closed form: no report is made; None where there is none."""
+    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
+        return None
+    frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
+    squared, _ = expected_of(estimator(mechanism), mechanism, frequency, reports)
+    return None if squared is None else float(np.sqrt(squared.mean()))
 
 
 def expected_of(

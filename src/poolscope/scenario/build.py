@@ -36,14 +36,14 @@ PHRASES = {
 NAIVE = ", and takes every report by itself"
 
 
-def build_game(scenario: Scenario, seed: int, threads: Map = map) -> Game:
-    """The game of a scenario. The curator's estimates are drawn from the run's seed."""
+def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mechanism | None = None) -> Game:
+    """The game of a scenario, or the same with another mechanism. Curators' estimates are drawn from the run's seed."""
     if scenario.attack is None:
         raise scenario.missing("attack")
     if not scenario.adversaries and not scenario.attack.non_private:
         raise scenario.missing("[adversary]")
     universe = scenario.universe()
-    mechanism = build_mechanism(scenario, universe)
+    mechanism = mechanism or build_mechanism(scenario, universe)
     recorded = build_recorded(scenario, universe, seed)
     popularity = None if recorded and not scenario.popularity_table else scenario.true_popularity(universe)
     adversaries = [

@@ -285,14 +285,20 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
 def changed(
     scenario: Scenario, changes: Mapping[str, Any], *, name: str, asked: Mapping[str, Any] | None = None
 ) -> Scenario:
-    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; `asked` is kept with it."""
+    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; None takes a key away.
+
+    `asked` is kept with it.
+    """
     tables = tomllib.loads(scenario.text)
     for key, value in changes.items():
         table = tables
         *path, last = key.split(".")
         for part in path:
             table = table.setdefault(part, {})
-        table[last] = value
+        if value is None:
+            table.pop(last, None)
+        else:
+            table[last] = value
     made = parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
     made._source = replace(made._source, asked=scenario.asked if asked is None else asked)
     return made

@@ -6,12 +6,12 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -33,6 +33,7 @@ from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
+from poolscope.mechanisms.role import Mechanism
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import reports_until
@@ -43,6 +44,7 @@ from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
+from poolscope.scenario.own import is_own, make_own, own_class, place_of, takes_epsilon
 from poolscope.scenario.scenario import Scenario, changed
 
 DEFAULT_USERS = 1000
@@ -112,6 +114,7 @@ class Comparison:
     ----------
     scenario : the one that the choices vary; seed, users : who played.
     reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
+    mechanisms : as they were asked for.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
     epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
@@ -124,6 +127,7 @@ class Comparison:
     users: int
     reports: int
     n: int
+    mechanisms: tuple[str, ...]
     results: Records[Choice]
     non_private: Leak | None
     epsilons: tuple[EpsilonInTime, ...]
@@ -139,6 +143,7 @@ class Comparison:
             "users": self.users,
             "reports": self.reports,
             "n": self.n,
+            "mechanisms": list(self.mechanisms),
             "version": __version__,
             "reports_per_day": self.scenario.devices.reports_per_day,
             "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
@@ -162,7 +167,7 @@ class Comparison:
 
 def compare(
     scenario: Scenario,
-    mechanisms: Sequence[str],
+    mechanisms: Sequence[str | Callable[..., Any]],
     epsilons: Sequence[float],
     *,
     users: int | None = None,
@@ -178,8 +183,10 @@ def compare(
 
     Parameters
     ----------
-    mechanisms : names. Parameters but for epsilon are the mechanism's own defaults, and those of the scenario's
-        ``[mechanism]`` where it has no default; a mechanism without an epsilon is played once.
+    mechanisms : names, or classes of your own (also as "module:Class"), which are made of ``universe`` or ``size`` and
+        ``epsilon``, as far as they take them, and need what `adapt` needs. Parameters of a name but for epsilon are the
+        mechanism's own defaults, and those of the scenario's ``[mechanism]`` where it has no default; a mechanism
+        without an epsilon is played once.
     users : how many; where absent the scenario's count, up to a thousand.
     seed : the users, what they pick and what they draw are the same for every choice.
     reports : how many reports the frequency estimate is made of.
@@ -203,16 +210,14 @@ def compare(
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     scenario = as_asked(scenario, observations=observations, threshold=threshold)
-    choices = list(variants(scenario, mechanisms, epsilons))
-    for choice in choices:
-        # every choice before the first is played: a parameter that is missing is known at once
-        build_mechanism(choice, choice.universe())
+    # every choice is made before the first is played: a parameter that is missing is known at once
+    choices = list(candidates(scenario, mechanisms, epsilons))
     results: list[Leak] = []
     spent: dict[EpsilonInTime, None] = {}
     done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
-        game = build_game(choice, seed, engine.map)
+        game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
         # the game without a mechanism is the same for all of them
         game = replace(game, non_private=game.non_private and position == 0)
         count = _count(game, users, scenario)
@@ -224,13 +229,14 @@ def compare(
             progress.begin(count * len(choices))
         spent[epsilon_of(game)] = None
         done_by_devices |= dict.fromkeys(devices_in_words(game))
-        results += _play(game, choice.mechanism.kind, count, seed, reports, engine, beside, progress.tick)
+        results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
         seed=seed,
         users=results[0].users,
         reports=reports,
         n=results[0].n,
+        mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
         results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(spent),
@@ -278,15 +284,40 @@ def _outcomes(
             yield name, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), columns))
 
 
-def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
-    """The scenario with each mechanism at each epsilon."""
+class Candidate(NamedTuple):
+    """A mechanism that is compared: what it is called, the scenario with it, and itself."""
+
+    name: str
+    scenario: Scenario
+    mechanism: Mechanism
+
+
+def candidates(
+    scenario: Scenario, mechanisms: Sequence[str | Callable[..., Any]], epsilons: Sequence[float]
+) -> Iterator[Candidate]:
+    """Each mechanism at each epsilon; of one's own there is no word in the scenario."""
     if not mechanisms:
         raise InputError("must name at least one mechanism", place="mechanism")
     for kind in dict.fromkeys(mechanisms):
-        takes_epsilon = "epsilon" in parameters_of(kind)
-        if takes_epsilon and not epsilons:
+        if isinstance(kind, str) and not is_own(kind):
+            for choice in variants(scenario, [kind], epsilons):
+                yield Candidate(kind, choice, build_mechanism(choice, choice.universe()))
+            continue
+        maker = own_class(kind)
+        asked: Sequence[float | None] = list(dict.fromkeys(epsilons)) if takes_epsilon(maker) else [None]
+        if not asked:
             raise InputError("must have at least one value", place="epsilon")
-        for epsilon in dict.fromkeys(epsilons) if takes_epsilon else [None]:
+        for epsilon in asked:
+            yield Candidate(maker.__name__, scenario, make_own(maker, scenario.universe(), epsilon))
+
+
+def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
+    """The scenario with each mechanism at each epsilon."""
+    for kind in dict.fromkeys(mechanisms):
+        noisy = "epsilon" in parameters_of(kind)
+        if noisy and not epsilons:
+            raise InputError("must have at least one value", place="epsilon")
+        for epsilon in dict.fromkeys(epsilons) if noisy else [None]:
             with located(file=scenario.file):
                 yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
 

@@ -83,7 +83,7 @@ def estimate(
         misfit.add(reports)
         progress.tick(len(users))
     # kept answers are sent again and again: what is looked for is in reports that are drawn anew
-    if not scenario.devices.memory and (odd := misfit.found()):
+    if not scenario.keeps_answers and (odd := misfit.found()):
         warnings.warn(f"{path}: {odd}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)

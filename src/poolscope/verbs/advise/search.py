@@ -86,10 +86,10 @@ def largest_epsilon(trial: Callable[[float], Trial], target: float, start: float
         other = tried(_between(met, missed, target))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
     # the border is known: now what lies surely below it, in steps that grow
-    sure, step = met, CLOSE
+    sure, step = met, math.sqrt(CLOSE)
     while sure and sure.exposed.high > target and sure.epsilon > low and len(known) < MOST:
         near = max((e for e, one in known.items() if one.exposed.high <= target and e < sure.epsilon), default=low)
-        sure, step = tried(max(sure.epsilon / step, near)), step * CLOSE
+        sure, step = tried(max(sure.epsilon / step, near)), step * math.sqrt(CLOSE)
     trials = tuple(known[epsilon] for epsilon in sorted(known))
     return Found(trials=trials, largest=_border(trials, met, missed, target, low, high), monotone=_monotone(trials))
 

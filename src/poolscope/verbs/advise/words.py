@@ -92,7 +92,8 @@ def notes_of(findings: Sequence[Finding], found: Recommendation, question: Quest
         if not finding.monotone:
             yield (
                 f"With {finding.mechanism}, a smaller epsilon exposed surely more users than a larger one: an "
-                "estimated popularity depends on epsilon as well. There may be other epsilons that fit."
+                "estimated popularity, and parameters that are whole numbers, depend on epsilon as well. There may be "
+                "other epsilons that fit."
             )
     if question.error is None:
         yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."

@@ -12,11 +12,13 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats
@@ -44,6 +46,7 @@ from poolscope.verbs.attack.pieces import (
     weigh,
 )
 from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
+from poolscope.verbs.attack.truth import Judged, judged, read_truth
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
 
@@ -66,7 +69,8 @@ class Inferred:
     users, reports : how many there are in the file; pools : those of all adversaries.
     threshold : confidence below which there is no guess, if there is one.
     results : a record for each adversary and observation count.
-    head : the first rows of the table of posteriors.
+    head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
+    judged : how right each adversary is, where the truth is known.
     """
 
     users: int
@@ -75,6 +79,8 @@ class Inferred:
     threshold: float | None
     results: Sequence[Guessed]
     head: Sequence[Mapping[str, Any]]
+    top: Sequence[Mapping[str, Any]]
+    judged: Sequence[Judged] = ()
 
 
 #: How the memory is divided: reading, a piece of reports and what is made of it, a crowd of users.
@@ -88,6 +94,8 @@ def attack(
     pools: str | PathLike[str] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
+    top: int = 0,
+    truth: str | PathLike[str] | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
@@ -100,6 +108,8 @@ def attack(
     pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
+    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held.
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
@@ -116,13 +126,88 @@ def attack(
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
         check_output(target, overwrite=True, inputs=(path,))
+    if top < 0:
+        raise InputError("must not be negative", value=top, place="top")
+    if truth is not None and target is None:
+        raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
+    known = None if truth is None else read_truth(truth)
+    engine = engine or Local()
+    with ExitStack() as stack:
+        parts = None if target is None else stack.enter_context(writing(target))
+        beside = target.parent if target else Path(tempfile.gettempdir())
+        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
+        scorer, folder = ready.scorer, ready.reading.folder
+        progress.begin(ready.reports)
+        weighing = Weighing(reading=ready.reading, view=scorer.view, horizon=scorer.horizon)
+        done = list(warmed(engine, weigh, weighing, ready.pieces, progress.tick))
+        ready.check_unchanged()
+        scoring = Scoring(
+            scorer=scorer, folder=folder, pieces=len(ready.pieces), dtype=ready.dtype, parts=parts, head=HEAD, top=top
+        )
+        tally = Tally(scorer, HEAD, top)
+        found = crowds(done, scorer.view.width, int(most_bytes * CROWD))
+        for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
+            if scored is not None:
+                tally.add(*scored)
+    return Inferred(
+        users=tally.users,
+        reports=ready.reports,
+        pools=scorer.pool_names,
+        threshold=scorer.threshold,
+        results=tally.results(),
+        head=tally.head,
+        top=tally.top,
+        judged=[] if target is None or known is None else judged(target, known, seed),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A file that is cut and adversaries who know what they can know of it.
+
+    Parameters
+    ----------
+    reading : what every task that reads needs; pieces : of the file, with so many reports; dtype : of users' names.
+    scorer : who attacks.
+    source, before : the file, and its state when it was cut.
+    """
+
+    reading: Reading
+    pieces: list[Piece]
+    dtype: pl.DataType
+    scorer: Scorer
+    source: Source
+    before: Mapping[Path, tuple[int, int]]
+
+    @property
+    def reports(self) -> int:
+        return sum(piece.count for piece in self.pieces)
+
+    def check_unchanged(self) -> None:
+        """The file is what it was."""
+        for file, state in self.source.state().items():
+            if state != self.before[file]:
+                raise changed(file)
+
+
+@contextmanager
+def prepared(
+    path: Path,
+    scenario: Scenario,
+    pools: str | PathLike[str] | None,
+    threshold: float | None,
+    seed: int,
+    most_bytes: int,
+    engine: Engine,
+    beside: Path,
+) -> Iterator[Prepared]:
+    """Cut a file into pieces and see what the adversaries learn of it; temporary files lie beside for as long."""
     threshold = _threshold(threshold, scenario)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     _check_memory(scenario)
     if scenario.devices.window is not None:
-        warnings.warn(NAMES, stacklevel=2)
-    engine = engine or Local()
+        warnings.warn(NAMES, stacklevel=5)
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     other = None if pools is None else read_pools(pools, universe)
@@ -131,18 +216,13 @@ def attack(
     with located(file=scenario.file):
         least = COPIES * LEAST_ROWS * 16 * width
         check_memory("the smallest block of reports", least, "take fewer pools or adversaries")
-
-    with ExitStack() as stack:
-        parts = None if target is None else stack.enter_context(writing(target))
-        beside = target.parent if target else Path(tempfile.gettempdir())
-        folder = stack.enter_context(scratch_folder(beside)).absolute()
-        reading = Reading(mechanism=mechanism, universe=universe, folder=folder, methods=_methods(scenario))
+    with scratch_folder(beside) as folder:
+        reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
-        reports = sum(piece.count for piece in pieces)
-        if not scenario.devices.memory and (odd := misfit_of(reading, pieces)):
-            warnings.warn(f"{path}: {odd}", stacklevel=2)
+        if not scenario.keeps_answers and (odd := misfit_of(reading, pieces)):
+            warnings.warn(f"{path}: {odd}", stacklevel=5)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             mechanism=mechanism,
@@ -151,24 +231,7 @@ def attack(
             threshold=threshold,
             seed=seed,
         )
-        progress.begin(reports)
-        weighing = Weighing(reading=reading, view=scorer.view, horizon=scorer.horizon)
-        done = list(warmed(engine, weigh, weighing, pieces, progress.tick))
-        _check_unchanged(source, before)
-        scoring = Scoring(scorer=scorer, folder=folder, pieces=len(pieces), dtype=dtype, parts=parts, head=HEAD)
-        tally = Tally(scorer, HEAD)
-        found = crowds(done, scorer.view.width, int(most_bytes * CROWD))
-        for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
-            if scored is not None:
-                tally.add(*scored)
-    return Inferred(
-        users=tally.users,
-        reports=reports,
-        pools=scorer.pool_names,
-        threshold=threshold,
-        results=tally.results(),
-        head=tally.head,
-    )
+        yield Prepared(reading=reading, pieces=pieces, dtype=dtype, scorer=scorer, source=source, before=before)
 
 
 def _check_memory(scenario: Scenario) -> None:
@@ -225,9 +288,3 @@ def _learnt(reading: Reading, pieces: list[Piece], engine: Engine) -> dict[str |
             for one, (counted, reports) in zip(counting.values(), found, strict=True):
                 one.join(counted, reports)
     return {method: one.estimate().popularity for method, one in counting.items()}
-
-
-def _check_unchanged(source: Source, before: dict[Path, tuple[int, int]]) -> None:
-    for file, state in source.state().items():
-        if state != before[file]:
-            raise changed(file)

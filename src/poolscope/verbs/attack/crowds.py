@@ -19,7 +19,7 @@ from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Local
 from poolscope.base.tables import Parts
 from poolscope.verbs.attack.pieces import Weighed
-from poolscope.verbs.attack.scorer import Counts, Gathered, Scorer
+from poolscope.verbs.attack.scorer import Counts, Gathered, Scorer, surest
 from poolscope.verbs.attack.store import Section, sections
 from poolscope.verbs.attack.users import places, together
 
@@ -47,7 +47,7 @@ class Scoring:
     pieces : how many there are in the folder.
     dtype : of the users' names in the table.
     parts : where the table goes, if anywhere.
-    head : rows of it that are handed back.
+    head : rows of it that are handed back; top : of each adversary the surest users, as many.
     """
 
     scorer: Scorer
@@ -56,14 +56,16 @@ class Scoring:
     dtype: pl.DataType
     parts: Parts | None
     head: int
+    top: int
 
 
 class ScoredCrowd(NamedTuple):
-    """A crowd that is done: its part is written, its counts and its first rows are told."""
+    """A crowd that is done: its part is written, its counts, its first and its surest rows are told."""
 
     number: int
     counts: Counts
     head: list[dict[str, Any]]
+    top: pl.DataFrame
 
 
 def crowds(done: Sequence[Weighed], width: int, most_bytes: int) -> Iterator[Crowd]:
@@ -90,7 +92,8 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
     frame = scorer.frame(scored, names.cast(scoring.dtype))
     if scoring.parts is not None:
         scoring.parts.write(crowd.number, frame)
-    return ScoredCrowd(crowd.number, scorer.count(scored), frame.head(scoring.head).rows(named=True))
+    head = frame.head(scoring.head).rows(named=True)
+    return ScoredCrowd(crowd.number, scorer.count(scored), head, surest(frame, scoring.top))
 
 
 def gather(found: Sequence[Section], horizon: int, width: int) -> tuple[pl.Series, Gathered]:

@@ -105,7 +105,7 @@ def cut(source: Source, reading: Reading, *, size: int, most_bytes: int) -> tupl
 
 def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
     """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
-    reports, out = _block(reading, piece)[1], list[tuple[Any, int]]()
+    reports, out = block(reading, piece)[1], list[tuple[Any, int]]()
     for method in reading.methods:
         counting = Counting(reading.mechanism, engine, method)
         counting.add(reports)
@@ -118,7 +118,7 @@ def misfit_of(reading: Reading, pieces: Sequence[Piece]) -> str | None:
     misfit = Misfit(reading.mechanism)
     for piece in pieces:
         if not misfit.enough:
-            misfit.add(_block(reading, piece)[1])
+            misfit.add(block(reading, piece)[1])
     return misfit.found()
 
 
@@ -127,7 +127,7 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
 
     A user's reports beyond the horizon are left out; those of earlier pieces count as well, but are not known here.
     """
-    users, reports = _block(weighing.reading, piece)
+    users, reports = block(weighing.reading, piece)
     # Rows of a user often stand together, and a run costs what a row does.
     runs = users.rle().struct.unnest()
     names, lengths = runs["value"].cast(pl.String), runs["len"].to_numpy().astype(np.int64)
@@ -168,7 +168,7 @@ def _early(rows: Integers, count: int) -> tuple[Integers, NDArray[np.bool_]]:
     return (np.cumsum(early) - 1)[rows], early
 
 
-def _block(reading: Reading, piece: Piece) -> tuple[pl.Series, Reports]:
+def block(reading: Reading, piece: Piece) -> tuple[pl.Series, Reports]:
     """The users and the reports of a piece, checked."""
     check_shared(reading.folder, "the folder of temporary files")
     return next(blocks(piece, reading.mechanism.report_columns, reading.universe, rows=piece.count))

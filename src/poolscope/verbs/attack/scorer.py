@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
@@ -19,6 +20,8 @@ from poolscope.attack.levels import LEVELS
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.randomness import user_keys
+from poolscope.game.columns import exposed_columns
+from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
 
@@ -50,10 +53,11 @@ class Scored:
     """What the adversaries make of some users.
 
     posterior : for each adversary (users, observations, k); guess, confidence : (users, adversaries, observations);
-    used : (users, observations) reports.
+    used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1.
     """
 
     used: Integers
+    exposed: Mapping[str, NDArray[np.int32]]
     posterior: list[Floats]
     guess: Integers
     confidence: Floats
@@ -110,12 +114,20 @@ class Scorer:
         lengths = gathered.lengths
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
+        levels = exposed_columns(self.threshold)
+        thresholds = np.unique(list(levels.values()))
+        first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
         starts = np.cumsum(lengths) - lengths
 
         def part(users: Integers) -> None:
             table = self._table(gathered.mass, starts[users], lengths[users])
-            for adversary, columns, out in zip(self.adversaries, self.columns, posterior, strict=True):
+            late = np.arange(table.shape[1] + 1) > lengths[users][:, None]
+            for a, (adversary, columns, out) in enumerate(zip(self.adversaries, self.columns, posterior, strict=True)):
                 found = posterior_block(self.mechanism, adversary, table[:, :, columns], lengths[users])
+                found[late] = np.nan
+                exposing = np.empty((len(users), len(thresholds)), dtype=np.int32)
+                kernels.first_sure(found, thresholds, exposing)
+                first[users, a] = exposing
                 asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
                 out[users] = believed(asked, adversary)
             tick(int(lengths[users].sum()))
@@ -123,7 +135,8 @@ class Scorer:
         for _ in engine.map(part, self._shares(lengths)):
             pass
         guess, confidence = self._decide(gathered.hashes, posterior)
-        return Scored(used=used, posterior=posterior, guess=guess, confidence=confidence)
+        exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
+        return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence)
 
     def _shares(self, lengths: Integers) -> Iterator[Integers]:
         """Users of about the same length together: a table is as long as the longest of them."""
@@ -151,7 +164,10 @@ class Scorer:
         return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
-        """The rows of the table: user by user, of each the adversaries, of each the observation counts."""
+        """The rows of the table: user by user, of each the adversaries, of each the observation counts.
+
+        A count that a user has not as many reports for is the same as the one before: it has no row of its own.
+        """
         who, adversary, _ = np.indices(scored.guess.shape)
         names = pl.Series([*self.pool_names, None], dtype=pl.String)
         frame = pl.DataFrame(
@@ -163,7 +179,13 @@ class Scorer:
                 "confidence": scored.confidence.ravel(),
             }
         )
-        return frame.with_columns(self._pool_columns(scored))
+        many = scored.used.shape[1]
+        exposed = [
+            pl.Series(name, np.repeat(first.ravel(), many)).replace(-1, None) for name, first in scored.exposed.items()
+        ]
+        new = np.diff(scored.used, axis=1, prepend=-1) > 0
+        kept = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
+        return frame.with_columns(exposed).with_columns(self._pool_columns(scored)).filter(kept)
 
     def guessed(self, scored: Scored) -> Integers:
         """The guesses as indices into `pool_names`, one behind its end where the adversary is not sure enough."""
@@ -219,16 +241,30 @@ class Guessed:
     baseline: float
 
 
+def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Of each adversary the users that it is surest of after all their reports, so many of them, the surest first."""
+    if not count:
+        return frame.clear()
+    last = frame.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
+    # users of the same confidence in the order of their names: crowds may come in any
+    rows = last.sort(pl.col("confidence"), pl.col("user").cast(pl.String), descending=[True, False])
+    order = {name: place for place, name in enumerate(frame["adversary"].unique(maintain_order=True))}
+    parts = [part.head(count) for part in rows.partition_by("adversary", maintain_order=True)]
+    return pl.concat(sorted(parts, key=lambda part: order[part["adversary"][0]]))
+
+
 class Tally:
     """How confident the adversaries are and how their guesses spread, summed up over crowds, and the first rows."""
 
-    def __init__(self, scorer: Scorer, head: int) -> None:
-        self._scorer, self._most = scorer, head
+    def __init__(self, scorer: Scorer, head: int, top: int) -> None:
+        self._scorer, self._most, self._surest = scorer, head, top
         self._sums: list[Any] = []
         self._head: list[tuple[int, dict[str, Any]]] = []
+        self._top: pl.DataFrame | None = None
 
-    def add(self, number: int, counts: Counts, head: list[dict[str, Any]]) -> None:
+    def add(self, number: int, counts: Counts, head: list[dict[str, Any]], top: pl.DataFrame) -> None:
         """Add a crowd, whichever is done first."""
+        self._top = top if self._top is None else surest(pl.concat([self._top, top]), self._surest)
         # Python's integers: many users' confidences are more than 64 bits hold
         more = [np.asarray(count, dtype=object) for count in counts]
         self._sums = [a + b for a, b in zip(self._sums, more, strict=True)] if self._sums else more
@@ -242,6 +278,11 @@ class Tally:
     def head(self) -> list[dict[str, Any]]:
         """The first rows of the table."""
         return [row for _, row in self._head]
+
+    @property
+    def top(self) -> list[dict[str, Any]]:
+        """The surest rows, see `surest`."""
+        return [] if self._top is None else self._top.rows(named=True)
 
     def results(self) -> list[Guessed]:
         """One record for each adversary and observation count."""

@@ -1,0 +1,741 @@
+// The explorer's page: controls make a setting, the server answers, the page shows it. Nothing is worked out here.
+(() => {
+  const START = JSON.parse(document.getElementById("start").textContent);
+  const WAIT = 60; // milliseconds that a slider must rest before the server is asked
+  const PLAYING = 220; // milliseconds to a report
+
+  const $ = (id) => document.getElementById(id);
+  const TURNING = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+  // Names come from files of strangers: they are put as text, and marks that turn its direction are shown.
+  const visible = (text) =>
+    String(text).replace(TURNING, (mark) => `[U+${mark.codePointAt(0).toString(16).toUpperCase()}]`);
+
+  function made(tag, options = {}, ...children) {
+    const { text, ...rest } = options;
+    const element = Object.assign(document.createElement(tag), rest);
+    if (text !== undefined) element.textContent = visible(text);
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  }
+
+  async function asked(what, query = []) {
+    const response = await fetch(`${what}?${new URLSearchParams(query)}`);
+    const found = response.headers.get("content-type").startsWith("application/json")
+      ? await response.json()
+      : await response.text();
+    if (!response.ok) throw new Error(found.error ?? response.statusText);
+    return found;
+  }
+
+  // ---- the state, which the address carries
+
+  let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2 };
+  let controls = [];
+
+  const setting = () => ({ scenario: state.scenario, changes: state.changes, seed: state.seed });
+
+  function fromAddress() {
+    if (location.hash.length < 2) return;
+    try {
+      const found = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+      if (found && typeof found === "object") {
+        state = { ...state, ...found };
+        if (!Array.isArray(state.kept)) state.kept = [];
+        if (!state.changes || typeof state.changes !== "object") state.changes = {};
+      }
+    } catch {
+      // an address that was cut: begin anew
+    }
+  }
+
+  function toAddress() {
+    history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify(state)));
+  }
+
+  function change(key, value) {
+    const control = controls.find((one) => one.key === key);
+    if (JSON.stringify(value) === JSON.stringify(control.value ?? null)) delete state.changes[key];
+    else state.changes[key] = value;
+    moved();
+  }
+
+  const current = (control) => (control.key in state.changes ? state.changes[control.key] : control.value);
+
+  // ---- controls
+
+  const round = (value, control) =>
+    control.whole ? Math.round(value) : Number(value.toPrecision((control.digits ?? 2) + 1));
+
+  function toPlace(value, { least, most, log }) {
+    return log ? (1000 * Math.log(value / least)) / Math.log(most / least) : (1000 * (value - least)) / (most - least);
+  }
+
+  function fromPlace(place, control) {
+    const { least, most, log } = control;
+    const part = place / 1000;
+    return round(log ? least * (most / least) ** part : least + part * (most - least), control);
+  }
+
+  function range(control, value, name, told) {
+    const slider = made("input", { type: "range", min: 0, max: 1000, step: control.whole && !control.log ? "any" : 1 });
+    const exact = made("input", { type: "number", min: control.least, step: "any" });
+    slider.setAttribute("aria-label", name);
+    exact.setAttribute("aria-label", `${name}, exactly`);
+    const show = (shown) => {
+      slider.value = toPlace(shown, control);
+      exact.value = shown;
+      slider.setAttribute("aria-valuetext", shown);
+    };
+    show(value);
+    slider.addEventListener("input", () => {
+      const found = fromPlace(Number(slider.value), control);
+      exact.value = found;
+      slider.setAttribute("aria-valuetext", found);
+      told(found);
+    });
+    exact.addEventListener("change", () => {
+      const typed = Number(exact.value);
+      if (exact.value === "" || !Number.isFinite(typed)) return;
+      const found = control.whole ? Math.round(typed) : typed;
+      slider.value = toPlace(found, control);
+      told(found);
+    });
+    // an arrow key moves to the next whole number, or by a hundredth of the way
+    slider.addEventListener("keydown", (event) => {
+      const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      const now = Number(exact.value);
+      let next = fromPlace(Math.min(1000, Math.max(0, toPlace(now, control) + 10 * way)), control);
+      if (control.whole && next === now) next = now + way;
+      if (control.whole && !control.log) next = now + way;
+      next = Math.min(control.most, Math.max(control.least, next));
+      show(next);
+      told(next);
+    });
+    return [slider, exact];
+  }
+
+  const FORMS = {
+    choice(control) {
+      const select = made("select", { id: `c-${control.key}` });
+      for (const { value, text } of control.options) select.append(made("option", { value, text }));
+      select.value = current(control);
+      select.addEventListener("change", () => {
+        change(control.key, select.value);
+        able();
+      });
+      return [select];
+    },
+
+    slider(control) {
+      const value = current(control);
+      const parts = range(control, value ?? control.usual, control.label, (found) => change(control.key, found));
+      if (!control.optional) return [made("div", { className: "row" }, ...parts)];
+      const on = made("input", { type: "checkbox", checked: value !== null && value !== undefined });
+      on.setAttribute("aria-label", `${control.label}: on`);
+      const enable = () => parts.forEach((part) => (part.disabled = !on.checked));
+      on.addEventListener("change", () => {
+        enable();
+        change(control.key, on.checked ? Number(parts[1].value) : null);
+      });
+      enable();
+      return [made("div", { className: "row" }, on, ...parts)];
+    },
+
+    check(control) {
+      const box = made("input", { type: "checkbox", checked: Boolean(current(control)), id: `c-${control.key}` });
+      box.addEventListener("change", () => change(control.key, box.checked));
+      return [made("div", { className: "row" }, box, made("span", { className: "note", text: "yes" }))];
+    },
+
+    sizes(control) {
+      const rows = made("div", { className: "sizes" });
+      const sizes = { ...current(control) };
+      for (const [pool, size] of Object.entries(sizes)) {
+        const input = made("input", { type: "number", min: 1, step: 1, value: size });
+        input.setAttribute("aria-label", `Objects in ${visible(pool)}`);
+        input.addEventListener("change", () => {
+          sizes[pool] = Math.round(Number(input.value));
+          change(control.key, { ...sizes });
+        });
+        rows.append(made("span", { text: pool }), input);
+      }
+      if (control.size) {
+        const rest = control.size - Object.values(sizes).reduce((sum, size) => sum + size, 0);
+        rows.append(made("span", { text: "of objects in all" }), made("span", { text: control.size.toLocaleString("en") }));
+        rows.title = `${rest.toLocaleString("en")} are neutral`;
+      }
+      return [rows];
+    },
+
+    curve(control) {
+      const given = current(control);
+      const values = [...(given?.beta ?? given)];
+      const space = "http://www.w3.org/2000/svg";
+      const svg = document.createElementNS(space, "svg");
+      const path = document.createElementNS(space, "path");
+      svg.setAttribute("class", "curve");
+      svg.setAttribute("viewBox", "0 0 100 40");
+      svg.setAttribute("preserveAspectRatio", "none");
+      svg.setAttribute("aria-hidden", "true");
+      svg.append(path);
+      const redraw = () => path.setAttribute("d", density(...values));
+      redraw();
+      const rows = ["towards much", "towards little"].map((name, i) => {
+        const form = { least: 0.2, most: 10, log: true, digits: 2 };
+        const parts = range(form, values[i], `${control.label}: ${name}`, (found) => {
+          values[i] = found;
+          redraw();
+          const flat = JSON.stringify(values) === JSON.stringify(control.value);
+          change(control.key, flat ? control.value : { beta: [...values] });
+        });
+        return made("div", { className: "row" }, made("span", { className: "ends", text: name }), ...parts);
+      });
+      const ends = made("div", { className: "ends" }, made("span", { text: "none" }), made("span", { text: "all" }));
+      return [svg, ends, ...rows];
+    },
+  };
+
+  // the density of Beta(a, b), as high as the box at its highest point inside
+  function density(a, b) {
+    const points = [];
+    for (let i = 0; i <= 60; i++) {
+      const x = 0.01 + (0.98 * i) / 60;
+      points.push([100 * x, Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log(1 - x))]);
+    }
+    const top = Math.max(...points.map(([, y]) => y)) * (a === 1 && b === 1 ? 2 : 1.05);
+    const line = points.map(([x, y]) => `${x.toFixed(2)} ${(40 - (40 * y) / top).toFixed(2)}`).join(" L ");
+    return `M 1 40 L ${line} L 99 40 Z`;
+  }
+
+  function build() {
+    const place = $("controls");
+    place.replaceChildren();
+    const select = made("select", { id: "c-scenario" });
+    for (const name of START.scenarios) select.append(made("option", { value: name, text: name }));
+    select.value = state.scenario;
+    select.addEventListener("change", () => {
+      state = { ...state, scenario: select.value, changes: {} };
+      begin();
+    });
+    place.append(labelled({ key: "scenario", label: "Scenario", words: "A deployment to start from." }, [select], "c-scenario"));
+    for (const control of controls) {
+      const inputs = control.why ? [] : FORMS[control.form](control);
+      place.append(labelled(control, inputs, document.getElementById(`c-${control.key}`) ? null : `c-${control.key}`));
+    }
+    const seed = made("input", { type: "number", step: 1, value: state.seed, id: "c-seed" });
+    seed.addEventListener("change", () => {
+      const found = Number(seed.value);
+      if (seed.value === "" || !Number.isSafeInteger(found)) return;
+      state.seed = found;
+      moved();
+    });
+    place.append(labelled({ key: "seed", label: "Seed", words: "The same seed, the same users." }, [made("div", { className: "row" }, seed)], "c-seed"));
+    able();
+  }
+
+  function labelled(control, inputs, target) {
+    const has = inputs.some((input) => input.id === target || input.querySelector?.(`[id="${target}"]`));
+    const label = has ? made("label", { text: control.label }) : made("div", { className: "label", text: control.label });
+    if (has) label.htmlFor = target;
+    const box = made("div", { className: "control" }, label, made("p", { text: control.why ?? control.words }), ...inputs);
+    box.dataset.key = control.key;
+    if (!has) {
+      box.setAttribute("role", "group");
+      box.setAttribute("aria-label", visible(control.label));
+    }
+    box.classList.toggle("off", Boolean(control.why));
+    return box;
+  }
+
+  // a mechanism without an epsilon has none to choose
+  function able() {
+    const kinds = controls.find((one) => one.key === "mechanism.kind");
+    const box = document.querySelector('[data-key="mechanism.epsilon"]');
+    const has = kinds.with_epsilon.includes(current(kinds));
+    box.classList.toggle("off", !has);
+    box.querySelectorAll("input").forEach((input) => (input.disabled = !has));
+  }
+
+  // ---- answers
+
+  let source = null;
+  let timer = 0;
+  let shown = null;
+
+  function moved() {
+    toAddress();
+    source?.close();
+    leaveComparison();
+    stopPlaying();
+    $("story").classList.add("stale");
+    ["answer-box", "pictures"].forEach((id) => $(id).classList.add("stale"));
+    clearTimeout(timer);
+    timer = setTimeout(ask, WAIT);
+  }
+
+  function wrong(message) {
+    const status = $("status");
+    status.textContent = visible(message);
+    status.classList.add("wrong");
+  }
+
+  function ask() {
+    source?.close();
+    const own = new EventSource(`answers?${new URLSearchParams({ setting: JSON.stringify(setting()) })}`);
+    const began = performance.now();
+    let answers = 0;
+    source = own;
+    own.onmessage = (event) => {
+      if (source !== own) return; // an answer to what is no longer asked
+      const answer = JSON.parse(event.data);
+      if (answer.pictures) return draw(answer.pictures);
+      if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
+      present(answer);
+    };
+    own.addEventListener("done", () => {
+      own.close();
+      if (source !== own) return;
+      if (shown) settle();
+      tellStory();
+      compare();
+    });
+    own.addEventListener("wrong", (event) => {
+      own.close();
+      if (source === own) wrong(JSON.parse(event.data).error);
+    });
+    own.onerror = async () => {
+      own.close();
+      if (source !== own) return;
+      try {
+        await asked("toml", [["setting", JSON.stringify(setting())]]);
+        wrong("The explorer has ended: start poolscope explore again.");
+      } catch (error) {
+        wrong(error instanceof TypeError ? "The explorer has ended: start poolscope explore again." : error.message);
+      }
+    };
+    tell();
+  }
+
+  function present(answer) {
+    shown = answer;
+    $("words").textContent = visible(answer.words);
+    $("facts").replaceChildren(...answer.devices.map((text) => made("li", { text })));
+    $("tiles").replaceChildren(
+      ...answer.tiles.map(({ value, label, note }) =>
+        made("div", {}, made("dt", { text: label }), made("dd", { className: "value", text: value }), made("dd", { className: "interval", text: note })),
+      ),
+    );
+    $("command").textContent = visible(answer.command);
+    const box = $("answer-box");
+    box.classList.remove("stale");
+    box.dataset.users = answer.users;
+    box.dataset.answer = JSON.stringify(answer.results);
+    status(false);
+  }
+
+  function draw(pictures) {
+    $("pictures").classList.remove("stale");
+    for (const [name, spec] of Object.entries(pictures)) Charts.draw($(name), spec);
+  }
+
+  function settle() {
+    status(true);
+    $("answer-box").dataset.done = shown.users;
+  }
+
+  function tell() {
+    delete $("answer-box").dataset.done;
+    $("status").classList.remove("wrong");
+    $("status").textContent = "Playing …";
+  }
+
+  function status(done) {
+    const { users, waiting, adversary, n } = shown;
+    const from = `From ${users.toLocaleString("en")} users, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
+    const who = waiting.map(visible).join(" and ");
+    const then = waiting.length
+      ? `; without ${who}, whose estimate of what is popular is being made …`
+      : done
+        ? "."
+        : "; more are being played …";
+    $("status").classList.remove("wrong");
+    $("status").textContent = visible(from) + then;
+  }
+
+  // ---- one user
+
+  let story = null;
+  let at = Infinity; // to the end
+  let player = 0;
+  let asking = 0;
+
+  async function tellStory(which = setting(), user = state.user) {
+    const mine = ++asking;
+    const query = [["setting", JSON.stringify(which)], ["user", user]];
+    if ($("adversary").value) query.push(["adversary", $("adversary").value]);
+    try {
+      const found = await asked("story", query);
+      if (mine !== asking) return null;
+      story = found;
+    } catch (error) {
+      if (mine === asking) {
+        $("story").hidden = true;
+        $("kept").textContent = "";
+        wrong(error.message);
+      }
+      return null;
+    }
+    const select = $("adversary");
+    select.replaceChildren(...story.adversaries.map((name) => made("option", { value: name, text: name })));
+    select.value = story.adversary;
+    $("story").hidden = false;
+    $("story").classList.remove("stale");
+    $("who").textContent = visible(
+      `User ${story.user} prefers ${story.preferred}: picks from the pools ${percent(story.gamma)} of the time, ` +
+        `and then from ${story.preferred} ${percent(story.delta)} of the time.`,
+    );
+    $("position").max = story.steps.length;
+    $("told").textContent = visible(
+      story.told.length
+        ? `For ${story.preferred} the most was told by ${listed(story.told.map((event) => `report ${event}`))}.`
+        : "No report spoke for the preferred pool.",
+    );
+    await Charts.draw($("belief"), story.picture);
+    go(at);
+    $("story").dataset.user = story.user;
+    return story;
+  }
+
+  const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 1 : 0)}\u202f%`;
+  const listed = (names) => (names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0]);
+
+  function go(position) {
+    at = Math.max(0, Math.min(position, story.steps.length));
+    $("position").value = at;
+    $("position").setAttribute("aria-valuetext", `${at} of ${story.steps.length}`);
+    $("back").disabled = at === 0;
+    $("step").disabled = at === story.steps.length;
+    const step = at ? story.steps[at - 1] : null;
+    const posterior = step ? step.posterior : story.prior;
+    const line = (what, text) => made("p", {}, made("span", { className: "what", text: what }), made("span", { text }));
+    $("event").replaceChildren(
+      ...(step
+        ? [
+            line(`Event ${step.event} of ${story.steps.length}: the user picks`, `${step.object} (${step.pool})`),
+            line("The device sends", step.report ?? "nothing"),
+            line("The adversary now leans to", leaning(posterior)),
+            line("This report", evidence(step)),
+          ]
+        : [line("Before the first report", "The adversary has only its prior."), line("It leans to", leaning(posterior))]),
+    );
+    $("bars").replaceChildren(
+      made(
+        "div",
+        { className: "key" },
+        swatch("belief so far", "var(--accent)"),
+        swatch("what this report alone supports", "#c77700"),
+      ),
+      ...story.pools.map((pool, i) => bar(pool, posterior[i], step?.support?.[i])),
+    );
+    $("story").dataset.posterior = JSON.stringify(posterior);
+    $("belief").chart?.signal("upto", at).runAsync();
+  }
+
+  function swatch(text, colour) {
+    const part = made("span", { text });
+    part.style.setProperty("--swatch", colour);
+    return part;
+  }
+
+  function leaning(posterior) {
+    const best = posterior.indexOf(Math.max(...posterior));
+    return `${story.pools[best]}, ${percent(posterior[best])}`;
+  }
+
+  function evidence(step) {
+    if (step.evidence === null) return "was never sent: nothing is learnt";
+    const factor = Math.exp(Math.abs(step.evidence));
+    const much = factor >= 1000 ? "more than a thousand" : factor.toFixed(2);
+    if (factor < 1.005) return `says nothing of ${story.preferred}`;
+    return `makes ${story.preferred} ${much} times ${step.evidence > 0 ? "likelier" : "less likely"} (odds)`;
+  }
+
+  function bar(pool, belief, support) {
+    const track = made("div", { className: "track" });
+    const part = (className, share) => {
+      const piece = made("div", { className });
+      piece.style.width = `${100 * share}%`;
+      track.append(piece);
+    };
+    part("belief", belief);
+    if (support !== undefined) part("support", support);
+    const row = made("div", { className: "bar" }, made("span", { className: "name", text: pool, title: visible(pool) }), track, made("span", { className: "number", text: percent(belief) }));
+    row.classList.toggle("preferred", pool === story.preferred);
+    return row;
+  }
+
+  function stopPlaying() {
+    clearInterval(player);
+    player = 0;
+    $("play").textContent = "Play";
+  }
+
+  async function ready() {
+    return story ?? (await tellStory());
+  }
+
+  $("another").addEventListener("click", async () => {
+    stopPlaying();
+    state.user = Math.floor(Math.random() * 100000);
+    at = Infinity;
+    toAddress();
+    await tellStory();
+  });
+  $("step").addEventListener("click", async () => (await ready()) && go(at + 1));
+  $("back").addEventListener("click", async () => (await ready()) && go(at - 1));
+  $("position").addEventListener("input", () => story && go(Number($("position").value)));
+  $("adversary").addEventListener("change", () => tellStory());
+  $("play").addEventListener("click", async () => {
+    if (player) return stopPlaying();
+    if (!(await ready())) return;
+    if (at === story.steps.length) go(0);
+    $("play").textContent = "Pause";
+    player = setInterval(() => {
+      go(at + 1);
+      if (at === story.steps.length) stopPlaying();
+    }, PLAYING);
+  });
+
+  // ---- a finding to keep
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      $("kept").textContent = "Copied.";
+    } catch {
+      $("kept").textContent = "Not copied: select the text instead.";
+    }
+  }
+
+  $("copy-command").addEventListener("click", () => copy($("command").textContent));
+  $("download").addEventListener("click", async () => {
+    try {
+      const text = await asked("toml", [["setting", JSON.stringify(setting())]]);
+      const link = made("a", { href: URL.createObjectURL(new Blob([text])), download: `${state.scenario}-explored.toml` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+      $("kept").textContent = "Downloaded.";
+    } catch (error) {
+      wrong(error.message);
+    }
+  });
+
+  let comparing = null;
+  let compared = "";
+
+  $("add").addEventListener("click", () => {
+    const mine = JSON.stringify(setting());
+    if (state.kept.some((one) => JSON.stringify(one) === mine)) {
+      $("kept").textContent = "It is there already.";
+      return;
+    }
+    if (state.kept.length >= START.most_compared) {
+      $("kept").textContent = `There are ${START.most_compared} settings: take one away first.`;
+      return;
+    }
+    state.kept.push(JSON.parse(mine));
+    toAddress();
+    const stands = !source || source.readyState === EventSource.CLOSED;
+    $("kept").textContent = stands ? "Added." : "Added: it is played when the answer above stands.";
+    if (stands) compare();
+  });
+
+  function leaveComparison() {
+    if (!comparing || comparing.readyState === EventSource.CLOSED) return;
+    comparing.close();
+    compared = "";
+  }
+
+  // played only when the answer above stands, as both share the machine
+  function compare() {
+    const place = $("comparison");
+    const now = JSON.stringify(state.kept);
+    place.hidden = !state.kept.length;
+    if (now === compared) return;
+    comparing?.close();
+    compared = now;
+    $("comparison-head").replaceChildren(
+      ...["Setting", ...START.compared, ""].map((text) => made("th", { scope: "col", text })),
+    );
+    const rows = state.kept.map((one, i) => made("tr", {}, made("th", { scope: "row", text: one.scenario }), made("td", { colSpan: START.compared.length, text: "…" }), takeAway(i)));
+    $("comparison-rows").replaceChildren(...rows);
+    if (!state.kept.length) return;
+    $("comparison-note").textContent = "Playing …";
+    const own = new EventSource(`comparison?${new URLSearchParams(state.kept.map((one) => ["setting", JSON.stringify(one)]))}`);
+    comparing = own;
+    own.onmessage = (event) => {
+      if (comparing !== own) return;
+      const { place: i, name, users, cells } = JSON.parse(event.data);
+      const parts = cells.map(([value, interval]) => made("td", { className: "number", text: value }, made("span", { className: "interval", text: interval })));
+      rows[i].replaceChildren(made("th", { scope: "row", text: name }), ...parts, takeAway(i));
+      $("comparison-note").textContent = `The first ${users.toLocaleString("en")} users of each seed: the same people in every row of one seed.`;
+      place.dataset.users = users;
+    };
+    own.addEventListener("done", () => {
+      own.close();
+      place.dataset.done = "";
+    });
+    own.addEventListener("wrong", (event) => {
+      own.close();
+      $("comparison-note").textContent = visible(JSON.parse(event.data).error);
+    });
+    own.onerror = () => own.close();
+  }
+
+  function takeAway(i) {
+    const button = made("button", { type: "button", text: "✕", title: "Take away" });
+    button.setAttribute("aria-label", "Take this setting away");
+    button.addEventListener("click", () => {
+      state.kept.splice(i, 1);
+      toAddress();
+      compare();
+    });
+    return made("td", {}, button);
+  }
+
+  // ---- the users of a run or of a file
+
+  const HEADS = {
+    user: "User", adversary: "Adversary", n: "n", guess: "Guess", confidence: "Confidence", pool: "Prefers",
+    gamma: "Interest", delta: "Loyalty", exposed_90: "Exposed by",
+  };
+  const SHARES = new Set(["confidence", "gamma", "delta"]);
+  let people = null;
+  let order = ["confidence", -1];
+
+  async function openPeople() {
+    if (!START.people) return;
+    $("people").hidden = false;
+    try {
+      people = await asked("people");
+    } catch (error) {
+      $("people-note").textContent = visible(error.message);
+      return;
+    }
+    const names = [...new Set(people.rows.map((row) => row[people.columns.indexOf("adversary")]))];
+    $("people-adversary").append(...["all", ...names].map((name, i) => made("option", { value: i ? name : "", text: name })));
+    $("people-note").textContent = visible(
+      `${START.people}: ${people.users.toLocaleString("en")} users; here are those of whom each adversary is surest. Choose one to see how that came.`,
+    );
+    list();
+  }
+
+  function list() {
+    const [by, way] = order;
+    const column = people.columns.indexOf(by);
+    const wanted = $("people-filter").value.trim().toLowerCase();
+    const adversary = $("people-adversary").value;
+    const place = (name) => people.columns.indexOf(name);
+    const texts = ["user", "guess", "pool"].map(place).filter((i) => i >= 0);
+    const rows = people.rows
+      .map((row, i) => [row, i])
+      .filter(([row]) => !adversary || row[place("adversary")] === adversary)
+      .filter(([row]) => !wanted || texts.some((i) => String(row[i] ?? "").toLowerCase().includes(wanted)));
+    const less = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+    rows.sort(([a], [b]) => (a[column] === null) - (b[column] === null) || way * less(a[column], b[column]));
+    $("people-head").replaceChildren(
+      ...people.columns.map((name) => {
+        const button = made("button", { type: "button", text: HEADS[name] + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
+        button.addEventListener("click", () => {
+          order = [name, name === by ? -way : SHARES.has(name) ? -1 : 1];
+          list();
+          document.querySelector(`#people-head th:nth-child(${place(name) + 1}) button`).focus();
+        });
+        const head = made("th", { scope: "col" }, button);
+        if (name === by) head.setAttribute("aria-sort", way > 0 ? "ascending" : "descending");
+        return head;
+      }),
+    );
+    $("people-rows").replaceChildren(
+      ...rows.map(([row, i]) => {
+        const line = made("tr");
+        people.columns.forEach((name, j) => {
+          const value = row[j] === null ? "–" : SHARES.has(name) ? percent(row[j]) : row[j];
+          if (name !== "user") return line.append(made("td", { text: value }));
+          const button = made("button", { type: "button", text: value });
+          button.addEventListener("click", () => grow(i, line));
+          line.append(made("td", {}, button));
+        });
+        return line;
+      }),
+    );
+  }
+
+  async function grow(i, line) {
+    document.querySelectorAll("#people tr.chosen").forEach((one) => one.classList.remove("chosen"));
+    line.classList.add("chosen");
+    const place = (name) => people.columns.indexOf(name);
+    const row = people.rows[i];
+    const user = row[place("user")];
+    try {
+      const found = await asked("growth", [["row", i]]);
+      $("growth").hidden = false;
+      $("growth-title").textContent = visible(`How sure adversaries were of ${user}`);
+      await Charts.draw($("growth-chart"), found.picture);
+      $("growth").dataset.rows = JSON.stringify(found.rows);
+    } catch (error) {
+      $("growth-note").textContent = visible(error.message);
+      return;
+    }
+    if (!people.scenario || !/^\d+$/.test(user)) {
+      $("growth-note").textContent = "The file holds no reports: which of them told most, poolscope attack --user says of the reports themselves.";
+      return;
+    }
+    const adversary = row[place("adversary")];
+    $("adversary").replaceChildren(...(adversary === "non-private" ? [] : [made("option", { value: adversary, text: adversary })]));
+    at = row[place("n")];
+    const which = { scenario: people.scenario, changes: { n: at }, seed: START.seed };
+    const told = await tellStory(which, user);
+    $("growth-note").textContent = told
+      ? visible(`${$("told").textContent} Played again from the run's seed: see “One user” below.`)
+      : "The run cannot be played again here.";
+  }
+
+  $("people-filter").addEventListener("input", () => people && list());
+  $("people-adversary").addEventListener("change", () => people && list());
+
+  // ---- from the beginning
+
+  async function begin() {
+    try {
+      const found = await asked("controls", [["scenario", state.scenario]]);
+      controls = found.controls;
+      $("title").textContent = visible(found.title);
+      document.title = `${visible(found.title)} – poolscope explore`;
+    } catch (error) {
+      wrong(error.message);
+      return;
+    }
+    story = null;
+    at = Infinity;
+    $("story").hidden = true;
+    $("adversary").replaceChildren();
+    build();
+    moved();
+  }
+
+  $("reset").addEventListener("click", () => {
+    state.changes = {};
+    begin();
+  });
+  window.addEventListener("hashchange", () => {
+    fromAddress();
+    begin();
+  });
+  if (matchMedia("(max-width: 860px)").matches) $("settings").open = false;
+  fromAddress();
+  begin().then(openPeople);
+})();

@@ -1,0 +1,185 @@
+"""The explorer in a real browser: it answers what was asked last, tells a user's story to its end, and runs no name."""
+
+import json
+import shutil
+import time
+from contextlib import ExitStack
+
+import polars as pl
+import pytest
+from cases.explorer import HOSTILE, serving, small
+
+import poolscope as ps
+from poolscope.base.randomness import user_keys
+from poolscope.scenario.scenario import changed
+from poolscope.world.synthetic import draw_traces, draw_users
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
+
+from poolscope.pages.explore.serving import explorer_of  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
+)
+
+DONE = "document.getElementById('answer-box').dataset.done"
+
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    return ps.load_scenario(small(tmp_path_factory.mktemp("explorer")))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as playing:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        running = playing.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def served():
+    """Serves explorers until all pages are closed."""
+    with ExitStack() as open_ones:
+        yield lambda what, seed=SEED: open_ones.enter_context(serving(explorer_of(str(what), seed)))
+
+
+@pytest.fixture
+def opened(browser, served):
+    """Opens the explorer; what it complained of and what it asked for is looked at in the end."""
+    contexts, said, asked, homes = [], [], [], set()
+
+    def open_page(address, width=1200, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        homes.add(address.split("#")[0])
+        return page
+
+    yield open_page
+    for context in contexts:
+        assert context.pages[0].evaluate("typeof caught") == "undefined"
+        context.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith((*homes, "data:", "blob:"))] == []
+
+
+def until(page, expression, seconds=60):
+    """Wait without a function made of text, which the page's policy forbids."""
+    end = time.monotonic() + seconds
+    while not (found := page.evaluate(expression)):
+        assert time.monotonic() < end, expression
+        time.sleep(0.02)
+    return found
+
+
+def answered(page):
+    until(page, DONE)
+    return json.loads(page.evaluate("document.getElementById('answer-box').dataset.answer"))
+
+
+def expected(scenario, n, users):
+    game = scenario.game(SEED)
+    records = ps.summarise(ps.play(game, users, SEED), game, SEED)
+    return [record.as_json() for record in records if record.n == n]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_it_draws_and_fits(scenario, served, opened, width, scheme):
+    address = served(scenario.file)
+    page = opened(address, width, color_scheme=scheme)
+    users = int(until(page, DONE))
+    assert answered(page) == expected(scenario, 20, users)
+    until(page, "document.querySelectorAll('#pictures .chart[data-drawn] svg.marks').length === 3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert HOSTILE[0] in page.inner_text("h1")
+    until(page, "!document.getElementById('story').hidden")
+    page.click("#back")
+    bars = page.inner_text("#bars")
+    assert HOSTILE[1] in bars
+    assert "[U+202E]gnol yrev" in bars
+
+
+def test_two_quick_moves_leave_one_answer(scenario, served, opened):
+    """The last one; and it is the library's."""
+    address = served(scenario.file)
+    page = opened(address)
+    until(page, DONE)
+    box = page.locator('[data-key="mechanism.epsilon"] input[type=number]')
+    for epsilon in ("1.5", "6"):
+        box.fill(epsilon)
+        box.press("Enter")
+    until(page, f"!{DONE}")
+    users = int(until(page, DONE))
+    page_says, text = answered(page), page.evaluate("location.hash")
+    assert page_says == expected(changed(scenario, {"mechanism.epsilon": 6.0}, name="six"), 20, users)
+    # the address carries it: another page that opens it says the same
+    again = opened(address + text)
+    until(again, DONE)
+    assert answered(again) == page_says
+
+
+def test_a_slider_is_moved_by_keys(scenario, served, opened):
+    address = served(scenario.file)
+    page = opened(address)
+    until(page, DONE)
+    slider = page.locator('[data-key="n"] input[type=range]')
+    slider.focus()
+    slider.press("ArrowLeft")
+    until(page, f"!{DONE}")
+    users = int(until(page, DONE))
+    other = changed(scenario, {"attack.observations": [5, 19, 20]}, name="other")
+    assert answered(page) == expected(other, 19, users)
+
+
+def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
+    address = served(scenario.file)
+    page = opened(address + "#" + json.dumps({"user": 7}))
+    until(page, DONE)
+    until(page, "!document.getElementById('story').hidden")
+    page.locator("#position").focus()
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.click("#step")
+    assert "Event 3 of 20" in page.inner_text("#event")
+    page.locator("#position").focus()
+    page.keyboard.press("End")
+    until(page, "document.getElementById('step').disabled")
+    shown = json.loads(page.evaluate("document.getElementById('story').dataset.posterior"))
+    adversary = page.input_value("#adversary")
+    game, keys = scenario.game(SEED), user_keys(SEED, pl.Series([7]).to_numpy())
+    users = draw_users(game.universe, game.behaviour, keys)
+    traces = draw_traces(game.universe, game.popularity, users, 20)
+    reports = game.sending.sent(traces, keys).reports(game.device, keys)
+    believing = next(one for one in game.adversaries if one.name == adversary)
+    assert shown == pytest.approx(ps.posterior(game.device, reports, believing)[-1].tolist(), abs=1e-12)
+
+
+def test_the_users_of_a_file_sort_and_filter(served, opened, tmp_path):
+    path = tmp_path / "posteriors.csv"
+    lines = [
+        f'"{name}",weak,{n},a,{sure + n / 1000}' for name, sure in ((HOSTILE[0], 0.5), ("ann", 0.9)) for n in (5, 20)
+    ]
+    path.write_text("\n".join(["user,adversary,n,guess,confidence", *lines]) + "\n", encoding="utf-8")
+    address = served(path, 0)
+    page = opened(address)
+    until(page, "document.querySelectorAll('#people-rows tr').length === 2")
+    assert page.inner_text("#people-rows tr:first-child td:first-child") == "ann"
+    page.click("#people-head th:nth-child(5) button")
+    assert page.inner_text("#people-rows tr:first-child td:first-child") == HOSTILE[0]
+    page.fill("#people-filter", "ann")
+    assert page.locator("#people-rows tr").count() == 1
+    page.click("#people-rows button")
+    until(page, "document.querySelector('#growth-chart[data-drawn] svg') !== null")
+    assert "holds no reports" in page.inner_text("#growth-note")
