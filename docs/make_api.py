@@ -78,9 +78,9 @@ def page() -> str:
         lines += [f"## {title}", ""] + ([words, ""] if words else []) + rows("ps.", names.split(), ps)
     for space in SPACES:
         home = getattr(ps, space)
-        documented = [
-            name for name in home.__all__ if inspect.isclass(getattr(home, name)) or callable(getattr(home, name))
-        ]
+        # data and aliases are told of in the namespace's docstring
+        things = {name: getattr(home, name) for name in home.__all__}
+        documented = [name for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)]
         lines += [f"## ps.{space}", "", first_line(home), "", *rows(f"ps.{space}.", documented, home)]
     return "\n".join(lines)
 

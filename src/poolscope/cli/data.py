@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 from poolscope.cli.app import command
 from poolscope.cli.options import Engine, ScenarioOption, Scheduler
+
+SHOWN = 20
+"""Users of each adversary that a page shows: the surest."""
 
 
 @command("poolscope traces tweets.csv --user user --text text --universe emoji-11 --out traces.parquet")
@@ -63,6 +67,7 @@ def attack(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
     truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
+    page: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -70,9 +75,12 @@ def attack(
     from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
-    if user is not None and (threshold is not None or top or truth is not None):
-        raise InputError("must stand alone: `threshold`, `top` and `truth` are about all users", place="--user")
+    if user is not None and (threshold is not None or top or truth is not None or page is not None):
+        raise InputError("must stand alone: `threshold`, `top`, `truth` and `page` are about all users", place="--user")
+    if page is not None and out is None:
+        raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
+        from poolscope.base.tables import check_output
         from poolscope.cli.files import print_attack, print_story
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
@@ -80,6 +88,8 @@ def attack(
         from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
+        if page is not None:
+            check_output(page, overwrite=True, endings=(".html",))
         with running(work, engine, scheduler) as own:
             if user is not None:
                 story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
@@ -90,15 +100,21 @@ def attack(
                     pools=pools,
                     threshold=threshold,
                     out=out,
-                    top=top,
+                    top=top or (SHOWN if page else 0),
                     truth=truth,
                     engine=own,
                     progress=work,
                 )
+        if page is not None and out is not None:
+            work.stage("Drawing the page")
+            from poolscope.pages.posteriors import write_page
+
+            write_page(found, loaded, reports, out, page)
     if user is not None:
         print_story(story, out)
     else:
-        print_attack(found, out)
+        # the surest are on the page anyway
+        print_attack(found if top else replace(found, top=()), out, page)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")

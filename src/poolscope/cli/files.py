@@ -42,7 +42,7 @@ METHODS = {
 }
 
 
-def print_attack(found: Inferred, out: Path | None) -> None:
+def print_attack(found: Inferred, out: Path | None, page: Path | None = None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     console = Terminal()
     if out is None:
@@ -57,6 +57,7 @@ def print_attack(found: Inferred, out: Path | None) -> None:
     words += "" if found.judged else "; the reports do not say whether they are right"
     console.print(f"{words}.", style="dim", highlight=False)
     _print_place(console, "Posteriors", out)
+    _print_place(console, "Page", page)
 
 
 def print_story(story: Story, out: Path | None) -> None:

@@ -98,6 +98,8 @@ COMPARISON = (
     "The same users",
 )
 
+POSTERIORS = ("Preferred pool", "Report, n", "Confidence", "Sure at n", "Exposed by n", "Interval")
+
 ADVICE = (
     "Preferred pool",
     "Mechanism, ε",

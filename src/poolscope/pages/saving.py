@@ -77,7 +77,7 @@ def _still(spec: dict[str, Any]) -> dict[str, Any]:
     """A specification without what only answers to a pointer, which a paper has not, on white as a paper is."""
     panel = spec.get("spec", spec)
     panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
-    spec.pop("params", None)
+    spec["params"] = [param for param in spec.get("params", []) if "select" not in param]
     return spec | {"background": "white"}
 
 

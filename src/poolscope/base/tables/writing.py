@@ -41,10 +41,12 @@ class Parts:
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
 
 
-def check_output(path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
+def check_output(
+    path: Path, *, overwrite: bool, inputs: tuple[Path, ...] = (), endings: tuple[str, ...] = (".csv", ".parquet")
+) -> None:
     """Refuse an output that cannot or must not be written, before anything is computed."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError("an output must end in .csv or .parquet", file=path)
+    if path.suffix.lower() not in endings:
+        raise InputError(f"an output must end in {' or '.join(endings)}", file=path)
     if path.is_dir():
         raise InputError("an output must be a file, is a folder", file=path)
     if not path.parent.is_dir():

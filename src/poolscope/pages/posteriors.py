@@ -1,0 +1,150 @@
+"""What `attack` found in a file of reports, as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+
+from poolscope import __version__
+from poolscope.attack.levels import sure
+from poolscope.base.folders import told
+from poolscope.base.tables.atomic import write_text
+from poolscope.game.columns import EXPOSED
+from poolscope.metrics.exposure import exposure_by_adversary
+from poolscope.metrics.words import percent
+from poolscope.pages import figures
+from poolscope.pages.charts import Shown, placed
+from poolscope.pages.glossary import POSTERIORS, explained
+from poolscope.pages.html import render, tied
+from poolscope.pages.numbers import decimal, share
+from poolscope.pages.tables import Column, table
+from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.attack.attack import Inferred
+from poolscope.verbs.attack.scorer import Guessed
+
+SURE = 0.9
+"""The confidence that the page's sentence speaks of."""
+
+NONE = "no guess"
+
+BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
+
+
+def write_page(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path, page: Path) -> Path:
+    """Write the page beside the table of posteriors, from which its curves are; returns the page."""
+    html = page_of(found, scenario, reports, posteriors)
+    with told(page):
+        write_text(page, html)
+    return page
+
+
+def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> str:
+    """The page as HTML; every name is escaped."""
+    return render(
+        "posteriors.html.j2",
+        title=scenario.title.strip() or scenario.name,
+        words=tied(in_plain_words(found)),
+        facts=[
+            f"{found.users:,} user{'s' * (found.users != 1)}",
+            f"{found.reports:,} reports",
+            f"{len(found.pools)} pools: {', '.join(found.pools)}",
+        ],
+        figures=placed([_exposure(posteriors)]),
+        tables=list(_tables(found)),
+        glossary=explained(POSTERIORS),
+        origin=_origin(found, scenario, reports, posteriors),
+        scenario=scenario.text,
+        version=__version__,
+    )
+
+
+def in_plain_words(found: Inferred) -> str:
+    """Of how many users the adversary who is surest is sure, after all reports."""
+    last = {row.adversary: row for row in found.results}
+    name, row = max(last.items(), key=lambda item: item[1].sure[SURE])
+    return (
+        f"From these reports the {name} adversary is sure, with a confidence of {percent(SURE)}, which pool "
+        f"{row.sure[SURE]:,} of the {found.users:,} users prefer ({percent(row.sure[SURE] / found.users)}). Its mean "
+        f"confidence is {percent(row.confidence)}, where guessing at random has {percent(row.baseline)}."
+    )
+
+
+def _exposure(posteriors: Path) -> Shown:
+    """Whom each number of reports has exposed, of the users that the table has."""
+    text = posteriors.suffix.lower() == ".csv"
+    every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
+    rows = every.select("user", "adversary", "n", *EXPOSED.values())
+    last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
+    horizon = max(1, int(last["n"].to_numpy().max()))
+    # of each user the last row: what exposed a user is the same in all of them
+    table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon)
+    return Shown(
+        name="exposure",
+        title="How many reports does it take?",
+        caption="The height of a line is the share of users of whom the adversary has, at some time up to that number "
+        "of their reports, been sure, with a confidence of 50, 90 or 95 %; whoever has sent fewer counts with those. "
+        f"The axis is stretched near 0. {figures.ZOOM}",
+        chart=figures.exposure_curves(table),
+    )
+
+
+def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
+    levels = list(found.results[0].sure)
+    confident = [
+        SimpleNamespace(
+            adversary=row.adversary,
+            n="all" if row.n is None else f"{row.n:,}",
+            confidence=row.confidence,
+            baseline=row.baseline,
+            **{f"sure_{level:g}": row.sure[level] / found.users for level in levels},
+        )
+        for row in found.results
+    ]
+    columns = [Column("confidence", "", "mean confidence", decimal), Column("baseline", "", "baseline", decimal)]
+    columns += [Column(f"sure_{level:g}", "% of users", sure(level), share) for level in levels]
+    yield table("How sure the adversary is", confident, columns, **BY_ADVERSARY, row=("n", "n"))
+    if found.judged:
+        right = (Column("precision", "", "precision", _known), Column("calibration_error", "", "calibration", _known))
+        yield table("Held against the truth", found.judged, right, **BY_ADVERSARY, row=("users", "Users"))
+    last = {row.adversary: row for row in found.results}
+    spread = [
+        SimpleNamespace(adversary=name, pool=pool, share=count / found.users)
+        for name, row in last.items()
+        for pool, count in _guesses(row).items()
+    ]
+    guessed = [Column("share", "", "% of users", share)]
+    yield table("Which pools are guessed", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
+    surest = [_one(row) for row in found.top]
+    if surest:
+        told = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
+        told.append(Column("confidence", "", "confidence", decimal))
+        yield table("The users it is surest of", surest, told, **BY_ADVERSARY, row=("user", "User"))
+
+
+def _guesses(row: Guessed) -> dict[str, int]:
+    """For how many users each pool is guessed, and none."""
+    return {**row.guesses, **({NONE: row.no_guess} if row.no_guess else {})}
+
+
+def _one(row: Mapping[str, Any]) -> SimpleNamespace:
+    guess = NONE if row["guess"] is None else row["guess"]
+    return SimpleNamespace(
+        adversary=row["adversary"], user=row["user"], guess=guess, n=row["n"], confidence=row["confidence"]
+    )
+
+
+def _known(value: float | None) -> str:
+    return "–" if value is None else decimal(value)
+
+
+def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> list[tuple[str, str]]:
+    paths = [shlex.quote(str(path)) for path in (reports, scenario.file, posteriors)]
+    command = "poolscope attack {} --scenario {} --out {}".format(*paths)
+    if found.threshold is not None:
+        command += f" --threshold {found.threshold:g}"
+    return [("Command", command), ("Users", f"{found.users:,}"), ("Version", f"poolscope {__version__}")]
