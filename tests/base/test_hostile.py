@@ -323,8 +323,9 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
     said = capsys.readouterr()
     assert "\x1b[2J" not in said.out + said.err
     assert f"{SCRIPT}[/b][2J" in said.out
+    assert command("figures", tmp_path / "run") == 0
     pages = [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.svg")]
-    assert len(pages) > 6
+    assert len(pages) > 5
     shown = 0
     for page in pages:
         content = page.read_text("utf-8")

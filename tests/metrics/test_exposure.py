@@ -29,13 +29,13 @@ def test_sure_is_what_the_null_rate_leaves():
 def test_exposure_counts_of_whom_the_adversary_has_been_sure():
     rows = metrics.select(attack(400), "strong", 7)
     table = metrics.exposure(rows, 90)
-    assert table.columns == ["n", "threshold", "share", "low", "high"]
+    assert table.columns == ["n", "threshold", "share", "low", "high", "users"]
     for threshold, column in EXPOSED.items():
         part = table.filter(pl.col("threshold") == threshold)
         assert part["n"].to_list() == list(range(91))
         for n in (0, 1, 30, 90):
             count = sum(first is not None and first <= n for first in rows[column])
-            assert part.row(n)[2:] == pytest.approx(share_of(count, 400))
+            assert part.row(n)[2:] == pytest.approx((*share_of(count, 400), 400))
             assert metrics.exposed(rows, threshold, n) == share_of(count, 400)
 
 

@@ -265,7 +265,7 @@ KINDS = {
         every=every_flip,
         probability=flip_probability,
         tiny={"buckets": BUCKETS, "d": FLIPS},
-        large={"d": 9},
+        large={"d": 60},
         limit=False,
         bad=(
             ({"epsilon": np.inf}, "epsilon must be at most 700"),

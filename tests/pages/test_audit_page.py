@@ -262,7 +262,7 @@ DAMAGES = {
     "valid dictionary": lambda f: (f / "summary.json").write_text("[]"),
     "seed: Field required": lambda f: edit(f, seed=None),
     "users: Input should be greater": lambda f: edit(f, users=0),
-    "results: List should have at least 1": lambda f: edit(f, results=[]),
+    "results: must not be empty": lambda f: edit(f, results=[]),
     "results.0.adversary: must be a text": lambda f: edit(f, results=[{}]),
     "results.0.n: must be a number, got None": lambda f: edit(f, results=[{"adversary": "weak"}]),
     "must have outcomes": lambda f: [p.unlink() for p in (f / "outcomes").iterdir()],

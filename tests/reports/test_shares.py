@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from cases.plain import Plain
 from oracle.kinds import KINDS, large
 from oracle.laws import LARGE
 
@@ -10,7 +9,6 @@ from poolscope.attack.adversary import Adversary, views
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
-from poolscope.mechanisms import adapt
 from poolscope.reports.curator import Counting, frequencies
 from poolscope.reports.frequencies import METHODS
 from poolscope.reports.shares import masses, sent_masses
@@ -84,9 +82,3 @@ def test_blocks_and_threads_change_no_estimate(name, method):
     found, whole = counting.estimate(), frequencies(mechanism, reports, method)
     assert found.method == whole.method == method
     np.testing.assert_allclose(found.counts, whole.counts, rtol=1e-12, atol=1e-9)
-
-
-def test_counting_needs_an_estimate():
-    mechanism = adapt(Plain(np.full((LARGE, 4), 0.25)), LARGE)
-    with pytest.raises(InputError, match="no frequency estimate, got 'Adapted'; take the method ibu"):
-        Counting(mechanism, Local(threads=1))

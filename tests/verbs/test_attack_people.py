@@ -133,8 +133,8 @@ def test_what_cannot_be_asked(folder):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
 
 
-@pytest.mark.parametrize("more", [["--top", "3"], ["--truth", "t.csv"], ["--threshold", "0.9"]])
+@pytest.mark.parametrize("more", [["--top", "3"], ["--truth", "t.csv"], ["--threshold", "0.9"], ["--page", "p.html"]])
 def test_one_user_is_not_all_users(more):
     error = CliRunner().invoke(app, ["attack", "r.csv", "--scenario", "apple-emojis", "--user", "a", *more]).exception
     assert isinstance(error, InputError)
-    assert str(error) == "--user: must stand alone: `threshold`, `top` and `truth` are about all users"
+    assert str(error) == "--user: must stand alone: `threshold`, `top`, `truth` and `page` are about all users"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, product
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +31,9 @@ from poolscope.mechanisms.role import (
 
 #: Bits after the point of what a bit that is not asked for scores.
 GRID = 1 << 20
+
+#: Reports that are listed at most.
+MOST_LISTED = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +154,19 @@ class DBitFlip(Scoring, Likelihood):
         if np.any(bits & ~positions):
             raise InputError("no bit may be set that is not among the positions")
         return positions, bits
+
+    def all_reports(self) -> Reports | None:
+        """Every report, if they are few: columns of bits have many more values than there are reports."""
+        if math.comb(self.buckets, self.d) << self.d > MOST_LISTED:
+            return None
+        rows = [
+            (sum(1 << place for place in asked), sum(1 << place for place, bit in zip(asked, bits, strict=True) if bit))
+            for asked in combinations(range(self.buckets), self.d)
+            for bits in product((0, 1), repeat=self.d)
+        ]
+        size = -(-self.buckets // 8)
+        packed = np.array([[list(word.to_bytes(size, "little")) for word in row] for row in rows], dtype=np.uint8)
+        return {"positions": packed[:, 0], "bits": packed[:, 1]}
 
     def log_law(self, reports: Reports) -> Floats:
         """(reports, buckets) log Pr[bits | positions, bucket]: exactly, for every bucket."""

@@ -58,7 +58,7 @@ class Summary(BaseModel, frozen=True):
     epsilon: EpsilonInTime | None = None
     devices: list[str] = []
     adversaries: dict[str, str]
-    results: InstanceOf[Records[Record]] = Field(min_length=1)
+    results: InstanceOf[Records[Record]]
     seconds: float | None = None
 
     @field_validator("results", mode="before")
@@ -67,6 +67,8 @@ class Summary(BaseModel, frozen=True):
         """The records as a file has them; a rule that one breaks is told with its place."""
         if not isinstance(results, list):
             return results
+        if not results:
+            raise InputError("must not be empty", place="results")
         return Records(_record(row, found) for row, found in enumerate(results))
 
     @field_serializer("results")
