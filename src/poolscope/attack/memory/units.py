@@ -44,7 +44,7 @@ def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
 @singledispatch
 def _parts(law: Any, slots: Slots) -> dict[str, Any]:
     """What units have of their own by the kind of law."""
-    raise NotImplementedError(type(law).__name__)
+    raise TypeError(f"no units are known of the law {type(law).__name__}")
 
 
 @_parts.register
