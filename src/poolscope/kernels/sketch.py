@@ -1,10 +1,9 @@
 """The curator's sketch by its closed law: one row per hash function, independent given the row's total."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.typed import List
 from numpy.typing import NDArray
 
 from poolscope.kernels.alias import pick
@@ -23,11 +22,6 @@ class Scratch(NamedTuple):
     rests: NDArray[np.int64]  # (m,)
     ones: NDArray[np.int64]  # (m,)
     flipped: NDArray[np.int64]  # (m,)
-
-
-def listed(tables: list[Any]) -> Any:
-    """Several tables, as a kernel takes them."""
-    return List(tables)
 
 
 def scratch(m: int) -> Scratch:
@@ -88,7 +82,7 @@ def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, many, few
 
     A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip): of the hits, those not flipped; of the
     rest, those flipped. For each of `flips` the same hits, and the same words of the stream: what one alone would
-    have. `many` and `few` are lists of tables of Binomial(n, flip) for most buckets' rests and hits (first n, then as
+    have. `many` and `few` are tuples of tables of Binomial(n, flip) for most buckets' rests and hits (first n, then as
     `tabulate` fills them).
     """
     hits, rests, ones, flipped = room.hits, room.rests, room.ones, room.flipped

@@ -45,8 +45,9 @@ def sketch_counts(
     largest = int(totals.max())
     # rests are the row's total but for some hits, and totals differ by a few deviations
     fewest = largest - int(min(largest, 12 * np.sqrt(largest) + 64))
-    many = kernels.listed([_binomial_tables(fewest, largest, flip) for flip in flips])
-    few = kernels.listed([_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips])
+    # tuples: a list of numba's would be compiled anew in every process
+    many = tuple(_binomial_tables(fewest, largest, flip) for flip in flips)
+    few = tuple(_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips)
     law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, many, few
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:

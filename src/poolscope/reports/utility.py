@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.randomness import children
@@ -107,6 +106,9 @@ def expected_errors(frequency: Floats, p: float, q: float, reports: int) -> tupl
 
     for X the binomial number (de Moivre). Collisions that last are not in it.
     """
+    # where it is used: it takes most of a second to import, and whoever plays a game needs none of it
+    from scipy import stats
+
     supported = q + frequency * (p - q)
     squared = supported * (1 - supported) / (reports * (p - q) ** 2)
     centre = np.floor(reports * supported) + 1
