@@ -6,12 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE, STRONG, TINY, pool_integral, traces_of
+from cases.memory import ORACLE, STRONG, TINY, pool_integral
 from cases.synthetic import SEED
+from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.posteriors import EXACT, MANY, found_by
-from poolscope.attack.memory.scores import _grid_scores, exact_scores, normalised, occupancy_scores
+from poolscope.attack.memory.scores import exact_scores, normalised, occupancy_scores
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms import GRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
 from poolscope.world.behaviour import Behaviour
@@ -155,14 +156,37 @@ def test_occupancy_is_near_the_exact_sum(neutral):
     assert near < far / 2, (near, far)
 
 
-def test_the_grid_of_the_occupancy_is_fine_enough():
-    keys, _, traces = traces_of(5, 90)
-    memory = Memoised(NoHashCMS(universe=60, epsilon=4.0))
+def occupancy(likelihood, counts, adversary, nodes):
+    """The posterior of the occupancy object by object, on a fine grid: as its formula says."""
+    k, n, section = adversary.k, counts.sum(), adversary.universe.pool_of + 1
+    within = within_pools(adversary.universe, adversary.popularity)
+    (g, not_g, a), (u, not_u, b) = (
+        density.rule(nodes) for density in (adversary.belief.interest, adversary.belief.polarization)
+    )
+    logs = np.empty((k, nodes, nodes))
+    for i, x, y in np.ndindex(logs.shape):
+        weight = np.full(k + 1, g[x] * (1 - 1 / k) * not_u[y] / (k - 1))
+        weight[0], weight[i + 1] = not_g[x], g[x] * (1 / k + (1 - 1 / k) * u[y])
+        phi = weight[section] * within
+        terms = likelihood + counts[:, None] * np.log(phi) - n * phi
+        logs[i, x, y] = logsumexp(terms, axis=1).sum() + np.expm1(-n * phi).sum() + np.log(a[x] * b[y])
+    scores = logsumexp(logs, axis=(1, 2)) + np.log(adversary.belief.pool_prior(k))
+    return np.exp(scores - logsumexp(scores))
+
+
+@pytest.mark.parametrize(("size", "n", "exponent"), [(60, 90, 1.0), (400, 120, 1.2), (400, 120, 0.0), (28, 60, 1.0)])
+def test_the_occupancy_is_its_formula(size, n, exponent):
+    """On a grid that is fine enough, and with objects of nearly the same popularity summed together."""
+    universe = Universe.sized(size, {"a": 8, "b": 8, "c": size // 2 - 2})
+    popularity = zipf(universe, exponent)
+    adversary = Adversary(name="strong", universe=universe, popularity=popularity)
+    keys = user_keys(SEED, np.arange(4))
+    traces = draw_traces(universe, popularity, draw_users(universe, Behaviour(), keys), n)
+    memory = Memoised(NoHashCMS(universe=size, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):
         likelihood, counts = groups_of(memory, trace, key)
-        found = normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
-        finest = normalised(_grid_scores(likelihood, counts, STRONG, 96), STRONG)
-        np.testing.assert_allclose(found, finest, atol=1e-3)
+        found = normalised(occupancy_scores(likelihood, counts, adversary), adversary)
+        np.testing.assert_allclose(found, occupancy(likelihood, counts, adversary, 28), atol=1e-3)
 
 
 def test_huge_counts_do_not_underflow():

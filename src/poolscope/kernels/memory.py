@@ -30,25 +30,32 @@ def injective_sums(weights, out):
 
 
 @njit(nogil=True, cache=True)
-def unseen_masses(weights, within, node, draws, unseen, mass, seen):
-    """mass[g, q]: sum over objects of their weight times e^(-draws within node); seen[q]: of one less that.
+def unseen_masses(moments, rates, single, node, room, mass):
+    """mass[g, q]: sum over objects of their weight times e^(-rate node), the objects of a bin taken together.
 
-    weights (objects, groups), within (objects,), node (nodes,); unseen (TILE,) is scratch.
+    moments (bins, 3, groups) are the sums of weight, weight (mean - rate) and weight (mean - rate)^2 / 2 over the
+    objects of each bin, rates (bins,) their means: with y = (mean - rate) node, e^y is taken for 1 + y + y^2 / 2. Of a
+    `single` rate the first is all. node (nodes,); room (3, TILE) is scratch.
     """
-    objects, groups = weights.shape
+    bins, _, groups = moments.shape
     mass[:] = 0.0
-    seen[:] = 0.0
     for first in range(0, node.shape[0], TILE):
-        some, total = node[first : first + TILE], seen[first : first + TILE]
-        for z in range(objects):
-            rate = -draws * within[z]
+        some = node[first : first + TILE]
+        none, once, twice = room[0], room[1], room[2]
+        for b in range(bins):
             for q in range(some.shape[0]):
-                unseen[q] = np.exp(rate * some[q])
-                total[q] += 1.0 - unseen[q]
+                none[q] = np.exp(-rates[b] * some[q])
+                once[q] = none[q] * some[q]
+                twice[q] = once[q] * some[q]
             for g in range(groups):
-                weight, row = weights[z, g], mass[g, first : first + TILE]
-                for q in range(row.shape[0]):
-                    row[q] += weight * unseen[q]
+                a, row = moments[b, 0, g], mass[g, first : first + TILE]
+                if single[b]:
+                    for q in range(row.shape[0]):
+                        row[q] += a * none[q]
+                else:
+                    c, d = moments[b, 1, g], moments[b, 2, g]
+                    for q in range(row.shape[0]):
+                        row[q] += a * none[q] + c * once[q] + d * twice[q]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
