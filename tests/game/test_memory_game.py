@@ -1,5 +1,8 @@
 """The game with devices that keep their answers, from a scenario."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -16,6 +19,8 @@ from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
+from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.words import chance_in_words
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
@@ -63,6 +68,37 @@ def test_first_reports_stay_the_same():
     columns = ["user", "adversary", "confidence", "posterior_true"]
     short, long = (play(game(RAPPOR, observations), 10, SEED) for observations in ((5,), (5, 12)))
     assert_frame_equal(short.select(columns), long.filter(pl.col("n") == 5).select(columns), check_exact=True)
+
+
+def test_the_error_of_chance_is_in_the_outcomes():
+    """As the attack states it; to whoever does not sample, nothing is chance."""
+    outcomes = play(game(RAPPOR), 6, SEED)
+    keys, _, traces = traces_of(6, 12)
+    memory = device_of(RAPPOR, memory=True)
+    for user in range(6):
+        first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
+        found = posteriors.found_by(memory, first, STRONG)
+        row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
+        assert row["confidence_error"].item() == found.error[found.posterior.argmax()] > 0
+    for name in ("naive", "non-private"):
+        rows = outcomes.filter(pl.col("adversary") == name)
+        assert (rows["confidence_error"] == 0).all()
+        for column in ("exposed_50", "exposed_90", "exposed_95"):
+            assert rows[column].equals(rows[column + "_early"])
+            assert rows[column].equals(rows[column + "_late"])
+    alone = replace(game(RAPPOR), adversaries=[NAIVE])
+    assert "confidence_error" not in play(alone, 3, SEED).columns
+
+
+def test_the_summary_tells_the_error_of_chance():
+    """And so do its words; the intervals hold all that it allows."""
+    played = game(RAPPOR)
+    records = {(r.adversary, r.n): r for r in summarise(play(played, 30, SEED), played, SEED)}
+    for (name, _), record in records.items():
+        assert (record.confidence_error > 0) == (name == "strong")
+        assert record.confidence_error_most >= record.confidence_error
+        assert Record.from_json(record.as_json()) == record
+    assert "Posteriors of strong are sampled" in chance_in_words(list(records.values()))
 
 
 def test_exposure_is_dated_by_observation_counts():
@@ -127,7 +163,13 @@ def test_commands(tmp_path):
     path.write_text(SCENARIO)
     done = CliRunner().invoke(app, ["audit", str(path), "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert {"grouping", "naive"} <= set(pl.read_parquet(out / "outcomes")["adversary"].cast(pl.String))
+    outcomes = pl.read_parquet(out / "outcomes")
+    assert {"grouping", "naive"} <= set(outcomes["adversary"].cast(pl.String))
+    results = json.loads((out / "summary.json").read_text())["results"]
+    mean = outcomes.group_by("adversary", "n", maintain_order=True).agg(pl.mean("confidence_error"))
+    np.testing.assert_allclose([row["confidence_error"] for row in results], mean["confidence_error"])
+    assert "Posteriors of grouping are sampled" in " ".join(done.output.split())
+    assert "Posteriors of grouping are sampled" in (out / "report.html").read_text().replace("\xa0", " ")
     traces, reports = tmp_path / "traces.csv", tmp_path / "reports.csv"
     traces.write_text("user,object\n" + "".join(f"{user},{z}\n" for z in (7, 3, 7, 50, 7) for user in ("ann", "bob")))
     done = CliRunner().invoke(app, ["obfuscate", str(traces), "--scenario", str(path), "--out", str(reports)])

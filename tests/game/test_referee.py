@@ -18,7 +18,7 @@ USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
 ALL = Sending()
 
 
-def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL, threshold=None):
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL, threshold=None, error=None):
     """What the referee says, the truth that it knows, and the users that were counted."""
     rng = np.random.default_rng(SEED)
     truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
@@ -38,7 +38,11 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sendin
         tick=ticks.append,
         threshold=threshold,
     )
-    found = Posteriors(lambda rows: posterior[rows], at_once, sending.window)
+
+    def some(rows):
+        return posterior[rows], None if error is None else error[rows]
+
+    found = Posteriors(some, at_once, sending.window, sampled=error is not None)
     return referee.judge(STRONG, found, share), truth, sum(ticks)
 
 
@@ -105,3 +109,18 @@ def test_parts_change_nothing(posterior):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     for column in EXPOSED.values():
         np.testing.assert_array_equal(one.exposed[column], other.exposed[column])
+
+
+def test_chance_in_the_attack_stands_beside_the_confidence_and_moves_the_dates(posterior):
+    """The error is that of the guess; a date is early if the posteriors may be more by their error, late if less."""
+    error = np.random.default_rng(SEED + 1).uniform(0.0, 0.2, posterior.shape)
+    found, plain = judged(posterior, error=error)[0], judged(posterior)[0]
+    at = error[:, OBSERVATIONS]
+    np.testing.assert_array_equal(found.error, np.take_along_axis(at, found.guess[:, :, None], axis=2)[:, :, 0])
+    assert plain.error is None
+    for threshold, column in EXPOSED.items():
+        np.testing.assert_array_equal(found.exposed[column], plain.exposed[column])
+        for end, sign in (("_early", 1), ("_late", -1)):
+            expected = [first(sure, threshold) for sure in (posterior + sign * error).max(axis=2)]
+            np.testing.assert_array_equal(found.exposed[column + end], expected)
+            assert column + end not in plain.exposed

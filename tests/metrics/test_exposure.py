@@ -52,3 +52,50 @@ def test_reports_to_exposure_count_those_who_never_are():
     assert metrics.reports_to_exposure(rows, 0.5).value == 2
     rare = rows.with_columns(exposed_90=pl.Series([3, None, None, None, None]))
     assert metrics.reports_to_exposure(rare).value == np.inf
+
+
+# Chance in the attack
+
+
+def noisy(confidence, error):
+    return bare(confidence, np.ones(len(confidence), dtype=bool)).with_columns(confidence_error=error)
+
+
+def test_who_is_within_an_error_of_the_threshold_widens_the_interval():
+    confidence, error = np.array([0.2, 0.89, 0.91, 0.99, 0.93]), np.array([0.1, 0.02, 0.02, 0.02, 0.01])
+    value, low, high = metrics.sure(noisy(confidence, error), 0.9)
+    assert (value, low, high) == (3 / 5, share_of(2, 5).low, share_of(4, 5).high)
+    assert metrics.sure(noisy(confidence, 0.0 * error), 0.9) == share_of(3, 5)
+
+
+def test_early_and_late_widen_who_is_exposed():
+    rows = pl.DataFrame(
+        {
+            **{f"exposed_{level}{end}": [1, 1, 1, 1] for level in (50, 95) for end in ("", "_early", "_late")},
+            "exposed_90": [3, 5, None, None],
+            "exposed_90_early": [3, 3, 5, None],
+            "exposed_90_late": [5, None, None, None],
+        }
+    )
+    assert metrics.exposed(rows, 0.9, 3) == (1 / 4, share_of(0, 4).low, share_of(2, 4).high)
+    assert metrics.exposed(rows, 0.9, 5) == (2 / 4, share_of(1, 4).low, share_of(3, 4).high)
+    shown = metrics.exposure(rows, 5).filter((pl.col("threshold") == 0.9) & (pl.col("n") == 5))
+    assert shown.row(0)[2:5] == pytest.approx((2 / 4, share_of(1, 4).low, share_of(3, 4).high))
+    many = pl.concat([rows] * 50)
+    value, low, high = metrics.reports_to_exposure(many, level=0.4)
+    assert (value, low, high) == (5.0, 3.0, np.inf)
+    assert metrics.reports_to_exposure(many.select("exposed_90"), level=0.4) == (5.0, 5.0, 5.0)
+    assert metrics.exposed(rows, 0.5, 1) == share_of(4, 4)
+
+
+@pytest.mark.parametrize("shape", [(1.0, 1.0), (4.0, 1.0), (1.0, 0.3), (12.0, 2.0)])
+def test_the_count_without_chance_lies_between(shape):
+    """Of crowds whose confidences are off by noise of the error that is stated; without a margin it rarely would."""
+    rng, inside, same = np.random.default_rng(3), 0, 0
+    for _ in range(300):
+        truth, error = rng.beta(*shape, 400), rng.uniform(0.01, 0.05, 400)
+        seen = truth + error * rng.standard_normal(400)
+        few, found, many, exact = ((x >= 0.9).sum() for x in (seen - error, seen, seen + error, truth))
+        inside, same = inside + (few <= exact <= many), same + (found == exact)
+    assert inside / 300 > 0.95
+    assert same / 300 < 0.7

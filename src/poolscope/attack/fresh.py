@@ -68,8 +68,8 @@ class OnFresh:
             def attack(some: Floats, lengths: Integers) -> Floats:
                 return posterior_block(mechanism, adversary, some, lengths)
 
-            def some(rows: slice) -> Floats:
-                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window)
+            def some(rows: slice) -> tuple[Floats, None]:
+                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window), None
 
             return Posteriors(some, at_once(n, adversary.k), sent.window)
 

@@ -19,14 +19,16 @@ class Posteriors(NamedTuple):
     """An adversary's posteriors after every report, worked out for some users of a block at a time.
 
     of : some of the users -> (users, n + 1, k), of the pseudonym that sends; rows beyond a user's reports repeat the
-        last.
+        last. Beside them the standard error, of the same shape, that chance in the attack leaves them with.
     at_once : how many of them a thread had best ask for.
     window : after how many reports the adversary knows of a new pseudonym only what that has sent; None: never.
+    sampled : whether chance has a part in the attack; else there is no error beside the posteriors.
     """
 
-    of: Callable[[slice], Floats]
+    of: Callable[[slice], tuple[Floats, Floats | None]]
     at_once: int
     window: int | None = None
+    sampled: bool = False
 
 
 class Attack(Protocol):

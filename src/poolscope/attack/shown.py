@@ -50,7 +50,7 @@ def non_private_posteriors(universe: Universe, sent: Sent) -> Posteriors:
     def attack(objects: Objects, lengths: Integers) -> Floats:
         return non_private_posterior(universe, objects)
 
-    def some(rows: slice) -> Floats:
-        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.window)
+    def some(rows: slice) -> tuple[Floats, None]:
+        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.window), None
 
     return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.window)

@@ -15,7 +15,7 @@ from poolscope.cli.terminal import Terminal
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.words import in_plain_words, percent
+from poolscope.metrics.words import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.verbs.audit import manifest
@@ -50,6 +50,8 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     grid.print(console)
     _exposing(summary.results).print(console)
     console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
+    if chance := chance_in_words(summary.results):
+        console.print(chance, highlight=False)
     console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 

@@ -10,6 +10,7 @@ from poolscope.attack.levels import sure
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import EXPOSING
+from poolscope.metrics.words import chance_in_words
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.compare import Choice, Comparison
@@ -27,6 +28,8 @@ def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None
     estimated = [record for record in comparison.results if record.adversary == first]
     _utility(f"frequencies from {comparison.reports:,} reports", estimated).print(console)
     console.print(in_plain_words(comparison), highlight=False)
+    if chance := chance_in_words(comparison.results):
+        console.print(chance, highlight=False)
     console.note(
         f"{comparison.users:,} users, seed {comparison.seed}, {seconds:.1f} s. "
         f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}"

@@ -1,5 +1,7 @@
 """Names in the table of outcomes, for those who read it and need not make it."""
 
+from collections.abc import Iterable
+
 from poolscope.attack.levels import at_levels
 
 #: The adversary row of the game without a mechanism.
@@ -13,6 +15,25 @@ EXPOSED = at_levels("exposed")
 
 #: The same for the game's own threshold, where it has one.
 EXPOSED_AT_THRESHOLD = "exposed"
+
+#: The standard error of the confidence that chance in the attack leaves; only where an adversary samples.
+CONFIDENCE_ERROR = "confidence_error"
+
+#: Beside a column that says by how many reports a user was exposed: by how many, were the confidence more by its error,
+#: and were it less.
+EARLY, LATE = "_early", "_late"
+
+
+def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
+    """Columns of a table in which an adversary samples, each followed by those that say how far chance moves it."""
+    out: list[str] = []
+    for name in columns:
+        out.append(name)
+        if name == "confidence":
+            out.append(CONFIDENCE_ERROR)
+        if name == EXPOSED_AT_THRESHOLD or name in EXPOSED.values():
+            out += [name + EARLY, name + LATE]
+    return tuple(out)
 
 
 def exposed_columns(threshold: float | None) -> dict[str, float]:

@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
 from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
-from poolscope.game.columns import CORRECT
+from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, with_errors
 
 Attack = tuple[str, int]
 
@@ -37,6 +37,12 @@ class OutcomeFiles:
             account = check_file(file)
             with decoding(file):
                 check_decoding(account, chosen(scan(file).collect_schema().names(), columns), HELD)
+
+    def with_errors(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """These columns and, where an adversary of the table samples, those that say how far chance moves them."""
+        with decoding(self.files[0]):
+            sampled = CONFIDENCE_ERROR in scan(self.files[0]).collect_schema().names()
+        return with_errors(columns) if sampled else tuple(columns)
 
     def attacks(self) -> list[Attack]:
         """The adversaries and observation counts, in order of appearance."""

@@ -10,11 +10,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, LATE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """What one adversary made of some users: arrays (users, observations); exposed: columns (users,), -1 for never."""
+    """What one adversary made of some users: arrays (users, observations); exposed: columns (users,), -1 for never.
+
+    error : of the confidence, by chance in the attack; None where it has none.
+    exposed : where there is an error, early and late too.
+    """
 
     adversary: str
     pool_names: tuple[str, ...]
@@ -25,18 +30,25 @@ class Attacked:
     confidence: Floats
     posterior_true: Floats
     exposed: Mapping[str, NDArray[np.int32]]
+    error: Floats | None = None
 
 
 def table(
     users: pl.Series, observations: Sequence[int], attacked: Sequence[Attacked], *, recorded: bool = False
 ) -> pl.DataFrame:
-    """The outcome table of a block of users, by adversary, then observation count, then user."""
+    """The outcome table of a block of users, by adversary, then observation count, then user.
+
+    Where any adversary samples, all have the columns of its error: to the others nothing is chance.
+    """
     names = pl.Enum([a.adversary for a in attacked])
     pools = pl.Enum(list(dict.fromkeys(name for a in attacked for name in a.pool_names)))
-    frames = []
+    sampled, frames = any(a.error is not None for a in attacked), []
     for a in attacked:
         name_of = pl.Series(a.pool_names, dtype=pools)
-        exposed = {column: pl.Series(first).replace(-1, None) for column, first in a.exposed.items()}
+        firsts = {column: pl.Series(first).replace(-1, None) for column, first in a.exposed.items()}
+        if sampled and a.error is None:
+            firsts = {name + end: first for name, first in firsts.items() for end in ("", EARLY, LATE)}
+        errors = np.zeros(a.confidence.shape) if a.error is None else a.error
         for o, n in enumerate(observations):
             frames.append(
                 pl.DataFrame(
@@ -50,7 +62,8 @@ def table(
                         "guess": name_of.gather(a.guess[:, o]),
                         "confidence": a.confidence[:, o],
                         "posterior_true": a.posterior_true[:, o],
-                        **exposed,
+                        **({CONFIDENCE_ERROR: errors[:, o]} if sampled else {}),
+                        **firsts,
                         "recorded": pl.repeat(recorded, len(users), dtype=pl.Boolean, eager=True),
                     }
                 )

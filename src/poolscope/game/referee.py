@@ -12,7 +12,7 @@ from poolscope.attack.decide import believed, guesses
 from poolscope.attack.pseudonyms import longest
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Keys, Map, Tick
-from poolscope.game.columns import exposed_columns
+from poolscope.game.columns import EARLY, LATE, exposed_columns
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.sending import Sent
@@ -52,21 +52,29 @@ class Referee:
         truth, gamma, delta = self.truth(adversary.universe)
         guess = np.empty(shape, dtype=np.int64)
         confidence, of_truth = np.empty((2, *shape))
-        exposed = np.empty((len(self.keys), len(thresholds)), dtype=np.int32)
+        error = np.zeros(shape) if posteriors.sampled else None
+        # as it is and, where chance has a part in it, with the posteriors more and less by their error
+        signs = {"": 0.0} | ({EARLY: 1.0, LATE: -1.0} if posteriors.sampled else {})
+        exposed = {end: np.empty((len(self.keys), len(thresholds)), dtype=np.int32) for end in signs}
         asked = longest(self.sent.counts(self.observations), posteriors.window)
 
         def some(start: int) -> None:
             rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
-            posterior = posteriors.of(rows)
+            posterior, chance = posteriors.of(rows)
             belief = believed(np.take_along_axis(posterior, asked[rows, :, None], axis=1), adversary)
             guess[rows], confidence[rows] = guesses(belief, self.keys[rows])
             of_truth[rows] = np.take_along_axis(belief, truth[rows, None, None], axis=2)[:, :, 0]
-            kernels.first_sure(posterior, thresholds, exposed[rows])
+            if error is not None and chance is not None:
+                at = np.take_along_axis(chance, asked[rows, :, None], axis=1)
+                error[rows] = np.take_along_axis(at, guess[rows, :, None], axis=2)[:, :, 0]
+            for end, sign in signs.items():
+                shifted = posterior if chance is None else posterior + sign * chance
+                kernels.first_sure(shifted, thresholds, exposed[end][rows])
             self.tick(share * (rows.stop - rows.start))
 
         for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
             pass
-        events = self.sent.events(exposed.astype(np.int64)).astype(np.int32)
+        events = {end: self.sent.events(first.astype(np.int64)).astype(np.int32) for end, first in exposed.items()}
         return Attacked(
             adversary=adversary.name,
             pool_names=adversary.universe.pool_names,
@@ -76,5 +84,10 @@ class Referee:
             guess=guess,
             confidence=confidence,
             posterior_true=of_truth,
-            exposed={name: events[:, np.searchsorted(thresholds, level)] for name, level in levels.items()},
+            exposed={
+                name + end: first[:, np.searchsorted(thresholds, level)]
+                for name, level in levels.items()
+                for end, first in events.items()
+            },
+            error=error,
         )

@@ -2,7 +2,9 @@
 
 Two ideas. The adversary is *sure* of a user *at n* if its confidence after n reports is at least some threshold. A user
 is *exposed by n* if the adversary has been sure at some time up to n reports: the confidence may have fallen since.
-All take the rows of one adversary at one observation count n, a row per user.
+All take the rows of one adversary at one observation count n, a row per user. Where an adversary samples, a user whose
+confidence is within its standard error of the threshold counts as one of whom it is sure for the upper end of the
+interval, and for the lower end as one of whom it is not.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.columns import EXPOSED
-from poolscope.metrics.intervals import Estimate, clopper_pearson, quantile, share_of
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, LATE
+from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile, share_of
 from poolscope.metrics.precision import successes
 
 
@@ -28,7 +30,16 @@ def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
     >>> ps.metrics.sure(rows, 0.9).value
     0.32
     """
-    return share_of(int((rows["confidence"].to_numpy() >= threshold).sum()), rows.height)
+    confidence, error = rows["confidence"].to_numpy(), confidence_error(rows)
+    shares = (
+        share_of(int((x >= threshold).sum()), rows.height) for x in (confidence - error, confidence, confidence + error)
+    )
+    return between(*shares)
+
+
+def confidence_error(rows: pl.DataFrame) -> NDArray[np.float64]:
+    """(users,) the standard error that chance in the attack leaves each confidence with."""
+    return rows[CONFIDENCE_ERROR].to_numpy() if CONFIDENCE_ERROR in rows.columns else np.zeros(rows.height)
 
 
 def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
@@ -51,7 +62,17 @@ def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
     >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.sure(rows, 0.9).value
     True
     """
-    return share_of(exposed_count(rows, EXPOSED[threshold], n), rows.height)
+    late, found, early = (
+        share_of(exposed_count(rows, name, n), rows.height) for name in _with_chance(rows, EXPOSED[threshold])
+    )
+    return between(late, found, early)
+
+
+def _with_chance(rows: pl.DataFrame, column: str) -> tuple[str, str, str]:
+    """Columns that say when users were exposed, if chance hides it, as it is, and if chance shows it."""
+    if column + LATE not in rows.columns:
+        return column, column, column
+    return column + LATE, column, column + EARLY
 
 
 def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
@@ -67,7 +88,10 @@ def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float
     >>> ps.metrics.reports_to_exposure(rows, threshold=0.5).value
     5.0
     """
-    return reports_until(first_exposed(rows, EXPOSED[threshold]), level)
+    early, found, late = (
+        reports_until(first_exposed(rows, name), level) for name in reversed(_with_chance(rows, EXPOSED[threshold]))
+    )
+    return between(early, found, late)
 
 
 def first_exposed(rows: pl.DataFrame, column: str) -> Counter[float]:
@@ -106,21 +130,25 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
 
 
 def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
-    """Users whom each report exposes, (thresholds, horizon + 1): those of parts of a table add up."""
-    counts = []
-    for column in EXPOSED.values():
+    """Users whom each report exposes, (thresholds, 3, horizon + 1): those of parts of a table add up.
+
+    Three times: if chance in the attack hides them, as it is, and if it shows them.
+    """
+
+    def each(column: str) -> NDArray[np.int64]:
         first = rows[column].drop_nulls().to_numpy()
-        counts.append(np.bincount(first[first <= horizon], minlength=horizon + 1))
-    return np.stack(counts)
+        return np.bincount(first[first <= horizon], minlength=horizon + 1)
+
+    return np.stack([[each(name) for name in _with_chance(rows, column)] for column in EXPOSED.values()])
 
 
 def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
     """The table of an ``exposure`` from its counts."""
-    after = np.arange(counts.shape[1])
+    after = np.arange(counts.shape[2])
     parts = []
     for threshold, new in zip(EXPOSED, counts, strict=True):
-        found = np.cumsum(new)
-        low, high = clopper_pearson(found, users)
+        late, found, early = np.cumsum(new, axis=1)
+        low, high = clopper_pearson(late, users)[0], clopper_pearson(early, users)[1]
         parts.append(
             pl.DataFrame(
                 {

@@ -85,6 +85,11 @@ def share_of(successes: int, users: int) -> Estimate:
     return Estimate(successes / users if users else float("nan"), float(low), float(high))
 
 
+def between(few: Estimate, found: Estimate, many: Estimate) -> Estimate:
+    """What was found, between the ends of the least and the most that it may be."""
+    return Estimate(found.value, min(few.low, found.low), max(many.high, found.high))
+
+
 def share_above(
     correct: NDArray[np.bool_], guessed: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

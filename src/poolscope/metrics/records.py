@@ -13,11 +13,18 @@ import polars as pl
 from poolscope.attack.levels import at_levels
 from poolscope.base.errors import InputError
 from poolscope.base.json import plain
-from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, EXPOSED_AT_THRESHOLD, LATE, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
-from poolscope.metrics.exposure import exposed_count, first_exposed, precision_when_sure, reports_until, sure
-from poolscope.metrics.intervals import Estimate, exactly, share_of
+from poolscope.metrics.exposure import (
+    confidence_error,
+    exposed_count,
+    first_exposed,
+    precision_when_sure,
+    reports_until,
+    sure,
+)
+from poolscope.metrics.intervals import Estimate, between, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
 from poolscope.metrics.tables import Records
@@ -38,6 +45,8 @@ EXPOSED_AT = 0.9
 """The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
 
 _ENDS = ("", "_low", "_high")
+
+_CHANCE = ("", EARLY, LATE)
 
 _INFINITIES = {"inf": inf, "-inf": -inf}
 
@@ -63,6 +72,9 @@ class Record:
         exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
     threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
         at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
+    confidence_error, confidence_error_most : where an adversary of the game samples, the standard error that this
+        leaves a confidence with, in the mean over users and at most. The intervals of sure, exposed and
+        reports_to_expose reckon with it.
 
     Examples
     --------
@@ -105,6 +117,8 @@ class Record:
     sure: Estimate | None = None
     precision_when_sure: Estimate | None = None
     exposed: Estimate | None = None
+    confidence_error: float | None = None
+    confidence_error_most: float | None = None
 
     @property
     def skewed(self) -> bool:
@@ -244,26 +258,40 @@ class Counted:
     answers : users by pool and guess.
     exposed : users exposed by n, by the column that says so.
     firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
-        were.
+        were. Three times: as it is, early and late by the error of chance in the attack.
     """
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
-    firsts: Counter[float] = field(default_factory=Counter)
+    firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in _CHANCE})
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `counted_columns`."""
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
         own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
-        exposed = Counter({name: exposed_count(rows, name, n) for name in columns})
-        return cls(answers(rows), exposed, first_exposed(rows, own))
+
+        def of(name: str, end: str) -> str:
+            return name + end if name + end in rows.columns else name
+
+        exposed = Counter({name + end: exposed_count(rows, of(name, end), n) for name in columns for end in _CHANCE})
+        return cls(answers(rows), exposed, {end: first_exposed(rows, of(own, end)) for end in _CHANCE})
 
     def __iadd__(self, other: Counted) -> Counted:
         self.answers.update(other.answers)
         self.exposed.update(other.exposed)
-        self.firsts.update(other.firsts)
+        for end, firsts in other.firsts.items():
+            self.firsts[end].update(firsts)
         return self
+
+    def share_exposed(self, column: str) -> Estimate:
+        """Share of the users exposed by n, as the column says."""
+        users = self.answers.total()
+        return between(*(share_of(self.exposed[column + end], users) for end in (LATE, "", EARLY)))
+
+    def reports_until(self, share: float) -> Estimate:
+        """Reports until that share of the users is exposed."""
+        return between(*(reports_until(self.firsts[end], share) for end in (EARLY, "", LATE)))
 
     @property
     def pools(self) -> Counter[str]:
@@ -294,7 +322,8 @@ def record_of(
 ) -> Record:
     """All metrics of one adversary at one n, from its rows in order of the users.
 
-    The rows need no more than ``confidence`` and ``correct``: there may be millions.
+    The rows need no more than ``confidence`` and ``correct``, and the error of the first where it has one: there may be
+    millions.
     """
     correct, _ = ranked(rows, seed)
     k, known = game.pool_counts[adversary], game.prior_guess(adversary)
@@ -306,8 +335,9 @@ def record_of(
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
     # a threshold that nobody played with is one of confidences, not of who was exposed
     columns = exposed_columns(threshold if threshold == game.threshold else None)
-    estimates |= {name: share_of(counted.exposed[name], users) for name in columns}
-    estimates |= {name: reports_until(counted.firsts, share) for name, share in EXPOSING.items()}
+    estimates |= {name: counted.share_exposed(name) for name in columns}
+    estimates |= {name: counted.reports_until(share) for name, share in EXPOSING.items()}
+    chance = confidence_error(rows) if CONFIDENCE_ERROR in rows.columns else None
     return Record(
         adversary=adversary,
         n=n,
@@ -330,5 +360,7 @@ def record_of(
         threshold=threshold,
         sure=None if threshold is None else sure(rows, threshold),
         precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),
+        confidence_error=None if chance is None else float(chance.mean()),
+        confidence_error_most=None if chance is None else float(chance.max()),
         **estimates,
     )

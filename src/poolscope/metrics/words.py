@@ -99,6 +99,20 @@ def _on_everyone(record: Record) -> str:
     return f"{success}, no better than {blind} ({percent(chance)})"
 
 
+def chance_in_words(results: Sequence[Record]) -> str:
+    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    sampled = [record for record in results if record.confidence_error]
+    if not sampled:
+        return ""
+    names = " and ".join(dict.fromkeys(record.adversary for record in sampled))
+    mean = max(record.confidence_error or 0.0 for record in sampled)
+    most = max(record.confidence_error_most or 0.0 for record in sampled)
+    return (
+        f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
+        f"{most:.3f} at most, which the intervals of who is sure and exposed reckon with."
+    )
+
+
 def percent(share: float) -> str:
     """A share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
     value = 100 * share

@@ -18,7 +18,7 @@ from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.words import headline, in_plain_words, percent
+from poolscope.metrics.words import chance_in_words, headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import pictures
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
@@ -77,6 +77,7 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
             form=partial(_after, reports_per_day=summary.reports_per_day),
         ),
         note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
+        chance=tied(chance_in_words(summary.results)),
         exposing=_exposing(summary),
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),

@@ -11,7 +11,7 @@ from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
-from poolscope.metrics.words import percent
+from poolscope.metrics.words import chance_in_words, percent
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.figures import ZOOM
 from poolscope.pages.frontier import frontier
@@ -86,8 +86,8 @@ def page_of(comparison: Comparison) -> str:
         note=tied(
             f"{'; '.join(comparison.devices)}. After {comparison.n:,} reports of each user; sure and exposed are at "
             f"90 %, reports to exposure at {percent(comparison.results[0].exposed_at)}. Below each value its 95 % "
-            f"interval; a star marks the choices on the frontier. {reservation(comparison)} The words are explained "
-            "under the tables."
+            f"interval; a star marks the choices on the frontier. {reservation(comparison)} "
+            f"{chance_in_words(comparison.results)} The words are explained under the tables."
         ),
         tables=[_given_away(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
         utility=_utility(comparison, by_name[names[0]]),

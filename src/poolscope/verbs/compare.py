@@ -36,7 +36,6 @@ from poolscope.game.size import check_size
 from poolscope.mechanisms.role import Mechanism
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
-from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
@@ -280,8 +279,9 @@ def _outcomes(
         todo = all_blocks(users, block_size(game, users, engine))
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name in game.pool_counts:
-            columns = (*OUTCOMES, *counted_columns(game.threshold))
-            yield name, pl.concat(OutcomeFiles(tuple(parts)).parts((name, game.horizon), columns))
+            outcomes = OutcomeFiles(tuple(parts))
+            columns = outcomes.with_errors((*OUTCOMES, *counted_columns(game.threshold)))
+            yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 
 class Candidate(NamedTuple):
@@ -350,7 +350,7 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
     counted = Counted.of(rows, n)
     return Leak(
         **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
-        reports_to_exposure=reports_until(counted.firsts, 0.5),
+        reports_to_exposure=counted.reports_until(0.5),
         evidence=evidence(rows, _prior(adversary, game)),
     )
 

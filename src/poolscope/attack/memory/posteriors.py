@@ -45,7 +45,7 @@ class OnKept:
     ) -> Floats:
         if not adversary.knows_memory:
             return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
-        return grouped_posterior(self.device, reports, adversary, lengths, observations)
+        return grouped_posterior(self.device, reports, adversary, lengths, observations).posterior
 
     def posteriors(
         self,
@@ -61,31 +61,30 @@ class OnKept:
         takes the reports of all pseudonyms together, as the answers that are kept link them."""
 
         def each(adversary: Adversary) -> Posteriors:
-            def some(rows: slice) -> Floats:
+            def some(rows: slice) -> tuple[Floats, None]:
                 mine = sent[rows]
-                reports, n = mine.reports(self.device, keys[rows]), mine.objects.shape[1]
-                after_each = range(n + 1)
-                return posterior_of_each(
-                    self.device.mechanism, reports, adversary, mine.lengths, after_each, sent.window
-                )
+                reports, after_each = mine.reports(self.device, keys[rows]), range(mine.objects.shape[1] + 1)
+                mechanism = self.device.mechanism
+                return posterior_of_each(mechanism, reports, adversary, mine.lengths, after_each, sent.window), None
 
             return Posteriors(some, CHUNK, sent.window)
 
         def grouped(adversary: Adversary) -> Posteriors:
-            def some(rows: slice) -> Floats:
+            def some(rows: slice) -> Found:
                 mine = sent[rows]
                 reports, (users, n) = mine.reports(self.device, keys[rows]), mine.objects.shape
-                out = np.empty((users, n + 1, adversary.k))
-                out[:] = adversary.belief.pool_prior(adversary.k)
+                posterior, error = np.zeros((2, users, n + 1, adversary.k))
+                posterior[:] = adversary.belief.pool_prior(adversary.k)
                 starts, counts = np.cumsum(mine.lengths) - mine.lengths, mine.counts(observations)
                 for user, (start, size) in enumerate(zip(starts, mine.lengths, strict=True)):
                     own = {name: np.asarray(column)[start : start + size] for name, column in reports.items()}
                     found = grouped_posterior(self.device, own, adversary, None, counts[user].tolist())
                     for row, count in enumerate(counts[user]):
-                        out[user, count:] = found[0, row]
-                return out
+                        posterior[user, count:] = found.posterior[0, row]
+                        error[user, count:] = found.error[0, row]
+                return Found(posterior, error)
 
-            return Posteriors(some, CHUNK)
+            return Posteriors(some, CHUNK, sampled=True)
 
         return [(grouped if adversary.knows_memory else each)(adversary) for adversary in adversaries]
 
@@ -96,17 +95,17 @@ def grouped_posterior(
     adversary: Adversary,
     lengths: Integers | None,
     observations: Sequence[int] | None,
-) -> Floats:
+) -> Found:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
-    out = np.empty((len(sizes), len(counts), adversary.k))
+    posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))
     for user, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
         used = np.minimum(counts, size)
         for count in np.unique(used):
             first = {name: np.asarray(column)[start : start + count] for name, column in reports.items()}
-            out[user, used == count] = found_by(device, first, adversary).posterior
-    return out
+            posterior[user, used == count], error[user, used == count] = found_by(device, first, adversary)
+    return Found(posterior, error)
 
 
 def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:

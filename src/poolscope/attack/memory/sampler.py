@@ -53,7 +53,7 @@ PAIRS, JUMPS = 8, 2
 
 
 class Found(NamedTuple):
-    """posterior (k,) of the pools, and the standard error (k,) that the chains leave it with."""
+    """posterior (..., k) of the pools, and the standard error (..., k) that the chains leave it with."""
 
     posterior: Floats
     error: Floats

@@ -163,7 +163,7 @@ def clear(out: Path, manifest: Manifest) -> None:
 def counted(outcomes: OutcomeFiles, adversary: str, n: int, threshold: float | None) -> Counted:
     """What is counted of an attack, file by file."""
     total = Counted()
-    for part in outcomes.parts((adversary, n), counted_columns(threshold)):
+    for part in outcomes.parts((adversary, n), outcomes.with_errors(counted_columns(threshold))):
         total += Counted.of(part, n)
     return total
 
@@ -177,7 +177,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         threshold = scenario.attack.threshold if scenario.attack else None
         results = Records(
             record_of(
-                outcomes.of((name, n), HELD),
+                outcomes.of((name, n), outcomes.with_errors(HELD)),
                 counted(outcomes, name, n, threshold),
                 name,
                 n,

@@ -50,7 +50,7 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
         if adversary not in exposed:
             # what exposed a user is on every row of the user, so one n is enough
             exposed.add(adversary)
-            firsts = outcomes.parts(attack, tuple(EXPOSED.values()))
+            firsts = outcomes.parts(attack, outcomes.with_errors(tuple(EXPOSED.values())))
             counts = sum(exposure_counts(part, horizon) for part in firsts)
             found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
     if not attacks:
