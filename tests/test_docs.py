@@ -71,9 +71,9 @@ def told(section, head):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The folder of an audit that has a threshold."""
+    """The folder of an audit that has a threshold, and adversaries who sample."""
     folder = tmp_path_factory.mktemp("docs") / "run"
-    poolscope.audit(parse(SMALL + "threshold = 0.9\n", name="small"), folder, users=20)
+    poolscope.audit(parse(SMALL + "threshold = 0.9\n[devices]\nmemory = true\n", name="small"), folder, users=20)
     return folder
 
 
@@ -94,6 +94,7 @@ def test_every_field_of_a_comparison_is_documented():
     assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
     both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
     given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure|exposed)(_low|_high)?", name)}
+    given |= {name for name in both if name.startswith("confidence_error")}
     for record in done["results"]:
         assert set(record) == both - given
     choice = {"mechanism", "epsilon", "composition_bound", "frontier"}
