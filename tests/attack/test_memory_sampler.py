@@ -11,7 +11,8 @@ from cases.synthetic import SEED
 from oracle.kept_sums import enumerated
 from scipy import stats
 
-from poolscope.attack.memory.sampler import CHAINS, agreed, belief_of, kept_posterior
+from poolscope.attack.memory.chains import belief_of
+from poolscope.attack.memory.sampler import CHAINS, agreed, kept_posterior
 from poolscope.attack.memory.slots import slots_of
 from poolscope.attack.memory.units import units_of
 from poolscope.base.randomness import user_keys

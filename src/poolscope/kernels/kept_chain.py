@@ -10,7 +10,7 @@ from numba import njit
 
 from poolscope.kernels.kept_deals import node, prefer, weigh, weights
 from poolscope.kernels.kept_draws import coin, drawn_slot, log_phi, log_sum, mixed, pick, share_at, table
-from poolscope.kernels.kept_sets import claim, empty, log_join, log_law, moved, put, take
+from poolscope.kernels.kept_sets import claim, empty, log_joins, log_law, put, refresh, take
 from poolscope.kernels.kept_splits import split_or_merge
 
 #: Times that a slot is drawn again if it is taken.
@@ -38,9 +38,9 @@ def relocate(units, sets, place, room, g):
     sets.holder[a] = h
     sets.holder[b] = g
     sets.slot[g] = b
-    moved(units, sets, g)
+    refresh(units, sets, g)
     if h >= 0:
-        moved(units, sets, h)
+        refresh(units, sets, h)
 
 
 @njit(nogil=True, cache=True)
@@ -62,10 +62,12 @@ def _settle(units, sets, u, s):
 def _chosen(units, sets, place, room, u, tries):
     """A slot for unit u, which is in no set; -1 if it drew those of sets that it cannot join."""
     n, chances, own = units.count.shape[0], room.chances, units.table[u]
-    for g in range(n):
-        chances[g] = -np.inf
-        if units.joins and sets.size[g] > 0:
-            chances[g] = log_join(units, sets, g, u) + log_phi(units, place, sets.slot[g])
+    chances[:] = -np.inf
+    if units.joins:
+        log_joins(units, sets, u, chances[:n])
+        for g in range(n):
+            if sets.size[g] > 0:
+                chances[g] += log_phi(units, place, sets.slot[g])
     mixed(place, units.count[u], units.log_total[own], room.mix)
     chances[n] = log_sum(room.mix, room.mix.shape[0])
     top = -np.inf
@@ -107,8 +109,10 @@ def _free_slot(units, sets, place, room, c, cumulative, log_total):
 
 
 @njit(nogil=True, cache=True)
-def start(units, sets, place, room):
-    """Units one after the other, as they stand in room.order, each given those before it."""
+def start(units, sets, place, room, together):
+    """Units one after the other, as they stand in room.order, each given those before it; or `together`, those that can
+    have one answer in one set.
+    """
     sets.holder[:] = -1
     sets.set_of[:] = -1
     n = units.count.shape[0]
@@ -117,8 +121,13 @@ def start(units, sets, place, room):
         empty(sets, g)
     sets.spare[n] = n
     for i in range(n):
-        u = room.order[i]
-        s = _chosen(units, sets, place, room, u, TRIES)
+        u, s = room.order[i], -1
+        for j in range(i if together else 0):
+            v = room.order[j]
+            if units.joins and units.row[v] == units.row[u]:
+                s = sets.slot[sets.set_of[v]]
+        if s < 0:
+            s = _chosen(units, sets, place, room, u, TRIES)
         if s < 0:
             own = units.table[u]
             s = _free_slot(units, sets, place, room, units.count[u], units.cumulative[own], units.log_total[own])
@@ -159,10 +168,10 @@ def behave(units, sets, belief, place, room):
 
 
 @njit(nogil=True, cache=True)
-def sweep(units, sets, belief, place, room, sweeps, pairs, jumps, out):
+def sweep(units, belief, sets, place, room, sweeps, pairs, jumps, out):
     """So many rounds of all moves; out (pools,) has the pools' posteriors added, one a round."""
     n = units.count.shape[0]
-    sets.fresh[:] = False  # the tables may be another chain's
+    sets.made[:] = 0  # the tables may be another chain's
     for _ in range(sweeps):
         if units.joins:
             for u in range(n):

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.kept_draws import coin, in_class, pick, share_at, table
-from poolscope.kernels.kept_sets import NEVER, moved
+from poolscope.kernels.kept_sets import NEVER, refresh
 
 
 @njit(nogil=True, cache=True)
@@ -152,7 +152,7 @@ def prefer(units, sets, belief, place, room):
         g = order[m]
         sets.slot[g] = room.side[m]
         sets.holder[room.side[m]] = g
-        moved(units, sets, g)
+        refresh(units, sets, g)
     place.at[1], place.at[2] = other, interest
     place.weight[:] = room.weight
     place.log_weight[:] = room.log_weight

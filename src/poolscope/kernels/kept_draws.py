@@ -106,11 +106,11 @@ def log_phi(units, place, s):
 
 @njit(inline="always")
 def table(units, sets, room, g):
-    """The table of set g: of one unit its own, of more the one that is kept as long as the set stays as it is."""
+    """The table of set g: of one unit its own, of more the one that was made when its units came together."""
     if sets.size[g] == 1:
         own = units.table[sets.names[g]]
         return units.cumulative[own], units.log_total[own]
-    if not sets.fresh[g]:
+    if sets.made[g] != sets.mark[g]:
         tabulate(units, sets, g, room.tables[g], room.totals[g])
-        sets.fresh[g] = True
+        sets.made[g] = sets.mark[g]
     return room.tables[g], room.totals[g]

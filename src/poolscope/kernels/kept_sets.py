@@ -18,6 +18,7 @@ NEVER = -1.0e4
 #: A user's reports: units of them that are never parted, and what they say by themselves.
 #:
 #: kind; joins: whether units can share a slot; width: positions there are; count (units,) reports of each;
+#: mark (units,) random words, whose sum tells sets apart;
 #: row (units,) its answer among the different ones (IDENTICAL);
 #: features (units, most) and features_of (units,): the positions where a report has a one, or its value;
 #: law (answers, slots) log Pr[answer | slot] (IDENTICAL);
@@ -30,34 +31,25 @@ NEVER = -1.0e4
 #: (tables, classes).
 Units = namedtuple(
     "Units",
-    "kind joins count row features features_of law positions plain marked steps decay class_of first log_share "
+    "kind joins count mark row features features_of law positions plain marked steps decay class_of first log_share "
     "table cumulative log_total width",
 )
 
 #: Sets of units in one chain. For each set: slot, size (units), names (their sum: of one unit, its own), total
 #: (reports), answer (IDENTICAL), ones (sets, positions), level, part (sets, positions + 1), base, gain (sets,
-#: positions), fresh: whether its table is the one it would have. set_of (units,); holder (slots,): which set has the
-#: slot, or -1; spare (units + 1,): sets that are free, their number last. There are three sets more than units, to work
-#: with.
-Sets = namedtuple("Sets", "slot size names total answer ones level part base gain fresh set_of holder spare")
+#: positions), mark (the sum of its units') and made: the mark of the set that its table was made for. set_of (units,);
+#: holder (slots,): which set has the slot, or -1; spare (units + 1,): sets that are free, their number last. There are
+#: three sets more than units, to work with.
+Sets = namedtuple("Sets", "slot size names total answer ones level part base gain mark made set_of holder spare")
 
 
 @njit(nogil=True, cache=True)
 def refresh(units, sets, g):
     """What set g says and would say, after its reports or its slot have changed; slot -1 is one without positions."""
-    sets.fresh[g] = False
     if units.kind == BITS:
         _refresh_bits(units, sets, g)
     elif units.kind == VALUES:
         _refresh_values(units, sets, g)
-
-
-@njit(nogil=True, cache=True)
-def moved(units, sets, g):
-    """Set g has another slot: its table is still the same."""
-    fresh = sets.fresh[g]
-    refresh(units, sets, g)
-    sets.fresh[g] = fresh
 
 
 @njit(nogil=True, cache=True)
@@ -128,6 +120,23 @@ def log_law(units, sets, g, s):
 
 
 @njit(nogil=True, cache=True)
+def laws(units, sets, which, out):
+    """out (some, slots): `log_law` of some sets at every slot."""
+    hashes = units.positions.shape[0]
+    for i in range(which.shape[0]):
+        g = which[i]
+        level, part = sets.level[g], sets.part[g]
+        for s in range(out.shape[1]):
+            total = level
+            if units.kind == IDENTICAL:
+                total = units.law[sets.answer[g], s]
+            else:
+                for h in range(hashes):
+                    total += part[units.positions[h, s]]
+            out[i, s] = total
+
+
+@njit(nogil=True, cache=True)
 def log_join(units, sets, g, u):
     """What unit u, which is one report, would change in the logarithm of set g's law."""
     if units.kind == IDENTICAL:
@@ -139,12 +148,33 @@ def log_join(units, sets, g, u):
 
 
 @njit(nogil=True, cache=True)
+def log_joins(units, sets, u, out):
+    """`log_join` of unit u with every set: out (units,), -inf where there is none.
+
+    All at once, as a call with all these arrays takes longer than the sum itself.
+    """
+    features, count = units.features[u], units.features_of[u]
+    for g in range(out.shape[0]):
+        out[g] = -np.inf
+        if sets.size[g] == 0:
+            continue
+        if units.kind == IDENTICAL:
+            out[g] = 0.0 if sets.answer[g] == units.row[u] else -np.inf
+            continue
+        total, gain = sets.base[g], sets.gain[g]
+        for i in range(count):
+            total += gain[features[i]]
+        out[g] = total
+
+
+@njit(nogil=True, cache=True)
 def empty(sets, g):
     """Set g without reports and slot."""
     sets.slot[g] = -1
     sets.size[g] = 0
     sets.names[g] = 0
     sets.total[g] = 0
+    sets.mark[g] = 0
     sets.ones[g, :] = 0
 
 
@@ -155,6 +185,7 @@ def add(units, sets, u, g, sign):
     sets.names[g] += sign * u
     sets.total[g] += sign * units.count[u]
     sets.answer[g] = units.row[u]
+    sets.mark[g] += units.mark[u] if sign > 0 else -units.mark[u]
     if units.kind != IDENTICAL:
         for i in range(units.features_of[u]):
             sets.ones[g, units.features[u, i]] += sign

@@ -55,12 +55,16 @@ def split_or_merge(units, sets, place, room):
         refresh(units, sets, some)
         room.side[v] = some
     room.side[t], room.side[u] = left, right
-    for v in range(n):
-        if sets.set_of[v] == g or sets.set_of[v] == h:
-            add(units, sets, v, both, 1)
-    refresh(units, sets, both)
-    odds = _log_mass(units, sets, place, room, left) + _log_mass(units, sets, place, room, right)
-    odds -= _log_mass(units, sets, place, room, both) + log_deal
+    # what is there has its table already
+    one, two, whole = left, right, g
+    if g != h:
+        one, two, whole = g, h, both
+        for v in range(n):
+            if sets.set_of[v] == g or sets.set_of[v] == h:
+                add(units, sets, v, both, 1)
+        refresh(units, sets, both)
+    odds = _log_mass(units, sets, place, room, one) + _log_mass(units, sets, place, room, two)
+    odds -= _log_mass(units, sets, place, room, whole) + log_deal
     if g != h:
         odds = -odds
     if coin(place) >= np.exp(odds):

@@ -30,6 +30,27 @@ def injective_sums(weights, out):
 
 
 @njit(nogil=True, cache=True)
+def bin_moments(weights, order, first, off, out):
+    """out (bins, 3, groups): the sums of weight, weight off and weight off^2 / 2 over the objects of each bin.
+
+    weights (groups, objects); order (some,): the objects that count, by bin; first (bins + 1,) where each bin begins in
+    it; off (some,) how far the mean of the bin is above the object.
+    """
+    for g in range(weights.shape[0]):
+        row = weights[g]
+        for b in range(out.shape[0]):
+            none, once, twice = 0.0, 0.0, 0.0
+            for i in range(first[b], first[b + 1]):
+                weight, gap = row[order[i]], off[i]
+                none += weight
+                once += weight * gap
+                twice += weight * gap * gap
+            out[b, 0, g] = none
+            out[b, 1, g] = once
+            out[b, 2, g] = 0.5 * twice
+
+
+@njit(nogil=True, cache=True)
 def unseen_masses(moments, rates, single, node, room, mass):
     """mass[g, q]: sum over objects of their weight times e^(-rate node), the objects of a bin taken together.
 

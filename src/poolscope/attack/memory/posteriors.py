@@ -11,6 +11,7 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import lengths_of, posterior_of_each
+from poolscope.attack.memory.groupings import MANY
 from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, normalised, occupancy_scores
 from poolscope.attack.memory.units import of_one_slot
@@ -26,8 +27,8 @@ from poolscope.mechanisms.sending import Sent
 CHUNK = 8
 
 #: Groups of identical reports up to which all that they can be is summed, 3^8 terms for each pool and some
-#: milliseconds, and above which chains are no better than occupancy, and soon worse: see docs/memory.md.
-EXACT, MANY = 8, 30
+#: milliseconds; above MANY chains are no better than occupancy, and soon worse: see docs/memory.md.
+EXACT = 8
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.attack.quadrature import fixed_rule
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
-from poolscope.kernels.memory import TILE, injective_sums, log_products, unseen_masses
+from poolscope.kernels.memory import TILE, bin_moments, injective_sums, log_products, unseen_masses
 from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
 
@@ -187,20 +187,19 @@ def _masses(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> t
     weights = np.vstack([weights, np.ones((1, weights.shape[1]))])
     rates = counts.sum() * within_pools(adversary.universe, adversary.popularity, empty="uniform")
     section = adversary.universe.pool_of + 1
-    return [_binned(weights[:, mine], rates[mine]) for mine in (section == j for j in range(adversary.k + 1))], scale
+    return [_binned(weights, rates, np.flatnonzero(section == j)) for j in range(adversary.k + 1)], scale
 
 
-def _binned(weights: Floats, rates: Floats) -> Masses:
-    """The masses of objects of these weights (groups, objects) and rates (objects,)."""
-    order = np.argsort(rates, kind="stable")
-    weights, rates = weights[:, order], rates[order]
-    first = np.flatnonzero(np.diff(np.floor(rates / BIN), prepend=-1.0))
-    size = np.diff(first, append=len(rates))
-    mean = np.add.reduceat(rates, first) / size if len(rates) else rates
+def _binned(weights: Floats, rates: Floats, objects: Integers) -> Masses:
+    """The masses of some objects, from the weights (groups, universe) and rates (universe,) of all."""
+    order = objects[np.argsort(rates[objects], kind="stable")]
+    rates = rates[order]
+    first = np.append(np.flatnonzero(np.diff(np.floor(rates / BIN), prepend=-1.0)), len(rates))
+    size = np.diff(first)
+    mean = np.add.reduceat(rates, first[:-1]) / size if len(rates) else rates
     off = np.repeat(mean, size) - rates
-    powers = (weights, weights * off, weights * (off**2 / 2.0))
-    sums = [np.add.reduceat(power, first, axis=1) if len(rates) else power for power in powers]
-    moments, single = np.ascontiguousarray(np.stack(sums).transpose(2, 0, 1)), off[first] == 0.0
+    moments, single = np.empty((len(size), 3, len(weights))), off[first[:-1]] == 0.0
+    bin_moments(weights, order, first, off, moments)
 
     def masses(weight: Floats) -> Floats:
         out = np.empty((len(weights), len(weight)))

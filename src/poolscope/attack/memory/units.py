@@ -11,6 +11,7 @@ from scipy import special
 
 from poolscope.attack.memory.slots import Slots
 from poolscope.base.arrays import Floats
+from poolscope.base.randomness import children
 from poolscope.kernels.kept_sets import BITS, IDENTICAL, NEVER, VALUES, Sets, Units, tabulate_units
 from poolscope.mechanisms.kept import Bits, Identical, Values
 
@@ -31,6 +32,7 @@ def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
     tables = int(parts["table"].max(initial=-1)) + 1
     units = Units(
         **_nothing(len(count), len(slots.order)) | parts,
+        mark=children(np.uint64(0), np.arange(len(count))),
         class_of=slots.class_of,
         first=slots.first,
         log_share=slots.log_share,
@@ -149,7 +151,8 @@ def empty_sets(units: Units) -> Sets:
         part=np.zeros((sets, width + 1)),
         base=np.zeros(sets),
         gain=np.zeros((sets, width)),
-        fresh=np.zeros(sets, dtype=bool),
+        mark=np.zeros(sets, dtype=np.uint64),
+        made=np.zeros(sets, dtype=np.uint64),
         set_of=whole(n),
         holder=whole(len(units.class_of)),
         spare=whole(n + 1),
