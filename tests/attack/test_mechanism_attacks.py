@@ -4,8 +4,8 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import polars as pl
 import pytest
+from cases.calibrated import calibration_p
 from cases.synthetic import SEED
 from mpmath import mp, mpf
 from oracle import reference
@@ -16,7 +16,6 @@ from poolscope.attack.adversary import Adversary
 from poolscope.attack.devices import posterior
 from poolscope.base.randomness import report_keys, user_keys
 from poolscope.mechanisms import THE
-from poolscope.metrics.calibration import ERROR_BINS, gather
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.popularity import zipf
 from poolscope.world.synthetic import draw_traces, draw_users
@@ -77,9 +76,6 @@ USERS, N = 4000, 20
 
 #: Error of the whole family of tests, of which each has an equal share: one run in twenty fails somewhere by chance.
 LEVEL = 0.05 / len(KINDS)
-#: Crowds that a p-value is counted in: its own error is a twentieth of the level.
-CROWDS = 100_000
-
 
 KEYS = user_keys(SEED, np.arange(USERS))
 TRUTH = draw_users(CROWD, Behaviour(), KEYS)
@@ -99,18 +95,10 @@ def of_name(name):
 
 
 def p_value(mechanism, reports, times=1):
-    """How often a calibrated attack with these confidences shows an expected calibration error as large as was seen.
-
-    Under the hypothesis the successes of a bin are binomial (a little wider than they are, see `metrics.calibration`),
-    so the null distribution of the error is drawn, not approximated. The adversary sees every report so many times.
-    """
+    """`calibration_p` of an adversary who sees every report so many times."""
     seen = {name: np.repeat(column, times, axis=0) for name, column in reports.items()}
     found = posterior(mechanism, seen, ORACLE, lengths=np.full(USERS, times * N))[:, -1]
-    names = np.array(CROWD.pool_names)
-    guesses = {"pool": names[TRUTH.iota], "guess": names[found.argmax(axis=1)], "confidence": found.max(axis=1)}
-    bins = gather(pl.DataFrame(guesses), ERROR_BINS)
-    hits = np.random.default_rng(SEED).binomial(bins.users, bins.confidence, size=(CROWDS, len(bins.users)))
-    return (1 + (bins.error(hits / bins.users) >= bins.error(bins.success)).sum()) / (1 + CROWDS)
+    return calibration_p(TRUTH.iota, found, SEED)
 
 
 @every_mechanism

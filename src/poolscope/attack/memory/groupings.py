@@ -20,30 +20,39 @@ from poolscope.kernels.kept_sets import Units, laws
 #: Sets of reports above which chains do not agree on the pools.
 MANY = 30
 
-#: Chains, rounds until the first grouping is taken, rounds from one to the next, and groupings of a chain at most.
-CHAINS, FIRST, APART, MOST = 4, 6, 4, 32
+#: Chains that say whether they agree, and chains if they do not.
+FEW, CHAINS = 4, 8
+
+#: Rounds until the first grouping is taken, rounds from one to the next, and groupings of a chain at most.
+FIRST, APART, MOST = 6, 4, 16
 
 
 def by_groupings(
     units: Units, belief: Belief, order: Integers, adversary: Adversary, key: np.uint64, enough: float
 ) -> tuple[Floats, Floats]:
-    """Posterior (k,) and its standard error, from as many groupings as one of each chain says that are needed.
+    """Posterior (k,) and its standard error, from as many groupings as one of a few chains says that are needed.
 
     order : (objects,) the objects as units have them; enough : the standard error that is asked for.
     """
     chains, known = begun(units, belief, key, CHAINS), dict[bytes, Floats]()
 
-    def taken(groupings: int, rounds: int) -> tuple[Floats, Floats]:
-        means = np.zeros((CHAINS, adversary.k))
-        for chain, mean in zip(chains, means, strict=True):
+    def taken(some: list[Chain], groupings: int, rounds: int) -> tuple[Floats, Floats]:
+        means = np.zeros((len(some), adversary.k))
+        for chain, mean in zip(some, means, strict=True):
             for _ in range(groupings):
                 chain.go(rounds)
                 mean += _of_grouping(chain, order, adversary, known) / groupings
         return between(means)
 
-    _, error = taken(1, FIRST)
-    needed = np.ceil((error.max() / enough) ** 2)
-    return taken(int(np.clip(needed, 1, MOST)), APART)
+    _, error = taken(chains[:FEW], 1, FIRST)
+    needed = (error.max() / enough) ** 2
+    if needed <= 1:
+        return taken(chains[:FEW], 1, APART)
+    groupings = int(np.clip(np.ceil(needed * FEW / CHAINS), 2, MOST))
+    for chain in chains:
+        # they are not yet far from their starts: as long as what counts
+        chain.go(APART * groupings)
+    return taken(chains, groupings, APART)
 
 
 def _of_grouping(chain: Chain, order: Integers, adversary: Adversary, known: dict[bytes, Floats]) -> Floats:
