@@ -10,7 +10,7 @@ from numba import njit
 
 from poolscope.kernels.kept_deals import node, prefer, weigh, weights
 from poolscope.kernels.kept_draws import coin, drawn_slot, log_phi, log_sum, mixed, pick, share_at, table
-from poolscope.kernels.kept_sets import claim, empty, log_joins, log_law, put, refresh, take
+from poolscope.kernels.kept_sets import NEVER, claim, empty, log_join, log_joins, log_law, put, refresh, take
 from poolscope.kernels.kept_splits import split_or_merge
 
 #: Times that a slot is drawn again if it is taken.
@@ -110,8 +110,8 @@ def _free_slot(units, sets, place, room, c, cumulative, log_total):
 
 @njit(nogil=True, cache=True)
 def start(units, sets, place, room, together):
-    """Units one after the other, as they stand in room.order, each given those before it; or `together`, those that can
-    have one answer in one set.
+    """Units one after the other, as they stand in room.order, each given those before it; or `together`, each with the
+    first that it can share an answer with.
     """
     sets.holder[:] = -1
     sets.set_of[:] = -1
@@ -122,10 +122,11 @@ def start(units, sets, place, room, together):
     sets.spare[n] = n
     for i in range(n):
         u, s = room.order[i], -1
-        for j in range(i if together else 0):
-            v = room.order[j]
-            if units.joins and units.row[v] == units.row[u]:
-                s = sets.slot[sets.set_of[v]]
+        for j in range(i if together and units.joins else 0):
+            g = sets.set_of[room.order[j]]
+            if log_join(units, sets, g, u) > NEVER / 2.0:
+                s = sets.slot[g]
+                break
         if s < 0:
             s = _chosen(units, sets, place, room, u, TRIES)
         if s < 0:
