@@ -184,13 +184,15 @@ def test_the_page_runs():
         "(30, 60, 90, 180)": "(10,)",
         "users=200": "users=2",
         "users=60": "users=2",
-        "users, n = 60, 30": "users, n = 3, 8",
+        "30, users=150": "8, users=2",
+        "90, users=40": "8, users=2",
+        "180, users=12": "8, users=2",
     }
     for block in blocks:
         for old, new in small.items():
             block = block.replace(old, new)
         exec(compile(block, "memory.md", "exec"), names)
-    assert len(printed) == 2 * 3 + 2 + 4 * 2
+    assert len(printed) == 2 * 3 + 2 + 4 + 4 + 2
 
 
 def test_two_objects_share_an_answer_as_often_as_the_page_says():
