@@ -80,7 +80,7 @@ def test_the_attack_is_calibrated(name):
 
 @every_device
 def test_an_overconfident_attack_is_not(name):
-    """The control: the same posteriors, as sure as if all had been seen four times."""
-    sure = found(name) ** 4
+    """The control: the same posteriors, as sure as if all had been seen eight times."""
+    sure = found(name) ** 8
     p = calibration_p(TRUTH.iota, sure / sure.sum(axis=1, keepdims=True), SEED)
     assert p <= LEVEL, f"p = {p:.2g} is not below {LEVEL:.2g}: the test sees nothing"
