@@ -567,6 +567,7 @@
     if (now === compared) return;
     comparing?.close();
     compared = now;
+    delete place.dataset.done;
     $("comparison-head").replaceChildren(
       ...["Setting", ...START.compared, ""].map((text) => made("th", { scope: "col", text })),
     );
