@@ -194,26 +194,25 @@ def scenarios(
 
 @command("poolscope report poolscope-apple-emojis")
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
 ) -> None:
-    """Write the page of a finished run again."""
-    from poolscope.pages.audit import write_page
-    from poolscope.verbs.audit.folder import read_run
+    """Write the page of a finished folder again."""
+    from poolscope.pages.finished import write_page
 
-    typer.echo(write_page(read_run(folder)))
+    typer.echo(write_page(folder))
 
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
 def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished audit or reproduction.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
     format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
     width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
 ) -> None:
-    """Write the pictures of a finished run as files for a paper, into DIR/figures."""
+    """Write the pictures of a finished folder as files for a paper, into DIR/figures."""
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.export import write_figures
+        from poolscope.pages.finished import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:

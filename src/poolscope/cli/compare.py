@@ -12,7 +12,7 @@ from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import EXPOSING
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.pages.words import in_plain_words, reservation
-from poolscope.verbs.compare import Choice, Comparison
+from poolscope.verbs.comparison import Choice, Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:
