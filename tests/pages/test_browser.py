@@ -1,6 +1,7 @@
 """The page in a real browser: it draws, answers, fetches nothing and runs no name."""
 
 import json
+import re
 
 import polars as pl
 import pytest
@@ -9,7 +10,7 @@ from cases.records import Pools
 from cases.synthetic import POOLS, game
 
 from poolscope.metrics.records import summarise
-from poolscope.pages import audit
+from poolscope.pages import audit, style
 from poolscope.verbs.audit.folder import read_run
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
@@ -107,6 +108,25 @@ def test_a_picture_can_be_saved_and_leads_nowhere(opened, path):
     assert name == "precision.svg"
     assert "random guess, 1/6" in svg
     assert all(url.startswith(("file:", "blob:", "data:")) for url in asked)
+
+
+def test_on_a_dark_page_pictures_are_light_and_on_paper_dark(opened, path):
+    """The largest n is farthest from the paper on both; what is saved is for paper too."""
+    page, said, _ = opened(path, color_scheme="dark")
+    chart, ink = ".chart[data-name=precision] svg.marks", tuple(int(style.INK[i : i + 2], 16) for i in (1, 3, 5))
+
+    def colours(what, mark):
+        script = f"[...new Set([...document.querySelectorAll('{chart} {mark}')].map(e => getComputedStyle(e).{what}))]"
+        return [tuple(map(float, re.findall(r"-?[\d.]+", found))) for found in page.evaluate(script)]
+
+    assert [text[0] for text in colours("fill", "text")] == pytest.approx([0.94], abs=0.01)
+    small, large = (line[0] for line in colours("stroke", ".role-legend-symbol path")[:2])
+    assert 0.45 < small < large
+    page.emulate_media(media="print")
+    assert set(colours("fill", "text")) == {ink}
+    page.emulate_media(media="screen")
+    assert style.INK in saved(page, ".chart[data-name=precision]")[1]
+    assert said == []
 
 
 def test_names_are_shown_and_not_run(opened, tmp_path):

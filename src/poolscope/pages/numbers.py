@@ -22,7 +22,7 @@ def share(value: float) -> str:
 
 def large_percent(value: float) -> str:
     """A share as it stands alone, in large letters, where there is no room for words."""
-    return percent(value).replace("less than ", "< ").replace("more than ", "> ")
+    return percent(value).replace("less than ", "<\u202f").replace("more than ", ">\u202f")
 
 
 def number(value: float) -> str:
