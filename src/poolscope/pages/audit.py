@@ -101,7 +101,7 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     firsts = {record.adversary: record for record in reversed(summary.results)}
     records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
     form = f"Reports until exposed at {percent(records[0].exposed_at)}"
-    columns = [Column(name, form, f"{share(level)} % of users", _reports) for name, level in EXPOSING.items()]
+    columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
 
 
