@@ -126,7 +126,10 @@ def compare(
     reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
-    observations: Observations = None,
+    observations: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="After how many reports, instead of the scenario's; the largest is told."),
+    ] = None,
     threshold: Threshold = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
