@@ -168,7 +168,7 @@ def compare(
 def explore(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO | RUN FOLDER | POSTERIORS]", help="Where to start; default apple-emojis."),
+        typer.Argument(metavar="SCENARIO|DIR|POSTERIORS", help="Where to start; default apple-emojis."),
     ] = None,
     port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 is any that is free.")] = 0,
     seed: Annotated[int, typer.Option(help="Same seed, same users; of a run, the run's.")] = 0,
