@@ -87,5 +87,10 @@ def test_a_reproduction_says_who_writes_its_page(tmp_path):
 
 
 def test_another_folder_is_no_finished_one(tmp_path):
+    with pytest.raises(InputError, match="there is nothing finished in it; name a folder of audit, compare, advise or"):
+        write_page(tmp_path)
+    with pytest.raises(InputError, match="there is no such folder; name a folder of audit"):
+        pictures_of(tmp_path / "nowhere")
+    (tmp_path / "outcomes").mkdir()
     with pytest.raises(InputError, match=r"must have summary.json; name the folder of a finished audit"):
         write_page(tmp_path)

@@ -20,6 +20,8 @@ from poolscope.verbs.comparison import read_comparison
 from poolscope.verbs.reproduce.runner import finished
 from poolscope.verbs.reproduce.values import Played
 
+REMEDY = "name a folder of audit, compare, advise or reproduce"
+
 
 class Finished(NamedTuple):
     """How what lies in a folder is read, written as a page, and drawn."""
@@ -39,9 +41,10 @@ def _refuse_page(_: Any, folder: Path) -> Path:
 
 
 RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_pictures.pictures)
-"""Of an audit, and of whatever has no mark of another: its errors say what a run must have."""
 
 MARKED = {
+    "summary.json": RUN,
+    "outcomes": RUN,
     "plays": Finished(_read_plays, _refuse_page, reproduction_pictures.pictures),
     COMPARISON: Finished(read_comparison, comparison.write_page, comparison.pictures),
     ADVICE: Finished(read_advice, advice.write_page, advice_pictures.pictures),
@@ -50,7 +53,12 @@ MARKED = {
 
 
 def _kind(folder: Path) -> Finished:
-    return next((kind for mark, kind in MARKED.items() if (folder / mark).exists()), RUN)
+    if not folder.is_dir():
+        raise InputError("there is no such folder", file=folder, remedy=REMEDY)
+    found = next((kind for mark, kind in MARKED.items() if (folder / mark).exists()), None)
+    if found is None:
+        raise InputError("there is nothing finished in it", file=folder, remedy=REMEDY)
+    return found
 
 
 def write_page(folder: Path) -> Path:
