@@ -12,7 +12,8 @@ from cases.synthetic import SEED
 from scipy import stats
 
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import make
+from poolscope.mechanisms import Channel, adapt, make
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import report_frame
 from poolscope.reports.misfit import Misfit
 from poolscope.scenario.build import build_mechanism
@@ -38,6 +39,17 @@ KINDS = {
 }
 
 
+CHANNELS = {
+    "channel": Channel(universe=UNIVERSE, matrix=np.random.default_rng(1).dirichlet(np.full(60, 0.5), UNIVERSE)),
+    "blurred": Channel(universe=UNIVERSE, matrix=np.random.default_rng(2).dirichlet(np.full(25, 1.0), UNIVERSE)),
+    "few": Channel(universe=4, matrix=np.random.default_rng(3).dirichlet(np.full(300, 5.0), 4)),
+}
+
+
+def mechanism_of(kind):
+    return CHANNELS[kind] if kind in CHANNELS else make(kind, UNIVERSE, KINDS[kind])
+
+
 def reports_of(mechanism, count, seed=SEED):
     """Of objects as few as a popularity can have: what is popular must not matter."""
     rng = np.random.default_rng(seed)
@@ -54,16 +66,16 @@ def looked(mechanism, reports, **options):
     return misfit.found()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *CHANNELS])
 def test_false_alarms_are_as_rare_as_stated(kind):
-    mechanism, error, files = make(kind, UNIVERSE, KINDS[kind]), 0.2, 60
+    mechanism, error, files = mechanism_of(kind), 0.2, 60
     alarms = [looked(mechanism, reports_of(mechanism, 400, SEED + i), error=error) for i in range(files)]
     assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *CHANNELS])
 def test_reports_that_fit_are_not_noticed(kind):
-    mechanism = make(kind, UNIVERSE, KINDS[kind])
+    mechanism = mechanism_of(kind)
     assert looked(mechanism, reports_of(mechanism, 20_000)) is None
 
 
@@ -110,6 +122,32 @@ def test_other_hash_functions_are_noticed(kind):
     other = {"hash": "xxhash32"} if kind == "olh" else {"seed": 7}
     found = looked(make(kind, UNIVERSE, KINDS[kind] | other), reports_of(mechanism, 60_000))
     assert re.search(r"sum up to \d+ % of the reports: likely another hash table", found)
+
+
+def test_reports_of_another_channel_are_noticed():
+    channel, other = CHANNELS["channel"], CHANNELS["blurred"]
+    reports = reports_of(channel, 4000)
+    turned = {"report": 59 - reports["report"]}
+    assert "likely another channel, or reports numbered otherwise" in looked(channel, turned)
+    assert "another channel" in looked(channel, reports_of(other, 4000))
+    never = Channel(universe=2, matrix=np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]))
+    assert "another channel" in looked(never, {"report": np.array([0, 1, 2, 1])})
+
+
+def test_reports_of_a_mechanism_of_ones_own_are_looked_at_where_they_are_few():
+    class Own:
+        law = CHANNELS["few"].matrix
+        report_columns = {"report": ReportColumn("integer", 300)}  # noqa: RUF012
+
+        def obfuscate(self, objects, rng):
+            return (self.law.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
+
+        def log_likelihood(self, reports):
+            return np.log(self.law[:, reports]).T
+
+    reports = reports_of(CHANNELS["few"], 3000)
+    assert looked(adapt(Own(), 4), reports) is None
+    assert "another channel" in looked(adapt(Own(), 4), {"report": 299 - reports["report"]})
 
 
 def test_functions_that_are_not_used_alike_are_noticed():

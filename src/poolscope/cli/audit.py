@@ -49,7 +49,7 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
         last = row.adversary
     grid.print(console)
     _exposing(summary.results).print(console)
-    console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
+    console.say(in_plain_words(summary.results, summary.adversaries))
     console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 

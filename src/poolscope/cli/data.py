@@ -123,7 +123,7 @@ def estimate(
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="linear|regression|ibu", help="How; default the one that suits.")
+        str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
     ] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""

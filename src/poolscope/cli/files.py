@@ -38,6 +38,7 @@ MOST_OBJECTS = 12
 METHODS = {
     "linear": "Method: linear, from how many reports support an object.",
     "regression": "Method: regression, least squares on what each object is known to send.",
+    "ridge": "Method: ridge, least squares that share out evenly what the reports do not tell apart.",
     "ibu": "Method: ibu, the popularity that makes the reports most likely.",
 }
 

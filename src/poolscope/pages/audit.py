@@ -23,7 +23,7 @@ from poolscope.pages.audit_pictures import pictures
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
 from poolscope.pages.html import options, origin, render, tied
-from poolscope.pages.numbers import decimal, share
+from poolscope.pages.numbers import decimal, large_percent, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
 
@@ -101,7 +101,7 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     firsts = {record.adversary: record for record in reversed(summary.results)}
     records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
     form = f"Reports until exposed at {percent(records[0].exposed_at)}"
-    columns = [Column(name, form, f"{share(level)} % of users", _reports) for name, level in EXPOSING.items()]
+    columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
 
 
@@ -129,7 +129,7 @@ def _tiles(summary: Summary) -> dict[str, Any]:
     )
     tiles = [
         {
-            "value": tied(percent(getattr(record, name).value)),
+            "value": tied(large_percent(getattr(record, name).value)),
             "label": tied(label),
             "interval": tied(f"{interval(getattr(record, name), share)} %"),
         }

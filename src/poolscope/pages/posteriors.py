@@ -66,11 +66,13 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
 def in_plain_words(found: Inferred) -> str:
     """Of how many users the adversary who is surest is sure, after all reports."""
     last = {row.adversary: row for row in found.results}
-    name, row = max(last.items(), key=lambda item: item[1].sure[SURE])
+    name, row = max(last.items(), key=lambda item: (item[1].sure[SURE], item[1].confidence))
+    known = row.sure[SURE]
+    of = f"{known:,} of the {found.users:,} users ({percent(known / found.users)})" if known else "no user"
     return (
-        f"From these reports the {name} adversary is sure, with a confidence of {percent(SURE)}, which pool "
-        f"{row.sure[SURE]:,} of the {found.users:,} users prefer ({percent(row.sure[SURE] / found.users)}). Its mean "
-        f"confidence is {percent(row.confidence)}, where guessing at random has {percent(row.baseline)}."
+        f"From these reports the {name} adversary knows the preferred pool of {of} with a confidence of at least "
+        f"{percent(SURE)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
+        f"{percent(row.baseline)}."
     )
 
 

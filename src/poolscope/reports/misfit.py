@@ -7,7 +7,9 @@ Nobody knows what the users picked, so only what does not hang on it is looked a
 - **counts**: those of all objects sum up to the number of reports, whatever is popular: the mean number X of objects
   that a report supports is :math:`\sum_z q^*(z) + (p^* - q^*)`. Read with another hash function or bit order, reports
   support no object more than another, and the sum is about 0;
-- **rare objects**: no object is supported less often than by noise alone, N q*.
+- **rare objects**: no object is supported less often than by noise alone, N q*;
+- **a channel's reports**: some popularity must explain how often each was sent (`mixture.lack_of_fit`). Of few reports
+  of a kind the chi-square number is larger by up to `FEW`.
 
 A bound is as many standard errors away that all of them together raise a false alarm in one of `1 / ERROR` files at
 most. What hash functions that were drawn once for all add to a sum is bounded by its worst case, a single object.
@@ -21,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolscope.base.arrays import Floats
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
+from poolscope.reports.curator import channel_of
+from poolscope.reports.mixture import lack_of_fit
 
 #: How often reports that are as they should be may be called otherwise.
 ERROR = 1e-4
@@ -41,7 +45,13 @@ NOTHING = 0.5
 #: Rounding of a mean.
 ROUNDING = 1e-9
 
-TESTS = 4
+#: By how much a chi-square number exceeds its degrees, as a part, where two reports of a kind are expected, at most.
+FEW = 1.2
+
+#: Cells of a channel that are fitted.
+FITTED = 1 << 18
+
+TESTS = 5
 
 OTHER_FUNCTIONS = "likely another hash table, seed, order of bits or order of objects"
 
@@ -94,6 +104,9 @@ class Misfit:
         # a report is as wide as its columns, or as what it says of all objects
         widths = [column.size for column in mechanism.report_columns.values() if column.kind in ("bits", "reals")]
         self._step = max(1, AT_ONCE // max(mechanism.universe, *widths, 1))
+        channel = channel_of(mechanism)
+        self._channel = channel if channel is not None and channel.matrix.size <= FITTED else None
+        self._seen: Integers | int = 0
         self.reports = 0
 
     @property
@@ -112,6 +125,8 @@ class Misfit:
             self._ones += Moments.of(_ones(reports[self._bits]))
         if self._column:
             self._uses += np.bincount(reports[self._column], minlength=len(self._uses))
+        if self._channel is not None:
+            self._seen = self._seen + self._channel.tally(reports)
         if is_countable(self._mechanism):
             self._sums = self._sums + self._mechanism.score_sums(reports).astype(np.float64)
             self._look(reports)
@@ -128,7 +143,8 @@ class Misfit:
         """What is odd, with the likeliest cause, in one line; None where nothing is."""
         if self.reports < 2:
             return None
-        return self._bits_found() or self._functions_found() or self._sum_found() or self._rare_found()
+        looks = (self._bits_found, self._functions_found, self._sum_found, self._rare_found, self._channel_found)
+        return next((said for look in looks if (said := look())), None)
 
     def _bits_found(self) -> str | None:
         if self._bits is None:
@@ -189,6 +205,16 @@ class Misfit:
             return None
         some = int(np.sum(below > self._deviations()))
         return f"{some:,} objects are found less often than noise alone makes: likely a larger epsilon"
+
+    def _channel_found(self) -> str | None:
+        if self._channel is None:
+            return None
+        degrees = int(np.count_nonzero(self._channel.matrix.max(axis=0) > 0)) - 1
+        squared = lack_of_fit(self._channel.matrix, np.asarray(self._seen))
+        if squared <= FEW * stats.chi2.isf(self._tail, max(1, degrees)):
+            return None
+        odd = "no popularity explains how often each report was sent"
+        return f"{odd}: likely another channel, or reports numbered otherwise"
 
     def _deviations(self) -> float:
         return float(stats.norm.isf(self._tail / 2))

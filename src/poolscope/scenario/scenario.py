@@ -282,6 +282,18 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
     return scenario
 
 
+def as_kept(about: Any) -> Scenario:
+    """The scenario that `Scenario.about` told of; files that it names are not looked for."""
+    if not isinstance(about, dict) or not all(isinstance(about.get(key), str) for key in ("name", "file", "text")):
+        raise InputError("must have the texts name, file and text", place="scenario")
+    asked = about.get("asked", {})
+    if not isinstance(asked, dict):
+        raise InputError("must be an object", value=asked, place="scenario.asked")
+    kept = parse(about["text"], name=about["name"], file=about["file"])
+    kept._source = replace(kept._source, asked=asked)
+    return kept
+
+
 def changed(
     scenario: Scenario, changes: Mapping[str, Any], *, name: str, asked: Mapping[str, Any] | None = None
 ) -> Scenario:

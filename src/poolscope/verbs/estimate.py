@@ -57,7 +57,7 @@ def estimate(
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
         ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
         ``frequency`` (the counts as shares, which may be negative).
-    method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
+    method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
 
     Examples
