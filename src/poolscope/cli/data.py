@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poolscope.cli.app import command
-from poolscope.cli.options import Engine, ScenarioOption, Scheduler
+from poolscope.cli.options import Engine, Observations, ScenarioOption, Scheduler
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -63,6 +63,7 @@ def attack(
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
+    observations: Observations = None,
     threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
@@ -75,13 +76,15 @@ def attack(
     from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
-    if user is not None and (threshold is not None or top or truth is not None or page is not None):
-        raise InputError("must stand alone: `threshold`, `top`, `truth` and `page` are about all users", place="--user")
+    if user is not None and (observations or threshold is not None or top or truth is not None or page is not None):
+        rule = "must stand alone: `observations`, `threshold`, `top`, `truth` and `page` are about all users"
+        raise InputError(rule, place="--user")
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
         from poolscope.base.tables import check_output
         from poolscope.cli.files import print_attack, print_story
+        from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
@@ -98,6 +101,7 @@ def attack(
                     reports,
                     loaded,
                     pools=pools,
+                    observations=counts(observations, "observations") if observations else None,
                     threshold=threshold,
                     out=out,
                     top=top or (SHOWN if page else 0),

@@ -67,9 +67,11 @@ def print_story(story: Story, out: Path | None) -> None:
     for rows in story.table.partition_by("adversary", maintain_order=True):
         name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
         title = f"{one_line(story.user)}, {story.reports:,} reports, seen by {name}"
-        grid = Grid(title=title, heads=["n", *heads], keys=1, box=None)
+        kept = "answer" in rows.columns and rows["answer"].count() > 0
+        grid = Grid(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
-            grid.add(str(row["n"]), *(_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools))
+            cells = (_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools)
+            grid.add(*(str(row[name]) for name in ("n", "answer")[: 1 + kept]), *cells)
         grid.print(console)
         after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
         pool = max(after, key=lambda pool: after[pool])
@@ -81,7 +83,9 @@ def print_story(story: Story, out: Path | None) -> None:
         )
     console.print(
         "mass: the popularity of the pool's objects that the report supports; evidence: log of how much likelier the "
-        "report is from this pool than from any; posterior: the belief after it.",
+        "report is from this pool than from any; posterior: the belief after it."
+        + " answer: the first report with the same kept answer."
+        * ("answer" in story.table.columns),
         style="dim",
         highlight=False,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,11 @@ class Device(Protocol):
 @runtime_checkable
 class Keeping(Device, Protocol):
     """A device that keeps its answers."""
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The columns that are the same in all reports of a user, beside the answers."""
+        ...
 
     def evidence(self, reports: Reports) -> Evidence:
         """What reports of one user say; what else the user keeps, a cohort for one, is read off them."""
@@ -131,6 +136,8 @@ class Memoised:
 
     mechanism: Mechanism
 
+    own: ClassVar[tuple[str, ...]] = ()
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
@@ -171,6 +178,8 @@ class RapporMemory:
     """
 
     mechanism: Rappor
+
+    own: ClassVar[tuple[str, ...]] = ("cohort",)
 
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""

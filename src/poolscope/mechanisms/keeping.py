@@ -6,6 +6,7 @@ A device keeps one answer for each *slot*: the object, or what the object is has
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ class KeptResponse:
 
     mechanism: LGRR
 
+    own: ClassVar[tuple[str, ...]] = ()
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         return {"value": _responded(self.mechanism, objects, users, places)}
@@ -62,6 +65,8 @@ class KeptHash:
     """
 
     mechanism: LOLOHA
+
+    own: ClassVar[tuple[str, ...]] = ("seed",)
 
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's seed."""
@@ -97,6 +102,8 @@ class KeptFlips:
     """
 
     mechanism: TwoFlips
+
+    own: ClassVar[tuple[str, ...]] = ()
 
     def answers(self, objects: Objects, users: Keys) -> NDArray[np.uint64]:
         """(reports, words) the kept bits for objects (reports,), each of the user of that key."""
@@ -134,6 +141,8 @@ class KeptPositions:
     """
 
     mechanism: DBitFlip
+
+    own: ClassVar[tuple[str, ...]] = ("positions",)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
