@@ -6,6 +6,7 @@ its answers, a user's reports are not independent, so that memory is no mechanis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import ClassVar, Protocol, runtime_checkable
@@ -50,8 +51,8 @@ class Keeping(Device, Protocol):
     """A device that keeps its answers."""
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """The columns that are the same in all reports of a user, beside the answers."""
+    def own(self) -> Mapping[str, int]:
+        """The columns that are the same in all reports of a user, and how many values each may have, all as likely."""
         ...
 
     def evidence(self, reports: Reports) -> Evidence:
@@ -136,7 +137,7 @@ class Memoised:
 
     mechanism: Mechanism
 
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[Mapping[str, int]] = {}
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
@@ -179,7 +180,9 @@ class RapporMemory:
 
     mechanism: Rappor
 
-    own: ClassVar[tuple[str, ...]] = ("cohort",)
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"cohort": self.mechanism.family.size}
 
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""

@@ -5,6 +5,8 @@ A device keeps one answer for each *slot*: the object, or what the object is has
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +41,7 @@ class KeptResponse:
 
     mechanism: LGRR
 
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[Mapping[str, int]] = {}
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
@@ -66,7 +68,9 @@ class KeptHash:
 
     mechanism: LOLOHA
 
-    own: ClassVar[tuple[str, ...]] = ("seed",)
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"seed": 1 << self.mechanism.seed_bits}
 
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's seed."""
@@ -103,7 +107,7 @@ class KeptFlips:
 
     mechanism: TwoFlips
 
-    own: ClassVar[tuple[str, ...]] = ()
+    own: ClassVar[Mapping[str, int]] = {}
 
     def answers(self, objects: Objects, users: Keys) -> NDArray[np.uint64]:
         """(reports, words) the kept bits for objects (reports,), each of the user of that key."""
@@ -142,7 +146,9 @@ class KeptPositions:
 
     mechanism: DBitFlip
 
-    own: ClassVar[tuple[str, ...]] = ("positions",)
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"positions": math.comb(self.mechanism.buckets, self.mechanism.d)}
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
