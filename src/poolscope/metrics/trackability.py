@@ -43,8 +43,9 @@ class Trackability(Row):
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> kept = ps.mechanisms.device_of(mechanism, memory=True)
-    >>> windows = dataclasses.replace(game, device=kept, sending=ps.mechanisms.Sending(window=10))
+    >>> windows = replace(game, device=kept, sending=ps.mechanisms.Sending(window=10))
     >>> (found,) = ps.metrics.trackability(windows, users=40, seed=1)
     >>> found.adversary, found.window, found.devices
     ('strong', 10, 40)
