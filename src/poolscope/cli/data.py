@@ -69,6 +69,7 @@ def attack(
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
     truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
     page: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
+    links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -81,19 +82,24 @@ def attack(
         raise InputError(rule, place="--user")
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
+    if links is not None and user is not None:
+        raise InputError("must stand without `user`: it is about all of them", place="--links")
     with working("Attacking", "reports") as work:
         from poolscope.base.tables import check_output
-        from poolscope.cli.files import print_attack, print_story
+        from poolscope.cli.files import print_attack, print_links, print_story
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
+        from poolscope.verbs.attack.links import link_users
         from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
         if page is not None:
             check_output(page, overwrite=True, endings=(".html",))
         with running(work, engine, scheduler) as own:
+            if links is not None:
+                linked = link_users(reports, loaded, links, engine=own)
             if user is not None:
                 story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
             else:
@@ -119,6 +125,8 @@ def attack(
     else:
         # the surest are on the page anyway
         print_attack(found if top else replace(found, top=()), out, page)
+        if links is not None:
+            print_links(linked, links)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")

@@ -27,6 +27,9 @@ MOST_POOLS = 12
 
 NO_GUESS = "no guess"
 
+#: Links that a terminal shows.
+MOST_LINKS = 12
+
 #: What is told of each report of one user, for each pool.
 KINDS = ("mass", "evidence", "posterior")
 
@@ -58,6 +61,19 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None) ->
     console.print(f"{words}.", style="dim", highlight=False)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Page", page)
+
+
+def print_links(linked: pl.DataFrame, out: Path) -> None:
+    """The pseudonyms that are likeliest one device's."""
+    console, heads = Terminal(), ["user", "other", "adversary", "score"]
+    title = f"{linked.height:,} pseudonyms that have a likely other"
+    grid = Grid(title=title, heads=heads, left=["other", "adversary"], keys=2)
+    for row in linked.head(MOST_LINKS).iter_rows(named=True):
+        grid.add(_text(row["user"]), _text(row["other"]), _text(row["adversary"]), f"{row['score']:.2f}")
+    grid.print(console)
+    words = "score: log of how much likelier two are one device's than two, summed over pairs of reports"
+    console.print(f"{words}; it ranks, and is no probability.", style="dim", highlight=False)
+    _print_place(console, "Links", out)
 
 
 def print_story(story: Story, out: Path | None) -> None:
