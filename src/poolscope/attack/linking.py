@@ -29,6 +29,7 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from poolscope.attack.adversary import Adversary
@@ -39,6 +40,9 @@ from poolscope.mechanisms.kept import Bits, Identical, Values
 from poolscope.mechanisms.role import Reports, distinct
 from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
+
+#: Slots whose bits are looked at in all reports at once.
+SLOTS = 1 << 12
 
 
 def link_scores(
@@ -157,14 +161,17 @@ def _(law: Bits, weight: Floats, cut: int) -> Floats:
     alike = m - both - differ
     base = xlogy(both, pairs[1][1, 1]) + xlogy(differ, pairs[1][0, 1]) + xlogy(alike, pairs[1][0, 0])
     plain = xlogy(ones, singles[1][1]) + xlogy(m - ones, singles[1][0])
-    codes, patterns = _codes(law)
-    picked = _over(*singles)[patterns].prod(axis=1)[codes] * weight
-    pair = _over(*pairs)[patterns[:, None], patterns[None]].prod(axis=2)
-    total = picked.sum(axis=1)
-    slots = np.zeros((cut, len(codes) - cut))
-    for code, likelier in enumerate(pair):
-        slots += np.where(codes[:cut] == code, weight**2, 0.0) @ likelier[codes[cut:]].T
-    share = (picked[:cut] @ picked[cut:].T) / (total[:cut][:, None] * total[cut:])
+    single, pair = _of_patterns(_over(*singles), len(law.positions)), _of_patterns(_over(*pairs), len(law.positions))
+    total, share, slots = np.zeros(len(ones)), np.zeros(both.shape), np.zeros(both.shape)
+    for start in range(0, len(weight), SLOTS):
+        some = slice(start, start + SLOTS)
+        codes = _codes(law.ones, law.positions[:, some])
+        picked = single[codes] * weight[some]
+        total += picked.sum(axis=1)
+        share += picked[:cut] @ picked[cut:].T
+        for code in np.unique(codes[:cut]):
+            slots += np.where(codes[:cut] == code, weight[some] ** 2, 0.0) @ pair[code][codes[cut:]].T
+    share /= total[:cut][:, None] * total[cut:]
     with np.errstate(divide="ignore"):
         joint = base - plain[:cut][:, None] - plain[cut:] + np.log(slots) - np.log(total[:cut])[:, None]
         ratios: Floats = np.logaddexp(np.log1p(-np.minimum(share, 1.0)), joint - np.log(total[cut:]))
@@ -179,22 +186,26 @@ def _bit_chances(one: float, q: float, p: float) -> tuple[Floats, Floats]:
     return pair, single
 
 
-def _codes(law: Bits) -> tuple[Integers, Integers]:
-    """(reports, slots) which of some patterns a report has at the bits that a slot sets; (patterns, bits) these.
-
-    Where a bit stands for none, a pattern has 2.
-    """
-    ends = np.full((len(law.ones), 1), 2, dtype=np.int64)
-    at = np.hstack([law.ones.astype(np.int64), ends])[:, law.positions]
-    code = np.tensordot(3 ** np.arange(at.shape[1]), at, axes=(0, 1))
-    different, which = np.unique(code, return_inverse=True)
-    patterns = different[:, None] // 3 ** np.arange(at.shape[1]) % 3
-    return which.reshape(code.shape), patterns
+def _codes(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[np.int32]:
+    """(reports, slots) the bits of a report that a slot sets, as digits 0 and 1 of a number; 2 where there is none."""
+    bits = np.hstack([ones, np.full((len(ones), 1), 2, dtype=np.uint8)])
+    code = np.zeros((len(ones), positions.shape[1]), dtype=np.int32)
+    for row in positions:
+        code = 3 * code + bits[:, row]
+    return code
 
 
 def _over(set_: Floats, unset: Floats) -> Floats:
-    """How much likelier bits are where a slot sets them, one more being none at all; 1 where they never are."""
+    """How much likelier bits are where a slot sets them, of one report or of two; 1 where they never are or none is."""
     ratio = np.ones([size + 1 for size in unset.shape])
     inner = tuple(slice(0, size) for size in unset.shape)
     np.divide(set_, unset, out=ratio[inner], where=unset > 0)
     return ratio
+
+
+def _of_patterns(ratio: Floats, bits: int) -> Floats:
+    """The same of so many bits at once, by the number that they are the digits of."""
+    out: Floats = np.ones([1] * ratio.ndim)
+    for _ in range(bits):
+        out = np.kron(out, ratio).astype(np.float64)
+    return out

@@ -15,7 +15,7 @@ from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports
 
 #: Devices at least and at most, and what their windows may add up to: reports, and reports times objects.
-LEAST, MOST, REPORTS, CELLS = 16, 400, 1 << 11, 1 << 25
+LEAST, MOST, REPORTS, CELLS = 8, 400, 1 << 11, 1 << 23
 
 
 class Windows(NamedTuple):
