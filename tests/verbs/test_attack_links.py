@@ -83,5 +83,3 @@ def test_the_command(tmp_path, capsys):
     assert "pseudonyms that have a likely other" in " ".join(shown.out.split())
     assert shown.err.count("reports are linked by the users that the file names") == 1
     assert pl.read_csv(tmp_path / "links.csv").columns == ["adversary", "user", "other", "score"]
-    assert command(*at, "--links", tmp_path / "links.csv", "--user", "0#1") == 2
-    assert "--links: must stand without --user" in capsys.readouterr().err

@@ -77,13 +77,12 @@ def attack(
     from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
-    if user is not None and (observations or threshold is not None or top or truth is not None or page is not None):
-        rule = "must stand alone: `observations`, `threshold`, `top`, `truth` and `page` are about all users"
+    about_all = observations, threshold, truth, page, links
+    if user is not None and (top or any(option is not None for option in about_all)):
+        rule = "must stand alone: `observations`, `threshold`, `top`, `truth`, `page` and `links` are about all users"
         raise InputError(rule, place="--user")
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
-    if links is not None and user is not None:
-        raise InputError("must stand without `user`: it is about all of them", place="--links")
     with working("Attacking", "reports") as work:
         from poolscope.base.tables import check_output
         from poolscope.cli.files import print_attack, print_links, print_story
