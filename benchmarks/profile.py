@@ -65,7 +65,7 @@ def square_chain(x, steps):
 def all_masses(buckets, runs, weights, room):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, room.rows.table)
 
 
 @njit
@@ -116,8 +116,8 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     functions = watch("choose functions", choose_functions, mechanism.family, keys)
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
-    room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
-    seen = view.runs, view.by_object, room
+    seen = mechanism._seen(view)
+    room = seen[-1]
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
@@ -172,13 +172,13 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     mechanism, some = game.mechanism, traces[:COUNTED]
     view, columns = views(game.adversaries)
     keys = reports.reshape(len(traces), -1)[:COUNTED].ravel()
-    room = cms_kernels.scratch(mechanism.m, len(view.columns), view.width)
+    *_, room = mechanism._seen(view)
     sent = mechanism.report(some.ravel(), keys)
     mass = mechanism.mass(sent, view).reshape(COUNTED, game.horizon, view.width)
     found = {
         "words": random_words(keys, flip_threshold(mechanism), room) / len(keys),
         "ones": np.bitwise_count(sent["bits"]).sum() / len(keys),
-        "width": room.rows.table.shape[1],
+        "width": room.rows.table.masses.shape[1],
     }
     rows = slice(0, COUNTED)
     for adversary, part in zip(game.adversaries, columns, strict=True):

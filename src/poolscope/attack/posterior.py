@@ -12,6 +12,7 @@ from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compiling import Aside
+from poolscope.kernels.marginals import marginals
 from poolscope.kernels.nodes import scratch
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Density
@@ -187,7 +188,7 @@ def _marginals(
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
     room = scratch(n, k)
-    kernels.marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
     return out
 
 

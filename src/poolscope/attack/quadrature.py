@@ -19,8 +19,10 @@ well below p_N the nodes themselves tell (near p_N they take one for another). A
 x^j (1-x)^(s-j) with its peak inside, is a bell in the angle arccos(1 - 2x), in which nodes are evenly spaced, and has
 exp(-m^2 / 2s) of p_m: so the error is the sixth power of the coefficient at m = N sqrt(2/3), or the eighth of that at
 N sqrt(1/2), and s is known. The attack looks at both, and at the one before the first, as one may vanish, on every line
-along g and on some along u, of every pool, each line by its mass. Until it looks again it takes s to grow by twice the
-spread of a report, for it doubles when a peak leaves an end of the axis, and never to exceed the spread of all.
+along g and on some along u, of every pool, each line by its mass. Until it looks again it takes s to grow by no more
+than the reports' bends and half their tilt: a factor that is e^r times as large at one end as at the other bends an
+integrand by at most sinh^2(r/2), the curvature of its logarithm in the angle, and what it tilts another can take back.
+Nor by more than twice a report's spread: s doubles when a peak leaves an end of the axis; nor beyond the spread of all.
 `tests/attack/test_posterior.py` holds this choice against the exact rule, on reports made to defeat it.
 """
 
@@ -35,14 +37,14 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
 from poolscope.kernels.nodes import ROWS
-from poolscope.kernels.posterior import FIRST_STAGE, LAST, MARGIN, next_stage
+from poolscope.kernels.posterior import FIRST_STAGE, next_stage
 from poolscope.world.densities import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
 RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))
 
 #: The error that a grid may have on an integrand of known sharpness, as a power of e.
-TOLERANCE = -26.0
+TOLERANCE = -25.0
 
 
 def capacity(nodes: int) -> float:
@@ -76,7 +78,7 @@ def axis(density: Density, reports: int) -> Axis:
         stage = next_stage(stage)
     # twice, as coefficients with respect to a sharp density fall off more slowly
     sharpness = 2.0 * density.sharpness
-    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage + MARGIN + LAST)
+    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage)
     return _laid_out(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
 
 

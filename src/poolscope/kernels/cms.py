@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.grouping import bucket_masses
-from poolscope.kernels.rows import Rows, empty_rows, sum_set_bits
-from poolscope.kernels.vector import aligned
+from poolscope.kernels.rows import Rows, sum_set_bits
 from poolscope.kernels.words import set_positions
 
 #: Reports whose sums are put in their places one after another: memory far away is waited for together.
@@ -19,17 +18,15 @@ TOGETHER = 32
 class Scratch(NamedTuple):
     """Room for one report, for the masses of one function's buckets, and for the sums of some reports."""
 
-    neutral: NDArray[np.float64]  # (m, views)
     rows: Rows  # m of them
     words: NDArray[np.uint64]  # (ceil(m / 64),)
     sums: NDArray[np.float64]  # (TOGETHER, width)
 
 
-def scratch(m: int, views: int, width: int) -> Scratch:
+def scratch(m: int, rows: Rows, width: int) -> Scratch:
     """Fresh room."""
     return Scratch(
-        neutral=aligned(m, views),
-        rows=empty_rows(m, width),
+        rows=rows,
         words=np.empty(-(-m // 64), dtype=np.uint64),
         sums=np.empty((TOGETHER, width)),
     )
@@ -55,7 +52,7 @@ def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weigh
     report r go to out[places[r]], (any, width).
     """
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, room.rows.table)
         for first in range(starts[f], starts[f + 1], TOGETHER):
             some = order[first : min(first + TOGETHER, starts[f + 1])]
             for i in range(some.shape[0]):
@@ -79,7 +76,7 @@ def obfuscate(bucket, keys, m, threshold, out):
 def support_mass(starts, order, buckets, words, runs, weights, room, out):
     """As `sent_masses`, for reports that are given, each in its own place."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.neutral, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, room.rows.table)
         for i in range(starts[f], starts[f + 1]):
             sum_set_bits(words[order[i]], room.rows, out[order[i]])
 

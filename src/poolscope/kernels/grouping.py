@@ -32,26 +32,31 @@ def group(function, starts, order):
 
 
 @njit(nogil=True, cache=True)
-def bucket_masses(buckets, runs, weights, neutral, table):
-    """table[b, c]: weight of the objects of column c in bucket b; runs and weights as `Views` has them.
+def bucket_masses(buckets, runs, weights, table):
+    """Row b of the table: what the objects in bucket b add up to; runs and weights as `Layout` has them.
 
-    The first columns are the views' neutral pools. They hold most objects of a large universe and are summed apart, in
-    `neutral` (m, views), which a cache holds that does not hold the table.
+    Indices are unsigned: a signed one would be checked for its sign at every object.
     """
-    table[:] = 0.0
-    neutral[:] = 0.0
+    table.masses[:] = 0.0
+    last = np.uint64(table.words.shape[1] - 1)
     for r in range(runs.shape[0]):
-        view, begin, end, column, together = runs[r]
-        into = neutral if column == view else table
-        if together == 2:
-            for z in range(begin, end):
-                add_two(into, buckets[z], column, weights, z, view)
+        begin, end, view, column, views, word = runs[r]
+        objects, to, of, more = (
+            range(np.uint64(begin), np.uint64(end)),
+            np.uint64(column),
+            np.uint64(view),
+            np.uint64(word),
+        )
+        if views == 2:
+            for z in objects:
+                add_two(table.masses, buckets[z], to, weights, z, of)
+        elif views == 1 and word == 0:
+            for z in objects:
+                table.masses[buckets[z], to] += weights[z, of]
+        elif views == 1:
+            for z in objects:
+                table.masses[buckets[z], to] += weights[z, of]
+                table.words[buckets[z], last] += more
         else:
-            for z in range(begin, end):
-                into[buckets[z], column] += weights[z, view]
-    views = neutral.shape[1]
-    for b in range(neutral.shape[0]):
-        for view in range(0, views - 1, 2):
-            add_two(table, b, view, neutral, b, view)
-        if views % 2:
-            table[b, views - 1] = neutral[b, views - 1]
+            for z in objects:
+                table.words[buckets[z], last] += more

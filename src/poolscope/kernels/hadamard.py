@@ -46,17 +46,17 @@ def obfuscate(bucket, keys, m, flip, coordinate, bit):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, coordinate, bit, runs, weights, neutral, table, out):
+def support_mass(starts, order, buckets, coordinate, bit, runs, weights, table, out):
     """Mass of the support: (sum of weights + bit * transformed masses at the coordinate) / 2, for each column."""
-    width = out.shape[1]
+    width, masses = out.shape[1], table.masses
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, neutral, table)
-        transform(table)
+        bucket_masses(buckets[f], runs, weights, table)
+        transform(masses)
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             for c in range(width):
                 # row 0 of the matrix is all ones: the sum of the weights. Rounding must not make a mass negative.
-                mass = 0.5 * (table[0, c] + bit[r] * table[coordinate[r], c])
+                mass = 0.5 * (masses[0, c] + bit[r] * masses[coordinate[r], c])
                 out[r, c] = max(mass, 0.0)
 
 

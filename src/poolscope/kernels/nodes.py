@@ -27,7 +27,10 @@ class Scratch(NamedTuple):
     """Room for one user of n reports and k pools."""
 
     scaled: NDArray[np.float64]  # (n + LANE, k + 2): neutral, mean over pools, pools; the largest is one
-    spread: NDArray[np.float64]  # (n + LANE, 3): how much a report varies at most along g and u; its smallest value
+    spread: NDArray[np.float64]  # (n + LANE, 2): how much a report varies at most along g and u
+    bend: NDArray[np.float64]  # (n + LANE, 2): how much sharper it makes an integrand at most that it does not tilt
+    least: NDArray[np.float64]  # (n + LANE,): its smallest value
+    since: NDArray[np.float64]  # (k + 2,) products of `scaled` over some reports
     tops: NDArray[np.int64]  # (k,) power of two that is taken out of each pool's products
     scale: NDArray[np.float64]  # (k,) pool prior times 2^(top - largest top)
 
@@ -40,8 +43,7 @@ class Grid(NamedTuple):
     product: NDArray[np.float64]  # (rows, columns) running products times node weights
     mantissa: NDArray[np.float64]  # (rows, columns) the same where doubles cannot hold them all ...
     exponent: NDArray[np.int64]  # (rows, columns) ... with their powers of two
-    mix: NDArray[np.float64]  # (2, one pool's columns and some more) the nodes of u and their complements
-    lane: NDArray[np.float64]  # (LANE, columns and some more) a lane's likelihoods at g = 1
+    lane: NDArray[np.float64]  # (LANE, columns) a lane's likelihoods at g = 1
     sums: NDArray[np.float64]  # (LANE, columns)
     lines: NDArray[np.float64]  # (4, k * rows / ROWS)
     least: float  # no factor is less than that share of its report's largest value
@@ -51,15 +53,19 @@ def scratch(n: int, k: int) -> Scratch:
     """Fresh room."""
     return Scratch(
         scaled=np.empty((n + LANE, k + 2)),
-        spread=np.empty((n + LANE, 3)),
+        spread=np.empty((n + LANE, 2)),
+        bend=np.empty((n + LANE, 2)),
+        least=np.empty(n + LANE),
+        since=np.empty(k + 2),
         tops=np.empty(k, dtype=np.int64),
         scale=np.empty(k),
     )
 
 
-@njit(nogil=True, cache=True)
-def _width(k, size_u):
-    return (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
+@njit(inline="always")
+def _bend(spread):
+    """Largest curvature of log(1 - b x) in the angle arccos(1 - 2x), and no more than that of x."""
+    return min(0.25 * spread * spread / (1.0 - spread), 1.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -89,14 +95,15 @@ def scale_reports(likelihood, floor, slope, room):
             1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
         )
         spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
-        spread[t, 2] = min(low, neutral) / top
+        room.bend[t, 0], room.bend[t, 1] = _bend(spread[t, 0]), _bend(spread[t, 1])
+        room.least[t] = min(low, neutral) / top
         scaled[t, 0] = neutral
         scaled[t, 1] = mean
         inverse = 1.0 / top
         for c in range(k + 2):
             scaled[t, c] *= inverse
     for t in range(possible, possible + LANE):
-        spread[t, 0], spread[t, 1], spread[t, 2] = 0.0, 0.0, 1.0
+        spread[t, :], room.bend[t, :], room.least[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
             scaled[t, c] = 1.0
     return possible
@@ -106,16 +113,15 @@ def scale_reports(likelihood, floor, slope, room):
 def lay_grid(rule_g, rule_u, pool_prior, room):
     """A grid before any report, its products the node weights; returns the smallest of them besides."""
     size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
-    width, padded = _width(k, size_u), _width(1, size_u)
+    width = (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
     # new arrays, as they cost nothing beside the reports, while views of other shapes take seconds to compile
     grid = Grid(
         rule_g,
-        rule_u,
+        rule_u.copy(),  # as loops over its rows are slow where these are parts of longer ones
         np.empty((size_g, width)),
         np.empty((size_g, width)),
         np.empty((size_g, width), dtype=np.int64),
-        np.zeros((2, padded)),
-        np.zeros((LANE, width + _COLUMNS)),
+        np.zeros((LANE, width)),
         np.empty((LANE, width)),
         np.empty((4, k * size_g // 4)),
         _end(rule_g) * _end(rule_u) / k,
@@ -123,8 +129,6 @@ def lay_grid(rule_g, rule_u, pool_prior, room):
     row = grid.sums[0]
     for q in range(width):
         row[q] = rule_u[2, q % size_u] if q < k * size_u else 0.0
-    for b in range(size_u):
-        grid.mix[0, b], grid.mix[1, b] = rule_u[0, b], rule_u[1, b]
     for i in range(k):
         room.tops[i], room.scale[i] = -_MOST, pool_prior[i]
     smallest_g, smallest_u = np.inf, np.inf
@@ -193,11 +197,11 @@ def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
     for t in range(begin, end, LANE):
         least = 1.0
         for r in range(LANE):
-            least *= max(room.spread[t + r, 2], grid.least)
+            least *= max(room.least[t + r], grid.least)
         if smallest * least < _LEAST:
             smallest, wide = rescale(wide, grid, pool_prior, room)
         smallest *= least
-        _lay_lane(t, pool_prior.shape[0], grid.rule_u.shape[1], room.scaled, grid.mix, grid.lane)
+        _lay_lane(t, room.scaled, grid.rule_u, grid.lane)
         if wide:
             _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.mantissa)
         if out.shape[0] == 0:
@@ -209,18 +213,19 @@ def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
 
 
 @njit(nogil=True, cache=True)
-def _lay_lane(t, k, size_u, scaled, mix, lane):
-    """What a lane's reports say at g = 1: the mean and the pool, mixed by u.
-
-    A pool's columns are written in whole vectors: what is too much the next pool overwrites.
-    """
-    u, rest = mix[0], mix[1]
-    for r in range(LANE):
-        mean = scaled[t + r, 1]
-        for i in range(k):
-            pool, row = scaled[t + r, i + 2], lane[r, i * size_u :]
-            for b in range(mix.shape[1]):
-                row[b] = fma(pool, u[b], mean * rest[b])
+def _lay_lane(t, scaled, rule_u, lane):
+    """What a lane's reports say at g = 1: the mean and the pool, mixed by u."""
+    # unsigned, as signed indices are checked for their sign
+    u, rest, size_u, q = rule_u[0], rule_u[1], np.uint64(rule_u.shape[1]), np.uint64(0)
+    l0, l1, l2, l3 = lane[0], lane[1], lane[2], lane[3]
+    m0, m1, m2, m3 = scaled[t, 1], scaled[t + 1, 1], scaled[t + 2, 1], scaled[t + 3, 1]
+    for c in range(2, scaled.shape[1]):
+        p0, p1, p2, p3 = scaled[t, c], scaled[t + 1, c], scaled[t + 2, c], scaled[t + 3, c]
+        for b in range(size_u):
+            x, y = u[b], rest[b]
+            l0[q + b], l1[q + b] = fma(p0, x, m0 * y), fma(p1, x, m1 * y)
+            l2[q + b], l3[q + b] = fma(p2, x, m2 * y), fma(p3, x, m3 * y)
+        q += size_u
 
 
 @njit(nogil=True, cache=True)

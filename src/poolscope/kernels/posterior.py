@@ -4,11 +4,11 @@ import numpy as np
 from numba import njit
 
 from poolscope.kernels.fma import fma
-from poolscope.kernels.nodes import LANE, ROWS, carry, lay_grid, rescale, scale_reports
+from poolscope.kernels.nodes import LANE, ROWS, carry, lay_grid, scale_reports
 
-# Reports for which a grid should hold before it is looked at again; what an integrand's sharpness may grow by, beyond
-# all foresight and as a multiple of a report's spread; and the reports for which the first grid is exact.
-LAST, MARGIN, GROWTH, FIRST_STAGE = 6, 1.0, 2.0, 20
+# The reports for which the first grid is exact. What a look may miss of an integrand's sharpness: a margin, and some
+# reports' spread. And what the sharpness grows by at most until the next look, as a multiple of the spread.
+FIRST_STAGE, MARGIN, MISSED, GROWTH = 20, 1.0, 5.0, 2.0
 
 
 @njit(nogil=True, cache=True)
@@ -32,21 +32,18 @@ def _along_g(rule_g, product, sums):
 @njit(nogil=True, cache=True)
 def _along_u(rule_u, product, k, lines):
     """lines (4, k * rows / ROWS): mass and coefficients along u of every ROWSth row of each pool."""
-    size_u, count = rule_u.shape[1], product.shape[0] // ROWS
+    size_u, count = np.uint64(rule_u.shape[1]), product.shape[0] // ROWS
     u1, u2, u3 = rule_u[3], rule_u[4], rule_u[5]
     for e in range(count):
+        row, q = product[ROWS * e + ROWS // 2], np.uint64(0)
         for i in range(k):
-            row = product[ROWS * e + ROWS // 2, i * size_u : (i + 1) * size_u]
             s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-            z0, z1, z2, z3 = 0.0, 0.0, 0.0, 0.0
-            for b in range(0, size_u, 2):
-                x, z = row[b], row[b + 1]
-                s0, z0 = s0 + x, z0 + z
-                s1, z1 = fma(u1[b], x, s1), fma(u1[b + 1], z, z1)
-                s2, z2 = fma(u2[b], x, s2), fma(u2[b + 1], z, z2)
-                s3, z3 = fma(u3[b], x, s3), fma(u3[b + 1], z, z3)
+            for b in range(size_u):
+                x = row[q + b]
+                s0, s1, s2, s3 = s0 + x, fma(u1[b], x, s1), fma(u2[b], x, s2), fma(u3[b], x, s3)
+            q += size_u
             line = i * count + e
-            lines[0, line], lines[1, line], lines[2, line], lines[3, line] = s0 + z0, s1 + z1, s2 + z2, s3 + z3
+            lines[0, line], lines[1, line], lines[2, line], lines[3, line] = s0, s1, s2, s3
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -72,20 +69,20 @@ def _worst(lines, k, count):
 
 
 @njit(nogil=True, cache=True)
-def _needs(grid, k, nodes_g, nodes_u):
-    """How sharp the integrand of any pool is along g and along u, in units of `resolution`."""
+def _needs(grid, k, degree_g, degree_u):
+    """How sharp the integrand of any pool is along g and along u, in units of `resolution`; rules of these degrees."""
     _along_g(grid.rule_g, grid.product, grid.sums)
     _along_u(grid.rule_u, grid.product, k, grid.lines)
     worst_g, worst_u = _worst(grid.sums, k, grid.rule_u.shape[1]), _worst(grid.lines, k, grid.rule_g.shape[1] // ROWS)
-    return _sharpness(worst_g, nodes_g), _sharpness(worst_u, nodes_u)
+    return _sharpness(worst_g, degree_g), _sharpness(worst_u, degree_u)
 
 
 @njit(inline="always")
-def _sharpness(error, nodes):
-    """Of an integrand on which a rule of so many nodes has that error."""
+def _sharpness(error, degree):
+    """Of an integrand on which a rule that is exact to that degree has that error."""
     if error == 0.0:
         return 0.0
-    return 2.0 * nodes * nodes / -np.log(error) if error < 1.0 else np.inf
+    return 0.5 * (degree + 1) ** 2 / -np.log(error) if error < 1.0 else np.inf
 
 
 @njit(inline="always")
@@ -122,6 +119,29 @@ def _ahead(need, t, end, need_before, before):
     return need * (end / t) ** power
 
 
+@njit(nogil=True, cache=True, error_model="numpy")
+def _stretch(t, end, need_g, need_u, g, u, axis_g, axis_u, room):
+    """Where the reports end, at `end` or before, for which a grid holds; for a lane, by the reports before it alone."""
+    since, spread, bend = room.since, room.spread, room.bend
+    since[:] = 1.0
+    spread_g, spread_u, bend_g, bend_u = 0.0, 0.0, 0.0, 0.0
+    then_g, then_u = need_g, need_u
+    while t < end and _holds(g, then_g, t + LANE, axis_g) and _holds(u, then_u, t + LANE, axis_u):
+        for r in range(t, t + LANE):
+            spread_g, spread_u = spread_g + spread[r, 0], spread_u + spread[r, 1]
+            bend_g, bend_u = bend_g + bend[r, 0], bend_u + bend[r, 1]
+            for c in range(since.shape[0]):
+                since[c] *= room.scaled[r, c]
+        low, high = np.inf, 0.0
+        for c in range(2, since.shape[0]):
+            low, high = min(low, since[c]), max(high, since[c])
+        tilt_g, tilt_u = max(high / since[0], since[0] / low), max(high / since[1], since[1] / low)
+        then_g = need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g))
+        then_u = need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u))
+        t += LANE
+    return t
+
+
 @njit(nogil=True, cache=True)
 def _attack(n, pool_prior, axis_g, axis_u, room, out):
     """Posterior of one user after every report: out (n + 1, k).
@@ -131,38 +151,31 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
     t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
     grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
-    need_g, need_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0
+    need_g, need_u, more_g, more_u = 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
     for i in range(pool_prior.shape[0]):
         out[0, i] = pool_prior[i]
     while t < n:
         begin = t
-        while t < n and t < stage:
-            if not (_holds(g, need_g + MARGIN, t + LANE, axis_g) and _holds(u, need_u + MARGIN, t + LANE, axis_u)):
-                break
-            for r in range(LANE):
-                along_g, along_u = room.spread[t + r, 0], room.spread[t + r, 1]
-                sum_g += along_g
-                sum_u += along_u
-                need_g = min(need_g + GROWTH * along_g, sum_g)
-                need_u = min(need_u + GROWTH * along_u, sum_u)
-            t += LANE
+        t = _stretch(t, min(n, stage), need_g + more_g, need_u + more_u, g, u, axis_g, axis_u, room)
         smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out)
         if t >= n:
             break
+        if t > begin:
+            sum_g, sum_u = room.spread[:t, 0].sum(), room.spread[:t, 1].sum()
+            more_g, more_u = MARGIN + MISSED * sum_g / t, MARGIN + MISSED * sum_u / t
+            need_g, need_u = _needs(grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u])
+            need_g, need_u = min(need_g, sum_g), min(need_u, sum_u)
+            if t < stage:
+                continue
         begins = t == stage
         stage = next_stage(stage) if begins else stage
-        now_g, now_u = _needs(grid, pool_prior.shape[0], (axis_g.degrees[g] + 1) // 2, (axis_u.degrees[u] + 1) // 2)
-        need_g, need_u = min(need_g, now_g), min(need_u, now_u)
-        more_g, more_u = MARGIN + LAST * sum_g / t, MARGIN + LAST * sum_u / t
-        holds = _holds(g, need_g + more_g, t + LANE, axis_g) and _holds(u, need_u + more_u, t + LANE, axis_u)
-        then_g, then_u = _ahead(need_g, t, stage, before_g, before), _ahead(need_u, t, stage, before_u, before)
+        then_g = _ahead(need_g, t, stage, before_g, before) + more_g
+        then_u = _ahead(need_u, t, stage, before_u, before) + more_u
         if begins:
             before_g, before_u, before = need_g, need_u, t
-            holds = _holds(g, then_g + more_g, stage, axis_g) and _holds(u, then_u + more_u, stage, axis_u)
-        if not holds:
-            g = _climb(g, then_g + more_g, stage, axis_g)
-            u = _climb(u, then_u + more_u, stage, axis_u)
+        if not (_holds(g, then_g, stage, axis_g) and _holds(u, then_u, stage, axis_u)):
+            g, u = _climb(g, then_g, stage, axis_g), _climb(u, then_u, stage, axis_u)
             grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
             smallest, wide = carry(np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0])
 
@@ -179,26 +192,3 @@ def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, ro
         for t in range(n + 1, lengths[user] + 1):
             for i in range(out.shape[2]):
                 out[user, t, i] = np.nan
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
-    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
-    out_g[:] = np.nan
-    out_u[:] = np.nan
-    n = scale_reports(likelihood, floor, slope, room)
-    if n < likelihood.shape[0]:
-        return
-    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
-    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)))
-    rescale(wide, grid, pool_prior, room)
-    out_g[:] = 0.0
-    out_u[:] = 0.0
-    for e in range(out_g.shape[0]):
-        for i in range(pool_prior.shape[0]):
-            for b in range(out_u.shape[0]):
-                mass = room.scale[i] * grid.product[e, i * out_u.shape[0] + b]
-                out_g[e] += mass
-                out_u[b] += mass
-    out_g /= out_g.sum()
-    out_u /= out_u.sum()

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 LANES = 8
 
+# Sums that go on side by side, a power of two.
+CHAINS = 2
+
 
 def aligned(*shape: int) -> NDArray[np.float64]:
     """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
@@ -39,27 +42,28 @@ def add_two(typingctx, table, row, column, other, other_row, other_column):
 
 
 @intrinsic
-def sum_rows(typingctx, table, positions, count, out):
-    """out[c] = sum over i < count of table[positions[i], c].
+def sum_rows(typingctx, table, positions, count, masses, words):
+    """masses[c], words[c] = sum over i < count of table[positions[i], c], read as doubles and as words.
 
-    table (rows, wide) and out (wide,) contiguous float64, wide a multiple of LANES; positions contiguous uint64, count
-    int64. Even and odd positions are summed apart and added at the end, so that additions overlap.
+    table (rows, wide) and masses (wide,) contiguous float64, words (wide,) uint64, wide a multiple of LANES; positions
+    contiguous uint64, count int64. Every CHAINSth position is summed apart, so that additions overlap.
     """
 
     def codegen(context, builder, signature, args):
         def array(k):
             return context.make_array(signature.args[k])(context, builder, args[k])
 
-        rows, where, sums = (array(k).data for k in (0, 1, 3))
+        rows, where, masses, words = (array(k).data for k in (0, 1, 3, 4))
         stop, pitch = args[2], builder.extract_value(array(3).shape, 0)
         word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
-        nothing = ir.Constant(strip_type, [0.0] * LANES)
+        words_type = ir.VectorType(word, LANES)
+        nothing = [ir.Constant(strip_type, [0.0] * LANES), ir.Constant(words_type, [0] * LANES)]
 
         def constant(value):
             return ir.Constant(word, value)
 
-        def strip_at(base, offset):
-            return builder.bitcast(builder.gep(base, [offset]), strip_type.as_pointer())
+        def strip_at(base, offset, kind):
+            return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
 
         def loop(begin, end, step, carried, body):
             """for i in range(begin, end, step): carried = body(i, carried)."""
@@ -82,24 +86,29 @@ def sum_rows(typingctx, table, positions, count, out):
             return phis
 
         def strip(column, _):
-            def add(total, i):
+            def add(totals, i):
                 position = builder.load(builder.gep(where, [i]))
                 offset = builder.add(builder.mul(position, pitch), column)
-                return builder.fadd(total, builder.load(strip_at(rows, offset), align=8))
+                row = builder.load(strip_at(rows, offset, strip_type), align=8)
+                return both(totals, [row, builder.bitcast(row, words_type)])
 
-            even = builder.and_(stop, constant(-2))
-            first, second = loop(
-                constant(0),
-                even,
-                2,
-                [nothing, nothing],
-                lambda i, acc: [add(acc[0], i), add(acc[1], builder.add(i, constant(1)))],
-            )
-            (first,) = loop(even, stop, 1, [first], lambda i, acc: [add(acc[0], i)])
-            builder.store(builder.fadd(first, second), strip_at(sums, column), align=8)
+            def both(totals, more):
+                return [builder.fadd(totals[0], more[0]), builder.add(totals[1], more[1])]
+
+            def add_some(i, chains):
+                turns = [add(chains[2 * c : 2 * c + 2], builder.add(i, constant(c))) for c in range(CHAINS)]
+                return [total for totals in turns for total in totals]
+
+            whole = builder.and_(stop, constant(-CHAINS))
+            found = loop(constant(0), whole, CHAINS, CHAINS * nothing, add_some)
+            totals = loop(whole, stop, 1, found[:2], lambda i, totals: add(totals, i))
+            for c in range(1, CHAINS):
+                totals = both(totals, found[2 * c : 2 * c + 2])
+            builder.store(totals[0], strip_at(masses, column, strip_type), align=8)
+            builder.store(totals[1], strip_at(words, column, words_type), align=8)
             return []
 
         loop(constant(0), pitch, LANES, [], strip)
         return context.get_dummy_value()
 
-    return types.void(table, positions, count, out), codegen
+    return types.void(table, positions, count, masses, words), codegen

@@ -14,6 +14,7 @@ from poolscope.kernels.words import AT_ONCE
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
+from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.role import ReportColumn, Reports, at, check_objects, lie, settle
 from poolscope.mechanisms.sketch_law import sketch_counts
 from poolscope.mechanisms.views import Views
@@ -84,17 +85,22 @@ class CMS(Sketch):
     def mass(self, reports: Reports, views: Views) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.empty((len(words), views.width))
-        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = self._seen(views)
         for buckets, starts, order in self.grouped(reports["hash"]):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
     def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        seen = views.runs, views.by_object, kernels.scratch(self.m, len(views.columns), views.width)
+        seen = self._seen(views)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
             kernels.sent_masses(starts, order, buckets, *made, *seen, places, out)
+
+    def _seen(self, views: Views) -> tuple[Integers, Floats, kernels.Scratch]:
+        """What objects add to the masses of a function's buckets, and room for these."""
+        layout = packed(views)
+        return layout.runs, layout.weights, kernels.scratch(self.m, layout.empty(self.m), views.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)

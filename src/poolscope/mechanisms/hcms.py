@@ -11,9 +11,11 @@ from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
+from poolscope.kernels.rows import empty_table
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Buckets
+from poolscope.mechanisms.layout import plain
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
 from poolscope.mechanisms.sketch_law import function_totals, over_functions
 from poolscope.mechanisms.views import Views
@@ -89,21 +91,10 @@ class HCMS(Sketch):
     def mass(self, reports: Reports, views: Views) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
-        table = np.empty((self.m, views.width))
-        neutral = np.empty((self.m, len(views.columns)))
+        layout = plain(views)
+        seen = layout.runs, layout.weights, empty_table(self.m, views.width)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            kernels.support_mass(
-                starts,
-                order,
-                buckets,
-                reports["coordinate"],
-                reports["bit"],
-                views.runs,
-                views.by_object,
-                neutral,
-                table,
-                out,
-            )
+            kernels.support_mass(starts, order, buckets, reports["coordinate"], reports["bit"], *seen, out)
         return out
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:

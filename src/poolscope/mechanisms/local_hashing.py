@@ -99,7 +99,7 @@ class LocalHashing(Sized):
         return self.functions.support(reports["seed"], reports["value"])
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        return self.functions.mass(reports["seed"], reports["value"], views.matrix())
+        return self.functions.mass(reports["seed"], reports["value"], views)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         return self.functions.counts(reports["seed"], reports["value"])

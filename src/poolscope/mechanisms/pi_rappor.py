@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import lines as kernels
-from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.grouping import check_range
+from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
 from poolscope.mechanisms.views import Views
@@ -98,7 +98,7 @@ class PIRappor(Sized):
     def mass(self, reports: Reports, views: Views) -> Floats:
         a, b = self._lines(reports)
         out = np.empty((len(a), views.width))
-        kernels.mass(a, b, self.prime, self.had, self.universe, rows_of(views.matrix()), out)
+        kernels.mass(a, b, self.prime, self.had, self.universe, packed(views).rows(), out)
         return out
 
     def _lines(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Integers, Objects
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.kernels import response, xxhash32
-from poolscope.kernels.rows import rows_of
+from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.role import settle
+from poolscope.mechanisms.views import Views
 
 Seeds = NDArray[np.int64]
 Values = NDArray[np.integer]
@@ -34,7 +35,7 @@ class SeededHash(Protocol):
         """(universe,) how many of the seeds hash each object to their values."""
         ...
 
-    def mass(self, seed: Seeds, value: Values, matrix: Floats) -> Floats:
+    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         """(reports, width) sum of the rows of the matrix (universe, width) at the supported objects."""
         ...
 
@@ -74,9 +75,9 @@ class MultiplyShift:
         response.hashed_counts(seed, value, self.g, out)
         return out
 
-    def mass(self, seed: Seeds, value: Values, matrix: Floats) -> Floats:
-        out = np.empty((len(seed), matrix.shape[1]))
-        response.hashed_mass(seed, value, self.g, self.universe, rows_of(matrix), out)
+    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
+        out = np.empty((len(seed), views.width))
+        response.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
         return out
 
 
@@ -116,9 +117,9 @@ class XXHash32:
         xxhash32.counts(seed, value, self.texts, self.lengths, self.g, out)
         return out
 
-    def mass(self, seed: Seeds, value: Values, matrix: Floats) -> Floats:
-        out = np.empty((len(seed), matrix.shape[1]))
-        xxhash32.mass(seed, value, self.texts, self.lengths, self.g, rows_of(matrix), out)
+    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
+        out = np.empty((len(seed), views.width))
+        xxhash32.mass(seed, value, self.texts, self.lengths, self.g, packed(views).rows(), out)
         return out
 
 

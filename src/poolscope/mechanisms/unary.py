@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
-from poolscope.kernels.rows import rows_of
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
 from poolscope.mechanisms.defaults import drawn
+from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
@@ -46,7 +46,7 @@ class ObjectBits(Sized):
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
-        rows, bits = rows_of(views.matrix()), reports["bits"]
+        rows, bits = packed(views).rows(), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
             places = np.arange(part.start, part.stop)
@@ -55,7 +55,7 @@ class ObjectBits(Sized):
 
     def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
-        rows = rows_of(views.matrix())
+        rows = packed(views).rows()
         for part in self._chunks(len(objects)):
             words = np.empty((len(places[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,27 +29,6 @@ class Views:
     columns: NDArray[np.uint32]
     weights: Floats
     width: int
-
-    @cached_property
-    def runs(self) -> NDArray[np.int64]:
-        """(runs, 5) view, begin, end and column of neighbouring objects that count to the same column of a view, and
-        how many views: two where all objects count to the next column of the next view.
-        """
-        found, view = [], 0
-        while view < len(self.columns):
-            columns = self.columns[view]
-            beside = self.columns[view + 1 : view + 2]
-            together = 1 + (len(beside) and np.array_equal(columns + 1, beside[0]))
-            edges = np.concatenate([[0], np.flatnonzero(np.diff(columns)) + 1, [len(columns)]])
-            for begin, end in pairwise(edges):
-                found.append((view, begin, end, columns[begin], together))
-            view += together
-        return np.array(found, dtype=np.int64)
-
-    @cached_property
-    def by_object(self) -> Floats:
-        """(universe, views) the weights, those of an object side by side."""
-        return np.ascontiguousarray(self.weights.T)
 
     def matrix(self) -> Floats:
         """(universe, width) the same as a dense matrix."""
