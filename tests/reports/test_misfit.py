@@ -12,13 +12,15 @@ from cases.synthetic import SEED
 from scipy import stats
 
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import Channel, adapt, make
+from poolscope.mechanisms import Channel, adapt, device_of, make
+from poolscope.mechanisms import reports_of as device_reports
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import report_frame
-from poolscope.reports.misfit import Misfit
+from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.scenario.build import build_mechanism
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.estimate import estimate
+from poolscope.verbs.obfuscate import obfuscate
 
 UNIVERSE = 40
 KINDS = {
@@ -156,6 +158,13 @@ def test_functions_that_are_not_used_alike_are_noticed():
     assert found.startswith("hash functions are not used alike (256 of 512 in 5,000 reports): likely")
 
 
+def test_few_reports_do_not_tell_their_own_spread():
+    mechanism = make("cms", UNIVERSE, KINDS["cms"])
+    assert not any(looked(mechanism, reports_of(mechanism, count, SEED + count)) for count in range(2, 120))
+    found = looked(replace(mechanism, epsilon=1.0), reports_of(mechanism, 100))
+    assert found.endswith("likely another epsilon or number of bits")
+
+
 def test_both_commands_say_it_in_one_line(tmp_path):
     right = scenario_of(tmp_path, adversaries=WEAK)
     other = scenario_of(
@@ -172,3 +181,73 @@ def test_both_commands_say_it_in_one_line(tmp_path):
         warnings.simplefilter("error")
         for command in (attack, estimate):
             command(path, right)
+
+
+KEPT = {
+    "cms": KINDS["cms"],
+    "grr": KINDS["grr"],
+    "rappor": KINDS["rappor"],
+    "l-grr": {"epsilon": 3.0},
+    "l-osue": {"epsilon": 3.0},
+    "loloha": {"epsilon": 3.0},
+    "dbitflip": {"epsilon": 3.0, "d": 5},
+}
+
+
+def kept_reports(kind, users, seed, each=40):
+    """Of users who pick two objects again and again: users, and what their devices send."""
+    device = device_of(make(kind, UNIVERSE, KEPT[kind]), memory=True)
+    traces = np.random.default_rng(seed).integers(UNIVERSE, size=(users, 2)).repeat(each // 2, axis=1)
+    names = pl.Series(np.repeat(np.arange(users), each))
+    return device.mechanism, names, device_reports(device, traces, user_keys(seed, np.arange(users)))
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_kept_answers_raise_no_alarm(kind):
+    """The first report of each user is drawn anew. Taken all together, as if each were, many files would."""
+    error, files, alarms, naive = 0.2, 40, [], []
+    for i in range(files):
+        mechanism, names, reports = kept_reports(kind, 300, SEED + i)
+        firsts, misfit = Firsts(), Misfit(mechanism, error=error)
+        for rows in (slice(0, 5000), slice(5000, None)):
+            misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))
+        assert misfit.reports == 300
+        alarms.append(misfit.found())
+        naive.append(looked(mechanism, reports, error=error))
+    most = stats.binom.isf(1e-4, files, error)
+    assert sum(map(bool, alarms)) <= most, alarms
+    if kind in ("cms", "grr"):
+        assert sum(map(bool, naive)) > most, "the negative control"
+
+
+def test_kept_answers_of_another_epsilon_are_noticed(tmp_path):
+    naive = f"{WEAK}knows_memory = false\n"
+    devices = "[devices]\nmemory = true\n"
+    right, other = (
+        scenario_of(
+            tmp_path,
+            adversaries=naive,
+            mechanism=f"kind = 'cms'\nepsilon = {epsilon}\nm = 32\nhashes = 64\n{devices}",
+            name=f"{epsilon}.toml",
+            attack="[attack]\nobservations = [1]\n",
+        )
+        for epsilon in (4, 2)
+    )
+    traces = pl.DataFrame({"user": np.arange(3000).repeat(2), "object": np.arange(6000) // 2 % 30})
+    traces.write_parquet(tmp_path / "traces.parquet")
+    obfuscate(tmp_path / "traces.parquet", right, path := tmp_path / "reports.parquet", SEED)
+    for command in (attack, estimate):
+        with pytest.warns(UserWarning, match=r"reports.parquet: .* % of the bits are set, where .*another epsilon"):
+            command(path, other)
+    # pseudonyms of one device share its answers, and nobody knows which these are
+    hidden = scenario_of(
+        tmp_path,
+        adversaries=naive,
+        mechanism=f"kind = 'cms'\nepsilon = 2\nm = 32\nhashes = 64\n{devices}window = 1\n",
+        name="hidden.toml",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for command in (attack, estimate):
+            command(path, right)
+        estimate(path, hidden)

@@ -9,7 +9,7 @@ from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import number
 from poolscope.verbs.advise.advice import Advice, Case, Finding, Mitigation
-from poolscope.verbs.advise.words import asked, events
+from poolscope.verbs.advise.words import asked, events, spent_in_words
 from poolscope.verbs.advise.words import number as digits
 
 
@@ -23,6 +23,7 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     if advice.mitigations:
         _mitigations(advice.mitigations).print(console)
     console.say(advice.sentence)
+    console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
         console.say(line)
     recommended = page.parent / "recommended.toml"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from poolscope.attack.levels import at_levels
-from poolscope.base.json import plain
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
@@ -18,7 +16,7 @@ from poolscope.metrics.exposure import exposed_count, first_exposed, precision_w
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
-from poolscope.metrics.reading import ENDS, record_from
+from poolscope.metrics.rows import Row
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ EXPOSED_AT = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Row):
     """How well one adversary did after n reports of each user; estimates have 95 % intervals.
 
     Parameters
@@ -105,33 +103,6 @@ class Record:
     def skewed(self) -> bool:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
-
-    def flat(self) -> dict[str, Any]:
-        """The record as one row: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
-
-        A field that has a default is left out where it has no value.
-        """
-        row: dict[str, Any] = {}
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if isinstance(value, Estimate):
-                row |= {f"{entry.name}{end}": part for end, part in zip(ENDS, value, strict=True)}
-            elif value is not None or entry.default is not None:
-                row[entry.name] = value
-        return row
-
-    def as_json(self) -> dict[str, Any]:
-        """The row for a file: infinity is the text "inf", and what is not known, as a share of nobody, is null."""
-        return {name: plain(value) for name, value in self.flat().items()}
-
-    @classmethod
-    def from_json(cls, flat: Mapping[str, Any]) -> Self:
-        """The record that ``as_json`` wrote; an ``InputError`` names a field that is missing or of another kind."""
-        return record_from(cls, flat, UNKNOWN)
-
-
-UNKNOWN = ("bayes_security", "bayes_security_least", "precision_when_sure")
-"""Fields whose value may be null: nobody errs without reports, all prefer one pool, nobody is sure."""
 
 
 def is_skewed(baseline: float, majority: float, users: int) -> bool:

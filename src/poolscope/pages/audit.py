@@ -18,6 +18,7 @@ from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import EXPOSING, Record
+from poolscope.metrics.trackability import in_words
 from poolscope.metrics.words import headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import pictures
 from poolscope.pages.charts import Shown, placed
@@ -78,6 +79,7 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
         ),
         note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
         exposing=_exposing(summary),
+        tracked=_tracked(summary) if summary.trackability else None,
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
         glossary=[*who, *explained(AUDIT)],
@@ -103,6 +105,14 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     form = f"Reports until exposed at {percent(records[0].exposed_at)}"
     columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
+
+
+def _tracked(summary: Summary) -> dict[str, Any]:
+    """How surely two windows are told to be one device's, by adversaries who know of kept answers."""
+    label = f"{in_words(summary.trackability[0].window)}?"
+    columns = [Column("roc_area", "", "ROC area", decimal), Column("linked", "", "% of devices linked", share)]
+    whole, rows = ("devices", "Devices"), summary.trackability
+    return table(label, rows, columns, block=("adversary", "Adversary"), row=whole, form=_whole)
 
 
 def _reports(value: float) -> str:

@@ -25,7 +25,7 @@ from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, table
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
-from poolscope.verbs.attack.scorer import Guessed
+from poolscope.verbs.attack.tally import Guessed
 
 SURE = 0.9
 """The confidence that the page's sentence speaks of."""
@@ -80,7 +80,8 @@ def _exposure(posteriors: Path) -> Shown:
     """Whom each number of reports has exposed, of the users that the table has."""
     text = posteriors.suffix.lower() == ".csv"
     every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
-    rows = every.select("user", "adversary", "n", *EXPOSED.values())
+    # a column of CSV in which nobody is exposed has no type
+    rows = every.select("user", "adversary", "n", pl.col(*EXPOSED.values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
     horizon = max(1, int(last["n"].to_numpy().max()))
     # of each user the last row: what exposed a user is the same in all of them

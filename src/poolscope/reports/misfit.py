@@ -13,6 +13,9 @@ Nobody knows what the users picked, so only what does not hang on it is looked a
 
 A bound is as many standard errors away that all of them together raise a false alarm in one of `1 / ERROR` files at
 most. What hash functions that were drawn once for all add to a sum is bounded by its worst case, a single object.
+
+All of this is about reports that are independent. Where devices keep their answers, the reports of a user are not: one
+answer comes again and again. The first report of each user is as if drawn anew, and only these are looked at.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -33,8 +37,8 @@ from poolscope.reports.mixture import lack_of_fit
 #: How often reports that are as they should be may be called otherwise.
 ERROR = 1e-4
 
-#: Reports that are looked at, and that are made for comparison.
-MOST, MADE = 1 << 17, 1 << 12
+#: Reports that are looked at, as many at least as tell their own spread, and those that are made for comparison.
+LEAST, MOST, MADE = 100, 1 << 17, 1 << 12
 
 #: Scores (of an object by a report) that are looked at one by one, in all; these or bits at once.
 CELLS, AT_ONCE = 1 << 22, 1 << 15
@@ -117,7 +121,7 @@ class Misfit:
     def add(self, reports: Reports) -> None:
         """Look at a block, up to as many reports in all as are enough."""
         left = MOST - self.reports
-        if left <= 0:
+        if left <= 0 or not report_count(reports):
             return
         reports = {name: column[:left] for name, column in reports.items()}
         self.reports += report_count(reports)
@@ -141,7 +145,7 @@ class Misfit:
 
     def found(self) -> str | None:
         """What is odd, with the likeliest cause, in one line; None where nothing is."""
-        if self.reports < 2:
+        if self.reports < LEAST:
             return None
         looks = (self._bits_found, self._functions_found, self._sum_found, self._rare_found, self._channel_found)
         return next((said for look in looks if (said := look())), None)
@@ -218,6 +222,20 @@ class Misfit:
 
     def _deviations(self) -> float:
         return float(stats.norm.isf(self._tail / 2))
+
+
+class Firsts:
+    """Of users' reports the first of each, batch after batch, as many as are looked at."""
+
+    def __init__(self) -> None:
+        self._met: set[str | int] = set()
+
+    def of(self, users: pl.Series, reports: Reports) -> Reports:
+        """The reports of users who were not met before; none where enough were."""
+        rows = users.to_frame("user").with_row_index().unique("user", keep="first", maintain_order=True)
+        new = [(row, user) for row, user in rows.iter_rows() if user not in self._met][: MOST - len(self._met)]
+        self._met.update(user for _, user in new)
+        return {name: column[[row for row, _ in new]] for name, column in reports.items()}
 
 
 def _ones(bits: NDArray[np.uint8]) -> Floats:

@@ -129,6 +129,11 @@ class Scenario(Table):
         return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
 
     @property
+    def tells_users_apart(self) -> bool:
+        """Whether reports of two names have nothing in common: two pseudonyms of one device share its kept answers."""
+        return self.devices.window is None or not self.keeps_answers
+
+    @property
     def asked(self) -> dict[str, Any]:
         """What a command asked for in place of what the file says, by the names of its options."""
         return dict(self._source.asked)

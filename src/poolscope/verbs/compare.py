@@ -30,7 +30,7 @@ from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.mechanisms.role import Mechanism
 from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
 from poolscope.metrics.exposure import reports_until
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, counted_columns, record_of
@@ -97,7 +97,7 @@ def compare(
     # every choice is made before the first is played: a parameter that is missing is known at once
     choices = list(candidates(scenario, mechanisms, epsilons))
     results: list[Leak] = []
-    spent: dict[EpsilonInTime, None] = {}
+    spent: dict[str, list[EpsilonInTime]] = {}
     done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
@@ -111,7 +111,7 @@ def compare(
             if long:
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
-        spent[epsilon_of(game)] = None
+        spent.setdefault(choice.name, []).append(epsilon_of(game))
         done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
@@ -123,8 +123,8 @@ def compare(
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
         results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
-        epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),
+        epsilons=tuple(dict.fromkeys(epsilon for of_one in spent.values() for epsilon in of_one)),
+        devices=(*of_each_in_words(spent, game.sending), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
