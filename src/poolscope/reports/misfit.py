@@ -145,9 +145,9 @@ class Misfit:
 
     def found(self) -> str | None:
         """What is odd, with the likeliest cause, in one line; None where nothing is."""
-        if self.reports < LEAST:
-            return None
-        looks = (self._bits_found, self._functions_found, self._sum_found, self._rare_found, self._channel_found)
+        looks = [self._channel_found]
+        if self.reports >= LEAST:
+            looks = [self._bits_found, self._functions_found, self._sum_found, self._rare_found, *looks]
         return next((said for look in looks if (said := look())), None)
 
     def _bits_found(self) -> str | None:
