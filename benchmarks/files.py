@@ -22,7 +22,6 @@ from poolscope.base.engines import Local
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import open_table
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
-from poolscope.reports.shares import masses
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.estimate import estimate
@@ -57,11 +56,12 @@ class Files:
     def attack_in_memory(self) -> None:
         """The masses of all reports and the posteriors of all users."""
         game, engine = self.game, Local()
-        scorer = Scorer(mechanism=game.mechanism, adversaries=game.adversaries, observations=game.observations)
-        mass = masses(game.mechanism, self.held, scorer.view, engine)
+        scorer = Scorer(device=game.device, adversaries=game.adversaries, observations=game.observations)
         lengths = np.full(self.users, game.horizon, dtype=np.int64)
         hashes = np.arange(self.users, dtype=np.uint64)
-        scorer.score(Gathered(hashes=hashes, lengths=lengths, mass=mass), engine, lambda _: None)
+        scorer.score(
+            Gathered(hashes=hashes, lengths=lengths, told=scorer.told(self.held, engine)), engine, lambda _: None
+        )
 
     def read(self) -> None:
         """What the attack reads: everything once."""

@@ -235,6 +235,15 @@ WORST = {
     # the peak leaves an end of the axis, and its curvature doubles
     "away from neutral": ([[1, 0.03607, 0.145616], [0, 0.986305, 1]], runs(120, 40)),
     "away, more slowly": ([[1, 0.001044, 0.005286], [0.117062, 0.18678, 1]], runs(63, 196)),
+    # few lines along the other axis tell too little of a sharp one
+    "three kinds in turn": (
+        [[1, 0.827375, 0.292036], [5.55e-05, 0, 1], [0.386586, 1, 0.0928707]],
+        np.arange(200) // 4 % 3,
+    ),
+    "three kinds, more slowly": (
+        [[0.0768109, 0.648016, 1], [0.0932156, 1, 0.0153915], [2.94e-4, 5.108e-4, 1]],
+        np.arange(200) // 16 % 3,
+    ),
     "zeros and a turn": ([[1, 0.895278, 0], [1, 0.03607, 0.145616], [0, 0.986305, 1]], runs(40, 80, 60)),
 }
 

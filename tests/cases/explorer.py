@@ -14,7 +14,12 @@ from contextlib import contextmanager
 TOKEN = "a-token"
 
 #: Each would set `caught` if it were run, or turn the text after it.
-HOSTILE = ("</script><script>caught=1</script>", "<img src=x onerror=caught=1>", "\u202egnol yrev")
+HOSTILE = (
+    "</script><script>caught=1</script>",
+    "<img src=x onerror=caught=1>",
+    "\u202egnol yrev",
+    "javascript:caught=1",
+)
 
 SMALL = f"""
 title = {json.dumps(HOSTILE[0])}

@@ -71,7 +71,7 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
         assert command("estimate", "reports.parquet", "--scenario", "small.toml", "--method", method) == 0
         assert f"Method: {method}" in capsys.readouterr().out
     assert command("estimate", "reports.parquet", "--scenario", "small.toml", "--method", "best") == 2
-    assert "method: must be one of linear, regression, ibu, got 'best'" in capsys.readouterr().err
+    assert "method: must be one of linear, regression, ridge, ibu, got 'best'" in capsys.readouterr().err
     assert sorted(os.listdir()) == ["reports.parquet", "small.toml", "traces.csv"]
     again = ("obfuscate", "traces.csv", "--scenario", "small.toml", "--out", "reports.parquet")
     assert command(*again) == 2

@@ -49,3 +49,12 @@ def test_a_file_has_no_edge(monkeypatch):
     assert text.count("adversary") == 1
     assert max(map(len, text.splitlines())) > 100
     assert Terminal(file=io.StringIO()).width == WIDEST
+
+
+def test_a_number_keeps_its_percent_sign():
+    for width in range(20, 40):
+        out = io.StringIO()
+        Terminal(file=out, width=width).say("The adversary is right for 58 % of them, by chance for 17 %.")
+        lines = out.getvalue().splitlines()
+        assert " ".join(lines) == "The adversary is right for 58 % of them, by chance for 17 %."
+        assert all(len(line) <= width and not line.startswith("%") for line in lines)

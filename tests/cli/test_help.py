@@ -6,6 +6,7 @@ import pytest
 from cases.command_line import SMALL, poolscope
 from typer.testing import CliRunner
 
+from poolscope.cli.app import ORDER
 from poolscope.cli.commands import app
 from poolscope.cli.options import MECHANISMS, _names
 from poolscope.mechanisms import MECHANISMS as KNOWN
@@ -21,6 +22,9 @@ def help_of(*command, width=60):
 
 def test_the_list_of_commands_is_not_cut():
     text = help_of()
+    listed = re.findall(r"^  (\w+) ", text.partition("Commands:")[2], re.MULTILINE)
+    assert listed == list(ORDER)
+    assert sorted(listed) == sorted(COMMANDS)
     assert "..." not in text.partition("Commands:")[2]
     for name in COMMANDS:
         assert re.search(rf"^  {name} ", text, re.MULTILINE)

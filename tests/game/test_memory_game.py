@@ -158,7 +158,7 @@ def test_memory_has_one_place():
 
 
 def test_commands(tmp_path):
-    """Audit plays it, obfuscate sends what is kept, attack takes reports one by one and says so."""
+    """Audit plays it, obfuscate sends what is kept, attack reads it."""
     path, out = tmp_path / "kept.toml", tmp_path / "run"
     path.write_text(SCENARIO)
     done = CliRunner().invoke(app, ["audit", str(path), "--out", str(out)])
@@ -179,5 +179,5 @@ def test_commands(tmp_path):
         assert ones[0] == ones[2] == ones[4]
         assert len(set(ones)) == 3
     assert sent["ones"][0][0] != sent["ones"][1][0], "each user has answers of its own"
-    refused = CliRunner().invoke(app, ["attack", str(reports), "--scenario", str(path)])
-    assert "adversary[0].knows_memory: must be false: attack takes every report" in str(refused.exception)
+    done = CliRunner().invoke(app, ["attack", str(reports), "--scenario", str(path)])
+    assert done.exit_code == 0, done.output

@@ -1,6 +1,7 @@
 """A mechanism of one's own, made to play."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,8 @@ from poolscope.base.randomness import children
 from poolscope.game.game import Game, play
 from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
 from poolscope.mechanisms.role import ReportColumn
-from poolscope.reports.curator import frequencies
+from poolscope.reports.curator import estimator, frequencies
+from poolscope.reports.utility import measure_utility
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -125,6 +127,88 @@ def test_what_it_states_is_used():
         frequencies(silent, {"report": np.array([1])}, "linear")
 
 
+class Supporting(Own):
+    """It says which object a report speaks for, and how often."""
+
+    p_star, q_star = Own.keep, (1 - Own.keep) / 11
+
+    def support(self, reports):
+        return reports[:, None] == np.arange(12)
+
+
+class Numbered(Own):
+    """It says which reports there are."""
+
+    report_columns = {"report": ReportColumn("integer", 12)}  # noqa: RUF012
+
+
+class Listing(Own):
+    """The same by a list."""
+
+    def all_reports(self):
+        return np.arange(12)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("own", "method"), [(Supporting(), "linear"), (Numbered(), "regression"), (Listing(), "regression")]
+)
+def test_its_estimate_is_that_of_the_mechanism_it_is(own, method):
+    """From p* and q*, and through the channel that it is: randomized response has but one unbiased linear estimate."""
+    values = GRR(universe=12, epsilon=EPSILON).obfuscate(np.arange(900) % 5, np.random.default_rng(1))["value"]
+    found, expected = (
+        frequencies(adapt(own, 12), {"report": values}),
+        frequencies(GRR(universe=12, epsilon=EPSILON), {"value": values}),
+    )
+    assert found.method == method
+    np.testing.assert_allclose(found.counts, expected.counts, rtol=1e-9)
+    if method == "linear":
+        np.testing.assert_allclose(found.errors, expected.errors, rtol=1e-12)
+    assert measure_utility(adapt(own, 12), POPULARITY, 2000, np.uint64(1)).mse_expected == pytest.approx(
+        measure_utility(GRR(universe=12, epsilon=EPSILON), POPULARITY, 2000, np.uint64(1)).mse_expected, rel=1e-3
+    )
+
+
+class Three:
+    """Keeps 0.6, or sends one of the others, not each as often."""
+
+    law = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
+    report_columns = {"report": ReportColumn("integer", 3)}  # noqa: RUF012
+
+    def obfuscate(self, objects, rng):
+        return (self.law.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
+
+    def log_likelihood(self, reports):
+        return np.log(self.law[:, reports]).T
+
+
+def test_its_error_is_exact():
+    """Every set of four reports there can be, of two users with one object and two with others."""
+    mechanism, counts = adapt(Three(), 3), np.array([2, 1, 1])
+    learning, mean, square = estimator(mechanism), np.zeros(3), np.zeros(3)
+    for sent in product(range(3), repeat=4):
+        chance = np.prod(Three.law[np.repeat(np.arange(3), counts), list(sent)])
+        found = learning.estimate(learning.count({"report": np.array(sent)}), 4).counts
+        mean, square = mean + chance * found, square + chance * found**2
+    np.testing.assert_allclose(mean, counts, rtol=1e-12)
+    np.testing.assert_allclose(square - mean**2, learning.expected(counts.astype(float)), rtol=1e-9)
+
+
+def test_without_all_probabilities_there_is_the_likelihood_alone():
+    class Relative(Three):
+        def log_likelihood(self, reports):
+            return super().log_likelihood(reports) + reports[:, None]
+
+    class Elsewhere(Three):
+        report_columns = {"another": ReportColumn("integer", 3)}  # noqa: RUF012
+
+    reports = {"report": np.array([0, 1, 1])}
+    assert frequencies(adapt(Three(), 3), reports).method == "regression"
+    for own in (Relative(), Elsewhere()):
+        assert frequencies(adapt(own, 3), reports).method == "ibu"
+    with pytest.raises(InputError, match="reports: must be among all reports that the mechanism lists"):
+        frequencies(adapt(Three(), 3), {"report": np.array([3])})
+
+
 def test_it_can_have_memory():
     memory = Memoised(adapt(Own(), UNIVERSE))
     reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
@@ -159,6 +243,11 @@ def changed(**methods):
         (changed(log_likelihood=lambda self, reports: np.zeros((1, 5))), "(reports, universe), (1, 12), got (1, 5)"),
         (changed(log_likelihood=lambda self, reports: np.full((1, 12), np.nan)), "numbers or -inf, got nan"),
         (changed(log_likelihood=lambda self, reports: np.full((1, 12), np.inf)), "numbers or -inf, got inf"),
+        (
+            changed(support=lambda self, r: np.ones((1, 12)), p_star=0.5, q_star=0.1),
+            "true or false for (reports, universe)",
+        ),
+        (changed(support=Supporting.support, p_star=0.1, q_star=0.5), "must be probabilities, the first the larger"),
     ],
 )
 def test_bad_mechanisms(own, words):

@@ -2,15 +2,24 @@
 
 import math
 from dataclasses import replace
+from itertools import permutations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, Sending, device_of
-from poolscope.metrics import epsilon_in_time, kept_by
-from poolscope.metrics.epsilon import composition_bound, devices_in_words, epsilon_of, in_days, in_words
+from poolscope.metrics import EpsilonInTime, epsilon_in_time, kept_by
+from poolscope.metrics.epsilon import (
+    composition_bound,
+    devices_in_words,
+    epsilon_of,
+    in_days,
+    in_words,
+    of_each_in_words,
+)
 from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
@@ -83,6 +92,33 @@ def test_kept_answers_add_up_as_long_as_there_are_new_ones(mechanism, answer, an
         assert (found.report, found.day, found.year) == (mechanism.epsilon, None, None)
         assert (found.answer, found.ever) == (kept.epsilon, kept.epsilon * sent)
     assert kept_by(device_of(mechanism, memory=False)) is None
+
+
+@pytest.mark.parametrize(("buckets", "d"), [(3, 1), (3, 2), (3, 3), (4, 2)])
+def test_what_all_kept_answers_of_dbitflip_reveal(buckets, d):
+    """All sequences of different buckets beside all others, all answers, given the positions: d epsilon at most."""
+    epsilon = 1.3
+    mechanism = DBitFlip(universe=buckets, epsilon=epsilon, d=d)
+    positions = np.zeros(-(-buckets // 8), dtype=np.uint8)
+    positions[0] = (1 << d) - 1
+    answers = np.arange(1 << d, dtype=np.uint8)[:, None]
+    law = mechanism.log_law({"positions": np.tile(positions, (1 << d, 1)), "bits": answers})
+    assert np.exp(law).sum(axis=0) == pytest.approx(1)
+    most = 0.0
+    for one in permutations(range(buckets)):
+        # of every answer the largest ratio, as answers to different buckets are drawn by themselves
+        most = max(most, sum((law[:, a] - law[:, b]).max() for a, b in enumerate(one)))
+    assert most == pytest.approx(d * epsilon)
+    kept = kept_by(device_of(mechanism))
+    assert most <= kept.spent(reports=100) + 1e-12
+
+
+def test_each_mechanism_that_keeps_answers_has_a_phrase():
+    fresh, kept = EpsilonInTime(report=1.0), EpsilonInTime(report=1.0, answer=2.0, ever=60.0)
+    both = {"grr": [fresh, EpsilonInTime(report=2.0)], "l-grr": [kept], "oue": [fresh]}
+    told = of_each_in_words(both, Sending())
+    assert told == ["epsilon 1, 2 a report", "l-grr, epsilon 1 a report: 2 a kept answer, 60 in all"]
+    assert of_each_in_words({"l-grr": [kept]}, Sending()) == told[1:]
 
 
 def test_a_bound_for_the_reports_that_are_linked():

@@ -3,12 +3,15 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from cases.command_line import SMALL
 from cases.synthetic import SEED
 
 from poolscope.base.errors import InputError
+from poolscope.cli.advise import print_advice
+from poolscope.metrics import EpsilonInTime
 from poolscope.pages import advice as page
 from poolscope.pages.advice import command_of, page_of, write_page
 from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
@@ -80,6 +83,17 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
         findings=tuple(replace(f, smallest=None, at_smallest=None) for f in advice.findings),
     )
     assert "nothing bounds epsilon from below" in page_of(open_ended)
+
+
+def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
+    spent = EpsilonInTime(report=1.0, answer=2.0, ever=24.0)
+    kept = replace(advice, recommendation=replace(advice.recommendation, epsilon_in_time=spent))
+    told = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
+    plain = re.sub(r"\s+", " ", page_of(kept).replace("\u202f", " "))
+    assert told in plain
+    assert "each of epsilon 2: up to the cap these add up to 24." in plain
+    print_advice(kept, Path("advice.html"), 1.0)
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):

@@ -1,24 +1,21 @@
 """The page in a real browser: it draws, answers, fetches nothing and runs no name."""
 
 import json
-import shutil
+import re
 
 import polars as pl
 import pytest
+from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
 from cases.records import Pools
 from cases.synthetic import POOLS, game
 
 from poolscope.metrics.records import summarise
-from poolscope.pages import audit
+from poolscope.pages import audit, style
 from poolscope.verbs.audit.folder import read_run
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
-)
+pytestmark = needs_chromium
 
 #: Each would set `caught` if it were run, or turn the text after it.
 HOSTILE = (
@@ -52,10 +49,8 @@ def make_page(folder, outcomes, names=POOLS):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as playing:
-        running = playing.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with launched() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -104,35 +99,34 @@ def test_the_pointer_is_answered_with_the_numbers_of_the_summary(opened, path):
     page, _, _ = opened(path)
     results = json.loads((path.parent / "summary.json").read_text())["results"]
     (record,) = (r for r in results if (r["adversary"], r["n"]) == ("strong", 60))
-    exposure = page.locator(".chart[data-name=exposure]")
-    exposure.scroll_into_view_if_needed()
-    panel = exposure.locator("g.role-scope.cell > g").nth(1).bounding_box()
-    said = {}
-    # down along the right edge of the panel "strong", where all reports are sent
-    for step in range(1, 20):
-        page.mouse.move(panel["x"] + panel["width"] - 16, panel["y"] + 200 * step / 20)
-        answer = page.locator("#answer.visible")
-        if answer.count() and "After reports\t60" in (rest := answer.locator("table").inner_text()):
-            said[answer.locator("h2").inner_text()] = rest
-    shares = {"sure at 50 %": "exposed_50", "sure at 90 %": "exposed_90", "sure at 95 %": "exposed_95"}
-    assert set(said) & set(shares)
-    for title, rest in said.items():
-        told = " ".join(rest.split())
-        assert f"Users exposed {100 * record[shares[title]]:.1f} %" in told
-        low, high = (100 * record[f"{shares[title]}_{end}"] for end in ("low", "high"))
-        assert f"{low:.1f} to {high:.1f} %" in told
+    tells(pointed_at(page, ".chart[data-name=exposure]", 1, 60), record)
 
 
 def test_a_picture_can_be_saved_and_leads_nowhere(opened, path):
     page, _, asked = opened(path)
-    menu = page.locator(".chart[data-name=precision] details")
-    menu.locator("summary").click()
-    assert menu.locator("a").all_inner_texts() == ["Save as SVG", "Save as PNG"]
-    with page.expect_download() as saved:
-        menu.locator("a").first.click()
-    assert saved.value.suggested_filename == "precision.svg"
-    assert "random guess, 1/6" in saved.value.path().read_text("utf-8")
+    name, svg = saved(page, ".chart[data-name=precision]")
+    assert name == "precision.svg"
+    assert "random guess, 1/6" in svg
     assert all(url.startswith(("file:", "blob:", "data:")) for url in asked)
+
+
+def test_on_a_dark_page_pictures_are_light_and_on_paper_dark(opened, path):
+    """The largest n is farthest from the paper on both; what is saved is for paper too."""
+    page, said, _ = opened(path, color_scheme="dark")
+    chart, ink = ".chart[data-name=precision] svg.marks", tuple(int(style.INK[i : i + 2], 16) for i in (1, 3, 5))
+
+    def colours(what, mark):
+        script = f"[...new Set([...document.querySelectorAll('{chart} {mark}')].map(e => getComputedStyle(e).{what}))]"
+        return [tuple(map(float, re.findall(r"-?[\d.]+", found))) for found in page.evaluate(script)]
+
+    assert [text[0] for text in colours("fill", "text")] == pytest.approx([0.94], abs=0.01)
+    small, large = (line[0] for line in colours("stroke", ".role-legend-symbol path")[:2])
+    assert 0.45 < small < large
+    page.emulate_media(media="print")
+    assert set(colours("fill", "text")) == {ink}
+    page.emulate_media(media="screen")
+    assert style.INK in saved(page, ".chart[data-name=precision]")[1]
+    assert said == []
 
 
 def test_names_are_shown_and_not_run(opened, tmp_path):
@@ -146,12 +140,7 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
     titles = page.locator(".chart[data-name=precision] .role-title-text text").all_text_contents()
     assert [title.strip() for title in titles] == [name.replace("\u202e", "").strip() for name in HOSTILE]
     assert "[U+202E]" in page.locator("header").inner_text()
-    with page.expect_download() as saved:
-        page.locator(".chart[data-name=precision] summary").click()
-        page.locator(".chart[data-name=precision] details a").first.click()
-    svg = saved.value.path().read_text("utf-8")
-    assert "<script" not in svg
-    assert "<img" not in svg
+    kept_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
 
 
 def test_without_javascript_the_numbers_are_there(opened, path):

@@ -80,6 +80,17 @@ def test_answers_are_the_librarys_for_the_same_seed(address):
     assert first["weak"] == next(record for record in told[1]["results"] if record["adversary"] == "weak")
 
 
+def test_the_files_that_a_scenario_names_are_told(address, tmp_path):
+    assert json.loads(fetched(address + "controls?scenario=small")[2])["files"] == []
+    (tmp_path / "objects.csv").write_text(
+        "object,pool,popularity\n" + "".join(f"{i},{'ab'[i % 2]},1\n" for i in range(6))
+    )
+    universe = '[universe]\nobjects = "objects.csv"\n[popularity]\nkind = "given"\n'
+    (tmp_path / "named.toml").write_text(universe + SMALL.partition("exponent = 1.0\n")[2])
+    with serving(explorer_of(str(tmp_path / "named.toml"), 3)) as other:
+        assert json.loads(fetched(other + "controls?scenario=named")[2])["files"] == ["objects.csv"]
+
+
 def test_the_toml_has_what_was_changed_and_nothing_else(address):
     same = fetched(address + query("toml", START))[2]
     assert tomllib.loads(same) == tomllib.loads(SMALL)

@@ -1,12 +1,15 @@
 """The explorer in a real browser: it answers what was asked last, tells a user's story to its end, and runs no name."""
 
 import json
-import shutil
+import shlex
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 
 import polars as pl
 import pytest
+from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
 from cases.explorer import HOSTILE, serving, small
 
 import poolscope as ps
@@ -14,16 +17,12 @@ from poolscope.base.randomness import user_keys
 from poolscope.scenario.scenario import changed
 from poolscope.world.synthetic import draw_traces, draw_users
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.pages.explore.serving import explorer_of  # noqa: E402
+from poolscope.pages.explore.serving import explorer_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
-)
+pytestmark = needs_chromium
 
 DONE = "document.getElementById('answer-box').dataset.done"
 
@@ -37,11 +36,8 @@ def scenario(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as playing:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        running = playing.chromium.launch(executable_path=CHROMIUM, args=options)
+    with launched() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -183,3 +179,73 @@ def test_the_users_of_a_file_sort_and_filter(served, opened, tmp_path):
     page.click("#people-rows button")
     until(page, "document.querySelector('#growth-chart[data-drawn] svg') !== null")
     assert "holds no reports" in page.inner_text("#growth-note")
+
+
+def set_epsilon(page, epsilon):
+    box = page.locator('[data-key="mechanism.epsilon"] input[type=number]')
+    box.fill(str(epsilon))
+    box.press("Enter")
+
+
+def test_the_pointer_is_answered_with_the_numbers_of_the_answer(scenario, served, opened):
+    page = opened(served(scenario.file))
+    until(page, DONE)
+    until(page, "document.querySelector('#exposure[data-drawn]') !== null")
+    first = scenario.adversaries[0].name
+    (record,) = (record for record in answered(page) if record["adversary"] == first)
+    tells(pointed_at(page, "#exposure", 0, 20), record)
+
+
+def test_a_saved_picture_has_names_as_text(scenario, served, opened):
+    page = opened(served(scenario.file))
+    until(page, DONE)
+    until(page, "document.querySelectorAll('.chart[data-drawn] svg.marks').length === 4")
+    name, svg = saved(page, "#belief")
+    assert name == "belief.svg"
+    kept_as_text(svg, [HOSTILE[0], HOSTILE[1], HOSTILE[3]])
+    kept_as_text(saved(page, "#exposure")[1], [HOSTILE[0]])
+
+
+def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, opened):
+    """Each row is the library's answer of its setting; a fifth is refused, and one can be taken away."""
+    page = opened(served(scenario.file))
+    epsilons = (1.0, 2.0, 4.0, 8.0)
+    for epsilon in (*epsilons, 5.0):
+        until(page, "document.querySelector('[data-key=\"mechanism.epsilon\"]') !== null")
+        set_epsilon(page, epsilon)
+        page.click("#add")
+    assert page.inner_text("#kept") == "There are 4 settings: take one away first."
+    users = int(until(page, "document.querySelector('#comparison[data-done]')?.dataset.users"))
+    rows = [row.inner_text() for row in page.locator("#comparison-rows tr").all()]
+    assert len(rows) == 4
+    for epsilon, row in zip(epsilons, rows, strict=True):
+        records = expected(changed(scenario, {"mechanism.epsilon": epsilon}, name="small"), 20, users)
+        best = max((one for one in records if one["adversary"] != "non-private"), key=lambda one: one["auc"])
+        assert row.startswith(f"small: grr, ε = {epsilon:g}")
+        assert f"{best['auc']:.3f}" in row
+        assert f"{best['auc_low']:.3f}–{best['auc_high']:.3f}" in row
+    page.locator("#comparison-rows button").nth(1).click()
+    assert page.locator("#comparison-rows tr").count() == 3
+    assert "ε = 2" not in page.inner_text("#comparison")
+
+
+def test_the_toml_and_the_command_play_the_same_again(scenario, served, opened, tmp_path):
+    page = opened(served(scenario.file), permissions=["clipboard-read", "clipboard-write"])
+    until(page, DONE)
+    set_epsilon(page, 2.5)
+    until(page, f"!{DONE}")
+    users = int(until(page, DONE))
+    with page.expect_download() as download:
+        page.click("#download")
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    assert ps.load_scenario(path).dump() == changed(scenario, {"mechanism.epsilon": 2.5}, name="small").dump()
+    page.click("#copy-command")
+    until(page, "document.getElementById('kept').textContent === 'Copied.'")
+    words = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    assert words[0] == "poolscope"
+    subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    (summary,) = tmp_path.glob("*/summary.json")
+    results = json.loads(summary.read_text("utf-8"))["results"]
+    assert [record for record in results if record["n"] == 20] == answered(page)
+    assert {record["users"] for record in results} <= {users}

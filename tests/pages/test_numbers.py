@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 
 from poolscope.metrics.intervals import Estimate
-from poolscope.pages.numbers import bits, count, decimal, log_odds, number
+from poolscope.pages.numbers import bits, count, decimal, large_percent, log_odds, number
 from poolscope.pages.tables import interval
 
 
@@ -15,6 +15,9 @@ from poolscope.pages.tables import interval
         (decimal, 0.8239, "0.824"),
         (decimal, nan, "–"),
         (decimal, inf, "∞"),
+        (large_percent, 0.99995, ">\u202f99.9 %"),
+        (large_percent, 0.0005, "<\u202f0.1 %"),
+        (large_percent, 1.0, "100 %"),
         (number, 1.5, "1.5"),
         (number, inf, "∞"),
         (log_odds, 4.44, "4.4"),

@@ -35,6 +35,10 @@ def test_a_page_tells_what_the_table_says(folder):
     for row in last.iter_rows(named=True):
         assert f"<td>{row['confidence']:.3f}</td>" in html
     assert f"{len(USERS)} users" in html
+    surest = max(
+        last.partition_by("adversary"), key=lambda rows: ((rows["confidence"] >= 0.9).sum(), rows["confidence"].mean())
+    )
+    assert f"From these reports the {surest['adversary'][0]} adversary knows" in html
     assert "Held against the truth" in html
     assert HOSTILE not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html

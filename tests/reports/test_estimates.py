@@ -159,7 +159,7 @@ def test_regression_has_its_limits():
         estimator(CMS(universe=UNIVERSE, epsilon=4.0, m=64, hash_table=same), "regression")
     with pytest.raises(InputError, match="hash functions few enough"):
         estimator(GRR(universe=5, epsilon=1.0), "regression")
-    with pytest.raises(InputError, match="must be one of linear, regression, ibu, got 'best'"):
+    with pytest.raises(InputError, match="must be one of linear, regression, ridge, ibu, got 'best'"):
         estimator(GRR(universe=5, epsilon=1.0), "best")
 
 

@@ -95,10 +95,13 @@ def test_a_channel_without_an_inverse_takes_ibu():
     found = frequencies(mechanism, reports)
     assert found.method == "ibu"
     assert np.all(np.isinf(found.errors))
+    ridge = frequencies(mechanism, reports, "ridge")
+    assert np.all(np.isfinite(ridge.errors))
+    assert ridge.counts @ matrix == pytest.approx(np.bincount(reports["report"]), abs=80)
     assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
-    with pytest.raises(InputError, match=r"tells all objects apart.*take ibu"):
+    with pytest.raises(InputError, match=r"tells all objects apart.*take ridge or ibu"):
         frequencies(mechanism, reports, "regression")
-    with pytest.raises(InputError, match="by regression or ibu, got 'linear'"):
+    with pytest.raises(InputError, match="by regression, ridge or ibu, got 'linear'"):
         frequencies(mechanism, reports, "linear")
     utility = measure_utility(mechanism, np.ones(3), 1000, np.uint64(1))
     assert (utility.mse_expected, utility.mae_expected) == (None, None)

@@ -12,12 +12,15 @@ from cases.synthetic import SEED
 from scipy import stats
 
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import make
+from poolscope.mechanisms import Channel, adapt, device_of, make
+from poolscope.mechanisms import reports_of as device_reports
+from poolscope.mechanisms.role import ReportColumn
 from poolscope.reports.files import report_frame
-from poolscope.reports.misfit import Misfit
+from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.scenario.build import build_mechanism
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.estimate import estimate
+from poolscope.verbs.obfuscate import obfuscate
 
 UNIVERSE = 40
 KINDS = {
@@ -38,6 +41,17 @@ KINDS = {
 }
 
 
+CHANNELS = {
+    "channel": Channel(universe=UNIVERSE, matrix=np.random.default_rng(1).dirichlet(np.full(60, 0.5), UNIVERSE)),
+    "blurred": Channel(universe=UNIVERSE, matrix=np.random.default_rng(2).dirichlet(np.full(25, 1.0), UNIVERSE)),
+    "few": Channel(universe=4, matrix=np.random.default_rng(3).dirichlet(np.full(300, 5.0), 4)),
+}
+
+
+def mechanism_of(kind):
+    return CHANNELS[kind] if kind in CHANNELS else make(kind, UNIVERSE, KINDS[kind])
+
+
 def reports_of(mechanism, count, seed=SEED):
     """Of objects as few as a popularity can have: what is popular must not matter."""
     rng = np.random.default_rng(seed)
@@ -54,16 +68,16 @@ def looked(mechanism, reports, **options):
     return misfit.found()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *CHANNELS])
 def test_false_alarms_are_as_rare_as_stated(kind):
-    mechanism, error, files = make(kind, UNIVERSE, KINDS[kind]), 0.2, 60
+    mechanism, error, files = mechanism_of(kind), 0.2, 60
     alarms = [looked(mechanism, reports_of(mechanism, 400, SEED + i), error=error) for i in range(files)]
     assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *CHANNELS])
 def test_reports_that_fit_are_not_noticed(kind):
-    mechanism = make(kind, UNIVERSE, KINDS[kind])
+    mechanism = mechanism_of(kind)
     assert looked(mechanism, reports_of(mechanism, 20_000)) is None
 
 
@@ -112,10 +126,43 @@ def test_other_hash_functions_are_noticed(kind):
     assert re.search(r"sum up to \d+ % of the reports: likely another hash table", found)
 
 
+def test_reports_of_another_channel_are_noticed():
+    channel, other = CHANNELS["channel"], CHANNELS["blurred"]
+    reports = reports_of(channel, 4000)
+    turned = {"report": 59 - reports["report"]}
+    assert "likely another channel, or reports numbered otherwise" in looked(channel, turned)
+    assert "another channel" in looked(channel, reports_of(other, 4000))
+    never = Channel(universe=2, matrix=np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]))
+    assert "another channel" in looked(never, {"report": np.array([0, 1, 2, 1])})
+
+
+def test_reports_of_a_mechanism_of_ones_own_are_looked_at_where_they_are_few():
+    class Own:
+        law = CHANNELS["few"].matrix
+        report_columns = {"report": ReportColumn("integer", 300)}  # noqa: RUF012
+
+        def obfuscate(self, objects, rng):
+            return (self.law.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
+
+        def log_likelihood(self, reports):
+            return np.log(self.law[:, reports]).T
+
+    reports = reports_of(CHANNELS["few"], 3000)
+    assert looked(adapt(Own(), 4), reports) is None
+    assert "another channel" in looked(adapt(Own(), 4), {"report": 299 - reports["report"]})
+
+
 def test_functions_that_are_not_used_alike_are_noticed():
     mechanism = make("cms", UNIVERSE, KINDS["cms"])
     found = looked(make("cms", UNIVERSE, KINDS["cms"] | {"hashes": 512}), reports_of(mechanism, 5000))
     assert found.startswith("hash functions are not used alike (256 of 512 in 5,000 reports): likely")
+
+
+def test_few_reports_do_not_tell_their_own_spread():
+    mechanism = make("cms", UNIVERSE, KINDS["cms"])
+    assert not any(looked(mechanism, reports_of(mechanism, count, SEED + count)) for count in range(2, 120))
+    found = looked(replace(mechanism, epsilon=1.0), reports_of(mechanism, 100))
+    assert found.endswith("likely another epsilon or number of bits")
 
 
 def test_both_commands_say_it_in_one_line(tmp_path):
@@ -134,3 +181,73 @@ def test_both_commands_say_it_in_one_line(tmp_path):
         warnings.simplefilter("error")
         for command in (attack, estimate):
             command(path, right)
+
+
+KEPT = {
+    "cms": KINDS["cms"],
+    "grr": KINDS["grr"],
+    "rappor": KINDS["rappor"],
+    "l-grr": {"epsilon": 3.0},
+    "l-osue": {"epsilon": 3.0},
+    "loloha": {"epsilon": 3.0},
+    "dbitflip": {"epsilon": 3.0, "d": 5},
+}
+
+
+def kept_reports(kind, users, seed, each=40):
+    """Of users who pick two objects again and again: users, and what their devices send."""
+    device = device_of(make(kind, UNIVERSE, KEPT[kind]), memory=True)
+    traces = np.random.default_rng(seed).integers(UNIVERSE, size=(users, 2)).repeat(each // 2, axis=1)
+    names = pl.Series(np.repeat(np.arange(users), each))
+    return device.mechanism, names, device_reports(device, traces, user_keys(seed, np.arange(users)))
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_kept_answers_raise_no_alarm(kind):
+    """The first report of each user is drawn anew. Taken all together, as if each were, many files would."""
+    error, files, alarms, naive = 0.2, 40, [], []
+    for i in range(files):
+        mechanism, names, reports = kept_reports(kind, 300, SEED + i)
+        firsts, misfit = Firsts(), Misfit(mechanism, error=error)
+        for rows in (slice(0, 5000), slice(5000, None)):
+            misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))
+        assert misfit.reports == 300
+        alarms.append(misfit.found())
+        naive.append(looked(mechanism, reports, error=error))
+    most = stats.binom.isf(1e-4, files, error)
+    assert sum(map(bool, alarms)) <= most, alarms
+    if kind in ("cms", "grr"):
+        assert sum(map(bool, naive)) > most, "the negative control"
+
+
+def test_kept_answers_of_another_epsilon_are_noticed(tmp_path):
+    naive = f"{WEAK}knows_memory = false\n"
+    devices = "[devices]\nmemory = true\n"
+    right, other = (
+        scenario_of(
+            tmp_path,
+            adversaries=naive,
+            mechanism=f"kind = 'cms'\nepsilon = {epsilon}\nm = 32\nhashes = 64\n{devices}",
+            name=f"{epsilon}.toml",
+            attack="[attack]\nobservations = [1]\n",
+        )
+        for epsilon in (4, 2)
+    )
+    traces = pl.DataFrame({"user": np.arange(3000).repeat(2), "object": np.arange(6000) // 2 % 30})
+    traces.write_parquet(tmp_path / "traces.parquet")
+    obfuscate(tmp_path / "traces.parquet", right, path := tmp_path / "reports.parquet", SEED)
+    for command in (attack, estimate):
+        with pytest.warns(UserWarning, match=r"reports.parquet: .* % of the bits are set, where .*another epsilon"):
+            command(path, other)
+    # pseudonyms of one device share its answers, and nobody knows which these are
+    hidden = scenario_of(
+        tmp_path,
+        adversaries=naive,
+        mechanism=f"kind = 'cms'\nepsilon = 2\nm = 32\nhashes = 64\n{devices}window = 1\n",
+        name="hidden.toml",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for command in (attack, estimate):
+            command(path, right)
+        estimate(path, hidden)

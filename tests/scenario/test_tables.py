@@ -119,7 +119,7 @@ WRONG = {
         ("popularity = 'estimated'\nreports = 0", ".reports: must be at least 1, got 0"),
         ("popularity = 'uniform'\nreports = 3", ".reports: goes only with popularity 'estimated'"),
         ("popularity = 'true'\nmethod = 'ibu'", ".method: goes only with popularity 'estimated'"),
-        ("popularity = 'estimated'\nmethod = 'best'", ".method: must be 'linear', 'regression' or 'ibu'"),
+        ("popularity = 'estimated'\nmethod = 'best'", ".method: must be 'linear', 'regression', 'ridge' or 'ibu'"),
         ("reprots = 3", ".reprots: unknown key; did you mean 'reports'?"),
     ],
     "adversary[0].prior": [

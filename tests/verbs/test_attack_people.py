@@ -133,8 +133,12 @@ def test_what_cannot_be_asked(folder):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
 
 
-@pytest.mark.parametrize("more", [["--top", "3"], ["--truth", "t.csv"], ["--threshold", "0.9"], ["--page", "p.html"]])
+ABOUT_ALL = {"observations": "7", "threshold": "0.9", "top": "3", "truth": "t.csv", "page": "p.html", "links": "l.csv"}
+
+
+@pytest.mark.parametrize("more", [[f"--{name}", value] for name, value in ABOUT_ALL.items()])
 def test_one_user_is_not_all_users(more):
     error = CliRunner().invoke(app, ["attack", "r.csv", "--scenario", "apple-emojis", "--user", "a", *more]).exception
     assert isinstance(error, InputError)
-    assert str(error) == "--user: must stand alone: `threshold`, `top`, `truth` and `page` are about all users"
+    *most, last = (f"`{name}`" for name in ABOUT_ALL)
+    assert str(error) == f"--user: must stand alone: {', '.join(most)} and {last} are about all users"

@@ -13,11 +13,12 @@ from poolscope.base.errors import InputError
 from poolscope.cli.check import rows, sentence
 from poolscope.cli.commands import app
 from poolscope.mechanisms import MECHANISMS, make
+from poolscope.mechanisms.listing import all_reports
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.verbs.check.bound import most_telling
 from poolscope.verbs.check.check import check
 from poolscope.verbs.check.events import Seen, fingerprints
-from poolscope.verbs.check.law import all_reports, exact, normalises, support_shares
+from poolscope.verbs.check.law import exact, normalises, support_shares
 from poolscope.verbs.check.learn import learn
 
 SAMPLES = 20_000

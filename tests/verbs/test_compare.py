@@ -26,7 +26,8 @@ from poolscope.pages.words import at_equal_error, in_plain_words, reservation
 from poolscope.reports.utility import expected_errors, expected_rmse, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.verbs.compare import compare, mark_frontier, variants
+from poolscope.verbs.compare import compare, variants
+from poolscope.verbs.comparison import mark_frontier
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -259,7 +260,7 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"comparison\.html: cannot write: No space left"):
         write_page(done, tmp_path / "out")
     assert page.read_text() == html
-    monkeypatch.setattr("poolscope.verbs.compare.write_text", full)
+    monkeypatch.setattr("poolscope.verbs.comparison.write_text", full)
     with pytest.raises(InputError, match=r"other: cannot write: No space left.*; choose another with `out`"):
         done.write(tmp_path / "other")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -63,13 +63,13 @@ def test_hashes_spread():
 
 
 def test_crowds_cover_all_hashes():
-    found = list(crowds.crowds([Weighed(50, 500), Weighed(50, 500)], width=9, most_bytes=50_000))
+    found = list(crowds.crowds([Weighed(50, 500), Weighed(50, 500)], row=72, most_bytes=50_000))
     assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(crowds.crowds([Weighed(3, 500)], width=9, most_bytes=0))) == 3
+    assert len(list(crowds.crowds([Weighed(3, 500)], row=72, most_bytes=0))) == 3
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -82,27 +82,36 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
     expected = {user: [] for user in hash_of}
     for piece in range(5):
         users = rng.integers(40, size=60)
-        rows = rng.random((60, 3))
+        rows, bits = rng.random((60, 3)), rng.integers(256, size=(60, 5), dtype=np.uint8)
         names = pl.Series([f"u{user:02d}" for user in users])
         hashes = np.array([hash_of[user] for user in users], dtype=np.uint64)
         order, starts = together(names, hashes)
         assert [(hash_of[u], u) for u in users[order]] == sorted((hash_of[u], u) for u in users)
         lengths = np.diff(np.append(starts, 60))
-        store(tmp_path, piece, names.gather(order[starts]), hashes[order[starts]], lengths, rows, order)
-        for user, row in zip(users.tolist(), rows.tolist(), strict=True):
-            expected[user].append(row)
-    found = []
+        store(
+            tmp_path,
+            piece,
+            names.gather(order[starts]),
+            hashes[order[starts]],
+            lengths,
+            {"mass": rows, "bits": bits},
+            order,
+        )
+        for user, row, more in zip(users.tolist(), rows.tolist(), bits.tolist(), strict=True):
+            expected[user].append([*row, *more])
+    found, columns = [], {"mass": np.empty((0, 3)), "bits": np.empty((0, 5), dtype=np.uint8)}
     for low, high in ((0, 3), (3, 2**63), (2**63, 2**64)):
         own = list(sections(tmp_path, 5, low, high))
         if own:
-            names, gathered = gather(own, horizon, 3)
+            names, gathered = gather(own, horizon, columns)
             ends = np.cumsum(gathered.lengths)
             assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
-            found += zip(names, np.split(gathered.mass, ends[:-1]), strict=True)
+            assert {name: column.dtype for name, column in gathered.told.items()} == {"mass": float, "bits": np.uint8}
+            found += zip(names, np.split(np.hstack(list(gathered.told.values())), ends[:-1]), strict=True)
     order = sorted((user for user in expected if expected[user]), key=lambda user: (hash_of[user], user))
     assert [name for name, _ in found] == [f"u{user:02d}" for user in order]
-    for (_, mass), user in zip(found, order, strict=True):
-        np.testing.assert_array_equal(mass, np.array(expected[user])[:horizon])
+    for (_, told), user in zip(found, order, strict=True):
+        np.testing.assert_array_equal(told, np.array(expected[user])[:horizon])
 
 
 @pytest.mark.parametrize("memory", [1 << 30, 1 << 14])

@@ -11,7 +11,7 @@ from markupsafe import escape
 from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import Estimate
 from poolscope.pages import reproduction_pictures
-from poolscope.pages.export import pictures_of
+from poolscope.pages.finished import pictures_of
 from poolscope.pages.reproduction import verdict, write_page
 from poolscope.scenario.scenario import changed, load_scenario
 from poolscope.verbs.reproduce import experiments, runner

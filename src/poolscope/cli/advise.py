@@ -9,22 +9,23 @@ from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import number
 from poolscope.verbs.advise.advice import Advice, Case, Finding, Mitigation
-from poolscope.verbs.advise.words import asked, events
+from poolscope.verbs.advise.words import asked, events, spent_in_words
 from poolscope.verbs.advise.words import number as digits
 
 
 def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     """The question, what each mechanism can do, what the answer hangs on, measures, and the recommendation in words."""
     console = Terminal()
-    console.print(asked(advice.question, advice.scenario), highlight=False)
-    console.print(" ".join(advice.assumptions[:2]), highlight=False)
+    console.say(asked(advice.question, advice.scenario))
+    console.say(" ".join(advice.assumptions[:2]))
     _findings(advice).print(console)
     _sensitivity(advice).print(console)
     if advice.mitigations:
         _mitigations(advice.mitigations).print(console)
-    console.print(advice.sentence, highlight=False)
+    console.say(advice.sentence)
+    console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
-        console.print(line, highlight=False)
+        console.say(line)
     recommended = page.parent / "recommended.toml"
     console.note(f"Seed {advice.seed}, {seconds:.1f} s. Play it: poolscope audit {recommended}. Page: {page}")
 

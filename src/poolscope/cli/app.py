@@ -7,9 +7,26 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+#: The commands as a newcomer meets them: a game, what to choose, real data, the paper.
+ORDER = (
+    *("scenarios", "audit", "report", "figures", "explore"),
+    *("compare", "advise", "check"),
+    *("traces", "obfuscate", "attack", "estimate"),
+    "reproduce",
+)
+
+
+class Commands(TyperGroup):
+    """The list of commands, in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -15,6 +15,7 @@ from poolscope.cli.terminal import Terminal
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import EXPOSING, Record
+from poolscope.metrics.trackability import Trackability, in_words
 from poolscope.metrics.words import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
@@ -49,9 +50,11 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
         last = row.adversary
     grid.print(console)
     _exposing(summary.results).print(console)
-    console.print(in_plain_words(summary.results, summary.adversaries), highlight=False)
+    if summary.trackability:
+        _tracked(summary.trackability).print(console)
+    console.say(in_plain_words(summary.results, summary.adversaries))
     if chance := chance_in_words(summary.results):
-        console.print(chance, highlight=False)
+        console.say(chance)
     console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 
@@ -64,6 +67,23 @@ def _exposing(results: Sequence[Record]) -> Grid:
     )
     for row in {row.adversary: row for row in reversed(results)}.values():
         grid.rows.insert(0, [row.adversary, *(_reports(getattr(row, name)) for name in EXPOSING)])
+    return grid
+
+
+def _tracked(found: Sequence[Trackability]) -> Grid:
+    """How surely two windows are told to be one device's: a row for each adversary who knows of kept answers."""
+    heads = ["adversary", "devices", "ROC area", "95 % interval", "linked", "95 % interval"]
+    grid = Grid(title=f"{in_words(found[0].window)}? Linked with at most one false link in 1,000", heads=heads, keys=1)
+    for row in found:
+        area, linked = row.roc_area, row.linked
+        grid.add(
+            row.adversary,
+            f"{row.devices:,}",
+            f"{area.value:.3f}",
+            f"{area.low:.3f}-{area.high:.3f}",
+            percent(linked.value),
+            f"{percent(linked.low)}-{percent(linked.high)}",
+        )
     return grid
 
 

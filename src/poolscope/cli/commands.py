@@ -126,7 +126,10 @@ def compare(
     reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
-    observations: Observations = None,
+    observations: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="After how many reports, instead of the scenario's; the largest is told."),
+    ] = None,
     threshold: Threshold = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
@@ -165,7 +168,7 @@ def compare(
 def explore(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO | RUN FOLDER | POSTERIORS]", help="Where to start; default apple-emojis."),
+        typer.Argument(metavar="SCENARIO|DIR|POSTERIORS", help="Where to start; default apple-emojis."),
     ] = None,
     port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 is any that is free.")] = 0,
     seed: Annotated[int, typer.Option(help="Same seed, same users; of a run, the run's.")] = 0,
@@ -194,26 +197,25 @@ def scenarios(
 
 @command("poolscope report poolscope-apple-emojis")
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
 ) -> None:
-    """Write the page of a finished run again."""
-    from poolscope.pages.audit import write_page
-    from poolscope.verbs.audit.folder import read_run
+    """Write the page of a finished folder again."""
+    from poolscope.pages.finished import write_page
 
-    typer.echo(write_page(read_run(folder)))
+    typer.echo(write_page(folder))
 
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
 def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished audit or reproduction.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
     format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
     width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
 ) -> None:
-    """Write the pictures of a finished run as files for a paper, into DIR/figures."""
+    """Write the pictures of a finished folder as files for a paper, into DIR/figures."""
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.export import write_figures
+        from poolscope.pages.finished import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:

@@ -13,23 +13,23 @@ from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.words import chance_in_words
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.pages.words import in_plain_words, reservation
-from poolscope.verbs.compare import Choice, Comparison
+from poolscope.verbs.comparison import Choice, Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:
     """What each choice gives away, adversary by adversary, what its curator learns, and the frontier in words."""
     console = Terminal()
     for phrase in comparison.devices:
-        console.print(phrase, highlight=False)
+        console.say(phrase)
     for adversary in dict.fromkeys(record.adversary for record in comparison.results):
         mine = [record for record in comparison.results if record.adversary == adversary]
         _privacy(f"{adversary} adversary after {comparison.n:,} reports", mine).print(console)
     first = comparison.results[0].adversary
     estimated = [record for record in comparison.results if record.adversary == first]
     _utility(f"frequencies from {comparison.reports:,} reports", estimated).print(console)
-    console.print(in_plain_words(comparison), highlight=False)
+    console.say(in_plain_words(comparison))
     if chance := chance_in_words(comparison.results):
-        console.print(chance, highlight=False)
+        console.say(chance)
     console.note(
         f"{comparison.users:,} users, seed {comparison.seed}, {seconds:.1f} s. "
         f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}"

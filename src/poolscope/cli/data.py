@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poolscope.cli.app import command
-from poolscope.cli.options import Engine, ScenarioOption, Scheduler
+from poolscope.cli.options import Engine, Observations, ScenarioOption, Scheduler
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -63,11 +63,13 @@ def attack(
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Posteriors, .parquet or .csv.")] = None,
     pools: Annotated[Path | None, typer.Option(help="Other pools: a table object,pool.")] = None,
+    observations: Observations = None,
     threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
     truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
     page: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
+    links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -75,22 +77,28 @@ def attack(
     from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
-    if user is not None and (threshold is not None or top or truth is not None or page is not None):
-        raise InputError("must stand alone: `threshold`, `top`, `truth` and `page` are about all users", place="--user")
+    about_all = observations, threshold, truth, page, links
+    if user is not None and (top or any(option is not None for option in about_all)):
+        rule = "must stand alone: `observations`, `threshold`, `top`, `truth`, `page` and `links` are about all users"
+        raise InputError(rule, place="--user")
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
         from poolscope.base.tables import check_output
-        from poolscope.cli.files import print_attack, print_story
+        from poolscope.cli.files import print_attack, print_links, print_story
+        from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
+        from poolscope.verbs.attack.links import link_users
         from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
         if page is not None:
             check_output(page, overwrite=True, endings=(".html",))
         with running(work, engine, scheduler) as own:
+            if links is not None:
+                linked = link_users(reports, loaded, links, engine=own)
             if user is not None:
                 story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
             else:
@@ -98,6 +106,7 @@ def attack(
                     reports,
                     loaded,
                     pools=pools,
+                    observations=counts(observations, "observations") if observations else None,
                     threshold=threshold,
                     out=out,
                     top=top or (SHOWN if page else 0),
@@ -115,6 +124,8 @@ def attack(
     else:
         # the surest are on the page anyway
         print_attack(found if top else replace(found, top=()), out, page)
+        if links is not None:
+            print_links(linked, links)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
@@ -123,7 +134,7 @@ def estimate(
     scenario: ScenarioOption,
     out: Annotated[Path | None, typer.Option(help="Popularity, .parquet or .csv.")] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="linear|regression|ibu", help="How; default the one that suits.")
+        str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
     ] = None,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""

@@ -27,6 +27,9 @@ MOST_POOLS = 12
 
 NO_GUESS = "no guess"
 
+#: Links that a terminal shows.
+MOST_LINKS = 12
+
 #: What is told of each report of one user, for each pool.
 KINDS = ("mass", "evidence", "posterior")
 
@@ -38,6 +41,7 @@ MOST_OBJECTS = 12
 METHODS = {
     "linear": "Method: linear, from how many reports support an object.",
     "regression": "Method: regression, least squares on what each object is known to send.",
+    "ridge": "Method: ridge, least squares that share out evenly what the reports do not tell apart.",
     "ibu": "Method: ibu, the popularity that makes the reports most likely.",
 }
 
@@ -60,6 +64,19 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None) ->
     _print_place(console, "Page", page)
 
 
+def print_links(linked: pl.DataFrame, out: Path) -> None:
+    """The pseudonyms that are likeliest one device's."""
+    console, heads = Terminal(), ["user", "other", "adversary", "score"]
+    title = f"{linked.height:,} pseudonyms that have a likely other"
+    grid = Grid(title=title, heads=heads, left=["other", "adversary"], keys=2)
+    for row in linked.head(MOST_LINKS).iter_rows(named=True):
+        grid.add(_text(row["user"]), _text(row["other"]), _text(row["adversary"]), f"{row['score']:.2f}")
+    grid.print(console)
+    words = "score: log of how much likelier two are one device's than two, summed over pairs of reports"
+    console.print(f"{words}; it ranks, and is no probability.", style="dim", highlight=False)
+    _print_place(console, "Links", out)
+
+
 def print_story(story: Story, out: Path | None) -> None:
     """One user, report by report: how much of each pool a report supports, what it tells, and the belief after it."""
     console = Terminal()
@@ -67,9 +84,11 @@ def print_story(story: Story, out: Path | None) -> None:
     for rows in story.table.partition_by("adversary", maintain_order=True):
         name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
         title = f"{one_line(story.user)}, {story.reports:,} reports, seen by {name}"
-        grid = Grid(title=title, heads=["n", *heads], keys=1, box=None)
+        kept = "answer" in rows.columns and rows["answer"].count() > 0
+        grid = Grid(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
-            grid.add(str(row["n"]), *(_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools))
+            cells = (_cell(row[f"{kind}.{pool}"], kind) for kind in KINDS for pool in story.pools)
+            grid.add(*(str(row[name]) for name in ("n", "answer")[: 1 + kept]), *cells)
         grid.print(console)
         after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
         pool = max(after, key=lambda pool: after[pool])
@@ -81,7 +100,9 @@ def print_story(story: Story, out: Path | None) -> None:
         )
     console.print(
         "mass: the popularity of the pool's objects that the report supports; evidence: log of how much likelier the "
-        "report is from this pool than from any; posterior: the belief after it.",
+        "report is from this pool than from any; posterior: the belief after it."
+        + " answer: the first report with the same kept answer."
+        * ("answer" in story.table.columns),
         style="dim",
         highlight=False,
     )

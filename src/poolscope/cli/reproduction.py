@@ -19,7 +19,7 @@ def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
     console = Terminal()
     for grid in grids(done):
         grid.print(console)
-    console.print(verdict(done), highlight=False)
+    console.say(verdict(done))
     console.note(f"{seconds:.0f} s. Page: {page}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from typing import Any
 
 from rich.console import Console
@@ -27,6 +28,11 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of what can be printed of a string."""
         return super().render_str("".join(c for c in text if c.isprintable() or c == "\n"), **options)
+
+    def say(self, text: str) -> None:
+        """Sentences, broken between words, but not between a number and its percent sign."""
+        lines = textwrap.wrap(text.replace(" %", "\0%"), self.width, break_long_words=False, break_on_hyphens=False)
+        self.print("\n".join(lines).replace("\0", " "), highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
         """What a command closes with: a dim line that is never broken, so that the path in it can be copied."""

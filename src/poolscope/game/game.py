@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,7 @@ import polars as pl
 from poolscope.attack.adversary import Adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
-from poolscope.base.arrays import Floats, Tick
+from poolscope.base.arrays import Floats, Keys, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
@@ -175,28 +176,42 @@ def play_block(
     once for all users of the block.
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
-    keys = user_keys(seed, np.arange(users.start, users.stop))
-    if game.recorded:
-        some = game.recorded[users]
-        ids, traces = some.names, some.traces[:, : game.horizon]
-        truth: Truth = some.preferences
-    else:
-        drawn = draw_users(game.universe, game.behaviour, keys)
-        ids = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
-        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
-        truth = partial(preferences, game.universe, game.popularity, drawn)
-    sent = game.sending.sent(np.ascontiguousarray(traces), keys)
+    met = players(game, users, seed, engine)
     referee = Referee(
-        keys=keys,
-        truth=truth,
-        sent=sent,
+        keys=met.keys,
+        truth=met.truth,
+        sent=met.sent,
         observations=game.observations,
         threads=engine.map,
         tick=tick,
         threshold=game.threshold,
     )
-    attacked = list(_attacked(game, sent, referee, engine))
-    return table(ids, game.observations, attacked, recorded=game.recorded is not None)
+    attacked = list(_attacked(game, met.sent, referee, engine))
+    return table(met.names, game.observations, attacked, recorded=game.recorded is not None)
+
+
+class Players(NamedTuple):
+    """Some users of a game: their keys and names, what they prefer, and what their devices send."""
+
+    keys: Keys
+    names: pl.Series
+    truth: Truth
+    sent: Sent
+
+
+def players(game: Game, users: range, seed: int, engine: Local) -> Players:
+    """The users of these numbers, drawn or recorded."""
+    keys = user_keys(seed, np.arange(users.start, users.stop))
+    if game.recorded:
+        some = game.recorded[users]
+        names, traces = some.names, some.traces[:, : game.horizon]
+        truth: Truth = some.preferences
+    else:
+        drawn = draw_users(game.universe, game.behaviour, keys)
+        names = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
+        traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
+        truth = partial(preferences, game.universe, game.popularity, drawn)
+    return Players(keys, names, truth, game.sending.sent(np.ascontiguousarray(traces), keys))
 
 
 def _attacked(game: Game, sent: Sent, referee: Referee, engine: Local) -> Iterator[Attacked]:

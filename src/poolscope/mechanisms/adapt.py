@@ -12,13 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
+from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.listing import CELLS_LISTED, declared_columns, of_columns
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.world.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.
 REPORT = "report"
+
+#: What a mechanism states together for the linear estimate.
+SUPPORTING = ("support", "p_star", "q_star")
 
 
 class Own(Protocol):
@@ -93,11 +98,52 @@ class Adapted(Likelihood):
         return {name: np.concatenate([one[name] for one in made]) for name in self.template}
 
     def log_likelihood(self, reports: Reports) -> Floats:
-        mine = reports[REPORT] if self.bare else reports
-        return checked_likelihood(self.mechanism.log_likelihood(mine), report_count(reports), self.universe)
+        values = self.mechanism.log_likelihood(self._own(reports))
+        return checked_likelihood(values, report_count(reports), self.universe)
+
+    def _own(self, reports: Reports) -> Any:
+        """The reports as the mechanism makes them."""
+        return reports[REPORT] if self.bare else reports
 
     def mass(self, reports: Reports | NDArray[Any], views: Views) -> Floats:
         return super().mass(as_columns(reports)[0], views)
+
+    def all_reports(self) -> Reports | None:
+        """Every report, as the mechanism lists them or as its columns do; None where they are many or not known."""
+        offered = getattr(self.mechanism, "all_reports", None)
+        if offered is not None:
+            return self._alike(as_columns(offered())[0])
+        found = of_columns(declared_columns(self), CELLS_LISTED // self.universe)
+        return None if found is None else self._alike(found)
+
+    def _alike(self, reports: Reports) -> Reports | None:
+        """The reports in the form of those that it makes; None where they are others."""
+        if set(reports) != set(self.template):
+            return None
+        if any(reports[name].shape[1:] != column.shape[1:] for name, column in self.template.items()):
+            return None
+        return {name: reports[name].astype(column.dtype) for name, column in self.template.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Supporting(Adapted, Counting):
+    """One that also states which objects a report supports, and how often: it has the linear estimate."""
+
+    @property
+    def p_star(self) -> float:
+        return float(self.mechanism.p_star)  # type: ignore[attr-defined]
+
+    @property
+    def q_star(self) -> float:
+        return float(self.mechanism.q_star)  # type: ignore[attr-defined]
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        found = np.asarray(self.mechanism.support(self._own(reports)))  # type: ignore[attr-defined]
+        shape = report_count(reports), self.universe
+        if found.shape != shape or found.dtype != np.bool_:
+            value = f"{found.dtype} {found.shape}"
+            raise InputError(f"support must give true or false for (reports, universe), {shape}", value=value)
+        return found
 
 
 def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
@@ -107,7 +153,10 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     ----------
     mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
         where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
-        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`).
+        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
+        ``all_reports()``, every report that there is. One that has ``support(reports)``, whether each report supports
+        each object, with ``p_star`` and ``q_star``, how often it supports its own object and another, has the linear
+        estimate.
     universe : the universe, or its size.
 
     Examples
@@ -130,13 +179,18 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     # one report of the first object shows what reports look like
     first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
     columns, bare = as_columns(first, 1)
-    adapted = Adapted(
+    adapted = (Supporting if all(hasattr(mechanism, name) for name in SUPPORTING) else Adapted)(
         mechanism=mechanism,
         universe=size,
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )
     adapted.log_likelihood(columns)
+    if isinstance(adapted, Supporting):
+        adapted.support(columns)
+        if not 0 <= adapted.q_star < adapted.p_star <= 1:
+            rule = "p_star and q_star must be probabilities, the first the larger"
+            raise InputError(rule, value=(adapted.p_star, adapted.q_star))
     return adapted
 
 

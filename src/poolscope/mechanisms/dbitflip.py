@@ -112,7 +112,14 @@ class DBitFlip(Scoring, Likelihood):
 
     @property
     def kept_answers(self) -> int:
-        """Answers that differ in their law: of each bucket of J, and of all the others."""
+        r"""Answers that differ in their law: of each bucket of J, and of all the others.
+
+        A bucket outside J sets none of the d bits, so that the answers kept for two such buckets have one law and tell
+        nothing of which it was. There are d laws beside, and no more laws than buckets. Answers to different buckets
+        that are held for others multiply their likelihood by :math:`e^{\epsilon/2}` at most for each bucket of J that
+        is right and for each that is not, 2d in all: so all that a device ever sends reveals d epsilon, but for which
+        reports are of one bucket, and epsilon times this number bounds it.
+        """
         return min(self.d + 1, self.buckets)
 
     # Reports

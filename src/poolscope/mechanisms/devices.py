@@ -6,9 +6,10 @@ its answers, a user's reports are not independent, so that memory is no mechanis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,11 @@ class Device(Protocol):
 @runtime_checkable
 class Keeping(Device, Protocol):
     """A device that keeps its answers."""
+
+    @property
+    def own(self) -> Mapping[str, int]:
+        """The columns that are the same in all reports of a user, and how many values each may have, all as likely."""
+        ...
 
     def evidence(self, reports: Reports) -> Evidence:
         """What reports of one user say; what else the user keeps, a cohort for one, is read off them."""
@@ -131,6 +137,8 @@ class Memoised:
 
     mechanism: Mechanism
 
+    own: ClassVar[Mapping[str, int]] = {}
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
@@ -171,6 +179,10 @@ class RapporMemory:
     """
 
     mechanism: Rappor
+
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"cohort": self.mechanism.family.size}
 
     def cohorts(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's cohort."""

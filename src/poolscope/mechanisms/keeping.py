@@ -5,7 +5,10 @@ A device keeps one answer for each *slot*: the object, or what the object is has
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +41,8 @@ class KeptResponse:
 
     mechanism: LGRR
 
+    own: ClassVar[Mapping[str, int]] = {}
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         return {"value": _responded(self.mechanism, objects, users, places)}
@@ -62,6 +67,10 @@ class KeptHash:
     """
 
     mechanism: LOLOHA
+
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"seed": 1 << self.mechanism.seed_bits}
 
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's seed."""
@@ -97,6 +106,8 @@ class KeptFlips:
     """
 
     mechanism: TwoFlips
+
+    own: ClassVar[Mapping[str, int]] = {}
 
     def answers(self, objects: Objects, users: Keys) -> NDArray[np.uint64]:
         """(reports, words) the kept bits for objects (reports,), each of the user of that key."""
@@ -134,6 +145,10 @@ class KeptPositions:
     """
 
     mechanism: DBitFlip
+
+    @property
+    def own(self) -> Mapping[str, int]:
+        return {"positions": math.comb(self.mechanism.buckets, self.mechanism.d)}
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)

@@ -2,7 +2,7 @@
 
 All but ``summarise``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
 count n, a row per user (``select``), and give an ``Estimate``: a value and its 95 % interval. Bounds follow from
-epsilon alone, as does what it adds up to in time (``epsilon_in_time``).
+epsilon alone, as does what it adds up to in time (``epsilon_in_time``); ``trackability`` takes a game.
 """
 
 from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
@@ -29,6 +29,7 @@ from poolscope.metrics.precision import (
 )
 from poolscope.metrics.records import Record, summarise
 from poolscope.metrics.tables import Records
+from poolscope.metrics.trackability import Trackability, trackability
 from poolscope.metrics.words import headline, in_plain_words
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "KeptAnswers",
     "Record",
     "Records",
+    "Trackability",
     "auc",
     "bayes_security",
     "bayes_security_least",
@@ -66,4 +68,5 @@ __all__ = [
     "successes",
     "summarise",
     "sure",
+    "trackability",
 ]

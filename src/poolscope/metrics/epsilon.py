@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,6 +119,14 @@ def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
         del sums["a year"]
     told = [f"{_listed(known)} {when}" for when, of in sums.items() if (known := [x for x in of if x is not None])]
     return f"{words}: {', '.join(told)}" if told else words
+
+
+def of_each_in_words(spent: Mapping[str, Sequence[EpsilonInTime]], sending: Sending) -> list[str]:
+    """The epsilons of several mechanisms: what is drawn anew in one phrase, and one for each that keeps answers."""
+    kept = {name: epsilons for name, epsilons in spent.items() if any(one.answer is not None for one in epsilons)}
+    fresh = [one for name, epsilons in spent.items() if name not in kept for one in epsilons]
+    told = [f"{name}, {in_words(epsilons, sending)}" for name, epsilons in kept.items()]
+    return [in_words(fresh, sending), *told] if fresh else told
 
 
 def devices_in_words(game: Game) -> list[str]:

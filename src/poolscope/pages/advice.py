@@ -11,7 +11,6 @@ from typing import Any
 from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
-from poolscope.metrics.epsilon import in_words
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.pages.advice_pictures import pictures
 from poolscope.pages.charts import placed
@@ -19,10 +18,9 @@ from poolscope.pages.glossary import ADVICE, explained
 from poolscope.pages.html import origin, render, tied
 from poolscope.pages.numbers import share
 from poolscope.pages.tables import Column, interval, table
-from poolscope.scenario.build import build_sending
 from poolscope.verbs.advise.advice import Advice, Finding
 from poolscope.verbs.advise.recommend import DELTA
-from poolscope.verbs.advise.words import asked, events, number, with_ends
+from poolscope.verbs.advise.words import asked, events, number, spent_in_words, with_ends
 from poolscope.verbs.advise.words import share as in_percent
 
 HEAVY = (
@@ -107,7 +105,7 @@ def page_of(advice: Advice) -> str:
 def _facts(advice: Advice) -> Iterator[str]:
     found = advice.recommendation
     yield f"{advice.question.adversary} adversary: {advice.adversary}"
-    yield f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(advice.recommended))}"
+    yield spent_in_words(found, advice.recommended)
     users = advice.assumptions[1].rstrip(".")
     yield f"{users[:1].lower()}{users[1:]}"
     yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
@@ -180,10 +178,14 @@ def _bounds(advice: Advice) -> Iterator[str]:
         yield words + f"No adversary can be right about more than {in_percent(found.most_right)} of them."
     else:
         yield words + "For so many reports epsilon alone bounds nobody: only the attack that was played tells."
-    if found.epsilon_in_time.ever is None:
-        yield "Devices keep their answers, so that the epsilons of reports do not add up."
-    else:
-        yield f"All reports of a device up to its cap compose to epsilon {found.epsilon_in_time.ever:,.0f}."
+    spent = found.epsilon_in_time
+    if spent.answer is not None and spent.ever is not None:
+        yield (
+            f"Devices keep their answers, each of epsilon {number(spent.answer)}: up to the cap these add up to "
+            f"{number(spent.ever)}. That reports of one answer can be told to be so is in no epsilon."
+        )
+    elif spent.ever is not None:
+        yield f"All reports of a device up to its cap compose to epsilon {spent.ever:,.0f}."
     if found.shuffled is not None:
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "

@@ -18,12 +18,13 @@ from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import EXPOSING, Record
+from poolscope.metrics.trackability import in_words
 from poolscope.metrics.words import chance_in_words, headline, in_plain_words, percent
 from poolscope.pages.audit_pictures import pictures
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
 from poolscope.pages.html import options, origin, render, tied
-from poolscope.pages.numbers import decimal, share
+from poolscope.pages.numbers import decimal, large_percent, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
 
@@ -79,6 +80,7 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
         note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
         chance=tied(chance_in_words(summary.results)),
         exposing=_exposing(summary),
+        tracked=_tracked(summary) if summary.trackability else None,
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
         glossary=[*who, *explained(AUDIT)],
@@ -102,8 +104,16 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     firsts = {record.adversary: record for record in reversed(summary.results)}
     records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
     form = f"Reports until exposed at {percent(records[0].exposed_at)}"
-    columns = [Column(name, form, f"{share(level)} % of users", _reports) for name, level in EXPOSING.items()]
+    columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
+
+
+def _tracked(summary: Summary) -> dict[str, Any]:
+    """How surely two windows are told to be one device's, by adversaries who know of kept answers."""
+    label = f"{in_words(summary.trackability[0].window)}?"
+    columns = [Column("roc_area", "", "ROC area", decimal), Column("linked", "", "% of devices linked", share)]
+    whole, rows = ("devices", "Devices"), summary.trackability
+    return table(label, rows, columns, block=("adversary", "Adversary"), row=whole, form=_whole)
 
 
 def _reports(value: float) -> str:
@@ -130,7 +140,7 @@ def _tiles(summary: Summary) -> dict[str, Any]:
     )
     tiles = [
         {
-            "value": tied(percent(getattr(record, name).value)),
+            "value": tied(large_percent(getattr(record, name).value)),
             "label": tied(label),
             "interval": tied(f"{interval(getattr(record, name), share)} %"),
         }

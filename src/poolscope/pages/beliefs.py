@@ -35,7 +35,9 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     names = [one_line(str(line)) for line in lines]
     colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
     look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
-    x = alt.X("n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="n", tickMinStep=1))
+    x = alt.X(
+        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
+    )
     y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
     said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
     there = "datum.n <= upto"

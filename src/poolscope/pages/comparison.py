@@ -20,7 +20,7 @@ from poolscope.pages.html import options, origin, render, tied
 from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.pages.tables import Column, table
 from poolscope.pages.words import in_plain_words, reservation
-from poolscope.verbs.compare import Choice, Comparison
+from poolscope.verbs.comparison import Choice, Comparison
 
 COLUMNS = (
     Column("auc", "", "AUC", decimal),

@@ -15,7 +15,7 @@ from poolscope.metrics.records import Record
 from poolscope.pages import style
 from poolscope.pages.numbers import number
 from poolscope.pages.style import Picture, answer
-from poolscope.verbs.compare import Choice
+from poolscope.verbs.comparison import Choice
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 """With the colours of `style`: shape and colour tell the mechanisms apart."""

@@ -18,6 +18,10 @@ MEANINGS = {
     "those of one window only. Confidence, precision and “sure at n” are then about the longest pseudonym, the newest "
     "of these; “exposed by n” is a user with at least one pseudonym of which the adversary was sure, rightly or not. "
     "An adversary who knows that a device keeps its answers links all pseudonyms by them.",
+    "ROC area, linked": "Two windows of reports are held beside each other, of one device or of two, and each pair has "
+    "a score from the answers that devices keep. The ROC area is the chance that a pair of one device has the higher "
+    "score; 0.5 is chance, 1 is an adversary who always knows. Linked are the devices whose two windows have a higher "
+    "score than all but one in 1,000 of the pairs of two devices. Only told where kept answers meet a window.",
     "Epsilon a year": "The sum of the epsilons of all reports of a year, which bounds what they reveal together; on "
     "average where a share of events is reported. Where answers are kept epsilons do not add up.",
     "Confidence": "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
@@ -65,6 +69,7 @@ AUDIT = (
     "Preferred pool",
     "Report, n",
     "Pseudonym",
+    "ROC area, linked",
     "Epsilon a year",
     "Confidence",
     "Null rate",

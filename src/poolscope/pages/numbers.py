@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from poolscope.metrics.leakage import SMALLEST_DOUBT
+from poolscope.metrics.words import percent
 
 
 def decimal(value: float, places: int = 3) -> str:
@@ -17,6 +18,11 @@ def decimal(value: float, places: int = 3) -> str:
 def share(value: float) -> str:
     """A share as the number before the percent sign."""
     return "–" if math.isnan(value) else f"{100 * value:.1f}"
+
+
+def large_percent(value: float) -> str:
+    """A share as it stands alone, in large letters, where there is no room for words."""
+    return percent(value).replace("less than ", "<\u202f").replace("more than ", ">\u202f")
 
 
 def number(value: float) -> str:

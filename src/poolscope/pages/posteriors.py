@@ -25,7 +25,7 @@ from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, table
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
-from poolscope.verbs.attack.scorer import Guessed
+from poolscope.verbs.attack.tally import Guessed
 
 SURE = 0.9
 """The confidence that the page's sentence speaks of."""
@@ -66,11 +66,13 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
 def in_plain_words(found: Inferred) -> str:
     """Of how many users the adversary who is surest is sure, after all reports."""
     last = {row.adversary: row for row in found.results}
-    name, row = max(last.items(), key=lambda item: item[1].sure[SURE])
+    name, row = max(last.items(), key=lambda item: (item[1].sure[SURE], item[1].confidence))
+    known = row.sure[SURE]
+    of = f"{known:,} of the {found.users:,} users ({percent(known / found.users)})" if known else "no user"
     return (
-        f"From these reports the {name} adversary is sure, with a confidence of {percent(SURE)}, which pool "
-        f"{row.sure[SURE]:,} of the {found.users:,} users prefer ({percent(row.sure[SURE] / found.users)}). Its mean "
-        f"confidence is {percent(row.confidence)}, where guessing at random has {percent(row.baseline)}."
+        f"From these reports the {name} adversary knows the preferred pool of {of} with a confidence of at least "
+        f"{percent(SURE)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
+        f"{percent(row.baseline)}."
     )
 
 
@@ -78,7 +80,8 @@ def _exposure(posteriors: Path) -> Shown:
     """Whom each number of reports has exposed, of the users that the table has."""
     text = posteriors.suffix.lower() == ".csv"
     every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
-    rows = every.select("user", "adversary", "n", *EXPOSED.values())
+    # a column of CSV in which nobody is exposed has no type
+    rows = every.select("user", "adversary", "n", pl.col(*EXPOSED.values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
     horizon = max(1, int(last["n"].to_numpy().max()))
     # of each user the last row: what exposed a user is the same in all of them

@@ -16,8 +16,8 @@ from poolscope.verbs.advise import advise as advising
 from poolscope.verbs.advise.advice import Advice
 from poolscope.verbs.audit import run as auditing
 from poolscope.verbs.audit.folder import Run, Summary
-from poolscope.verbs.compare import Comparison
 from poolscope.verbs.compare import compare as comparing
+from poolscope.verbs.comparison import Comparison
 from poolscope.verbs.reproduce import runner as reproducing
 from poolscope.verbs.reproduce.runner import Reproduction
 

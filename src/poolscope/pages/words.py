@@ -9,7 +9,7 @@ import numpy as np
 
 from poolscope.metrics.words import percent
 from poolscope.pages.numbers import number
-from poolscope.verbs.compare import Choice, Comparison
+from poolscope.verbs.comparison import Choice, Comparison
 
 WIDEST_GAP = math.log(16.0)
 """Log of the ratio of two mean squared errors between which an AUC is read off: a factor of 4 of the errors."""

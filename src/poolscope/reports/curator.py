@@ -16,12 +16,14 @@ from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import added, numbered
 from poolscope.mechanisms.hashed import Hashed
+from poolscope.mechanisms.listing import as_channel
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
-from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, Estimator, Frequencies, check_reports
+from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, RIDGE, Estimator, Frequencies, check_reports
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
 from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
+from poolscope.reports.ridge import Ridge
 from poolscope.reports.shares import shares_of, some
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
@@ -34,9 +36,10 @@ def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = Non
     Parameters
     ----------
     method : "linear", from p* and q*; "regression", least squares on the known hash functions, or through a channel;
-        "ibu", the popularity that makes the reports most likely. Where absent, the linear one or, where collisions are
-        a notable part of its error, the regression if its error is smaller; through a channel the regression, or ibu
-        where the channel has no inverse.
+        "ridge", through a channel that need not have an inverse; "ibu", the popularity that makes the reports most
+        likely. Where absent, the linear one or, where collisions are a notable part of its error, the regression if its
+        error is smaller; through a channel the regression, or ibu where it has no inverse. A mechanism without p* and
+        q* whose reports are few is a channel; of others there is ibu.
 
     Examples
     --------
@@ -79,16 +82,11 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
     if method == IBU:
         return Mixture(mechanism)
-    if isinstance(mechanism, Channel) and method != LINEAR:
-        inverse = Inverse(mechanism)
-        if inverse.first is not None:
-            return inverse
-        if method is None:
-            return Mixture(mechanism)
-        rule = "regression must have a channel that tells all objects apart"
-        raise InputError(rule, value=mechanism.matrix.shape, place="method", remedy="take ibu")
-    if isinstance(mechanism, Channel):
-        raise InputError("a channel must be estimated by regression or ibu", value=method, place="method")
+    channel = channel_of(mechanism)
+    if channel is not None:
+        return _through(channel, method) or Mixture(mechanism)
+    if method == RIDGE:
+        raise InputError("ridge must have a channel, or few reports", value=type(mechanism).__name__, place="method")
     if method is None and not is_countable(mechanism) and is_stated(mechanism):
         return Mixture(mechanism)
     counts = Counts(countable(mechanism), method)
@@ -96,6 +94,27 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
         raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
     return counts
+
+
+def channel_of(mechanism: Mechanism) -> Channel | None:
+    """The channel that is estimated through: the mechanism itself, or one that states nothing but its few reports."""
+    if isinstance(mechanism, Channel):
+        return mechanism
+    return as_channel(mechanism) if not is_countable(mechanism) and is_stated(mechanism) else None
+
+
+def _through(channel: Channel, method: str | None) -> Estimator | None:
+    """The estimator through a channel; None where it has no inverse and nobody says what then."""
+    if method == RIDGE:
+        return Ridge(channel)
+    if method == LINEAR:
+        rule = "a channel must be estimated by regression, ridge or ibu"
+        raise InputError(rule, value=method, place="method")
+    inverse = Inverse(channel)
+    if method == REGRESSION and inverse.first is None:
+        rule = "regression must have a channel that tells all objects apart"
+        raise InputError(rule, value=channel.matrix.shape, place="method", remedy="take ridge or ibu")
+    return None if inverse.first is None else inverse
 
 
 class Counting:

@@ -79,7 +79,7 @@ def blocks(
     caller may keep them: `held` bytes of each row.
     """
     users: list[pl.Series] = []
-    room, filled, dtype = _room(columns, rows), 0, None
+    room, filled, dtype = room_for(columns, rows), 0, None
     called = (USER, *in_file(columns, text=source.text))
     for batch in source.batches(called, most_bytes=most_bytes, row_bytes=READING * row_bytes(columns), held=held):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
@@ -93,7 +93,7 @@ def blocks(
             if filled == rows:
                 yield pl.concat(users), room
                 users, filled = [], 0
-                room = room if reuse else _room(columns, rows)
+                room = room if reuse else room_for(columns, rows)
     if filled:
         yield pl.concat(users), {name: column[:filled] for name, column in room.items()}
 
@@ -127,5 +127,6 @@ def report_frame(
     return pl.DataFrame(frame)
 
 
-def _room(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
+def room_for(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
+    """Columns for so many reports, of the types that a file's have."""
     return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}

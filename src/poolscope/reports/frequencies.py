@@ -14,7 +14,7 @@ from poolscope.mechanisms.role import Reports
 from poolscope.world.popularity import project_to_simplex
 
 #: The ways to estimate, by the names that scenarios and commands use.
-LINEAR, REGRESSION, IBU = METHODS = ("linear", "regression", "ibu")
+LINEAR, REGRESSION, RIDGE, IBU = METHODS = ("linear", "regression", "ridge", "ibu")
 
 
 @dataclass(frozen=True, kw_only=True)

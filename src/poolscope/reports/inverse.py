@@ -34,20 +34,35 @@ UNIFORM_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse:
-    """The estimator of a channel that has an inverse."""
+class Through:
+    """What the estimators of a channel count: how often each report was seen."""
 
     channel: Channel
 
     @cached_property
     def matrix(self) -> Floats:
         """(objects, reports) without the reports that nobody sends."""
-        return self.channel.matrix[:, self._possible]
+        return self.channel.matrix[:, self.possible]
 
     @cached_property
-    def _possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> NDArray[np.bool_]:
+        """(reports,) whether anybody sends it."""
         possible: NDArray[np.bool_] = self.channel.matrix.max(axis=0) > 0
         return possible
+
+    def count(self, reports: Reports) -> Integers:
+        return self.channel.tally(reports)
+
+    def join(self, counted: Iterable[Integers]) -> Integers:
+        return added(counted)
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        return self.channel.simulate_tally(popularity, count, key, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse(Through):
+    """The estimator of a channel that has an inverse."""
 
     @cached_property
     def first(self) -> Floats | None:
@@ -66,19 +81,10 @@ class Inverse:
         assert self.first is not None
         return self.first if found is None else found
 
-    def count(self, reports: Reports) -> Integers:
-        return self.channel.tally(reports)
-
-    def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
-
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
-        return self.channel.simulate_tally(popularity, count, key, threads)
-
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         check_reports(reports)
         assert self.first is not None
-        seen = counted[self._possible]
+        seen = counted[self.possible]
         weights = self.second(project_to_simplex(self.first @ seen / reports))
         counts = weights @ seen
         errors = np.sqrt(np.maximum(weights**2 @ seen - counts, 0.0))

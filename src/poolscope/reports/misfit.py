@@ -7,10 +7,15 @@ Nobody knows what the users picked, so only what does not hang on it is looked a
 - **counts**: those of all objects sum up to the number of reports, whatever is popular: the mean number X of objects
   that a report supports is :math:`\sum_z q^*(z) + (p^* - q^*)`. Read with another hash function or bit order, reports
   support no object more than another, and the sum is about 0;
-- **rare objects**: no object is supported less often than by noise alone, N q*.
+- **rare objects**: no object is supported less often than by noise alone, N q*;
+- **a channel's reports**: some popularity must explain how often each was sent (`mixture.lack_of_fit`). Of few reports
+  of a kind the chi-square number is larger by up to `FEW`.
 
 A bound is as many standard errors away that all of them together raise a false alarm in one of `1 / ERROR` files at
 most. What hash functions that were drawn once for all add to a sum is bounded by its worst case, a single object.
+
+All of this is about reports that are independent. Where devices keep their answers, the reports of a user are not: one
+answer comes again and again. The first report of each user is as if drawn anew, and only these are looked at.
 """
 
 from __future__ import annotations
@@ -18,19 +23,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolscope.base.arrays import Floats
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
+from poolscope.reports.curator import channel_of
+from poolscope.reports.mixture import lack_of_fit
 
 #: How often reports that are as they should be may be called otherwise.
 ERROR = 1e-4
 
-#: Reports that are looked at, and that are made for comparison.
-MOST, MADE = 1 << 17, 1 << 12
+#: Reports that are looked at, as many at least as tell their own spread, and those that are made for comparison.
+LEAST, MOST, MADE = 100, 1 << 17, 1 << 12
 
 #: Scores (of an object by a report) that are looked at one by one, in all; these or bits at once.
 CELLS, AT_ONCE = 1 << 22, 1 << 15
@@ -41,7 +49,13 @@ NOTHING = 0.5
 #: Rounding of a mean.
 ROUNDING = 1e-9
 
-TESTS = 4
+#: By how much a chi-square number exceeds its degrees, as a part, where two reports of a kind are expected, at most.
+FEW = 1.2
+
+#: Cells of a channel that are fitted.
+FITTED = 1 << 18
+
+TESTS = 5
 
 OTHER_FUNCTIONS = "likely another hash table, seed, order of bits or order of objects"
 
@@ -94,6 +108,9 @@ class Misfit:
         # a report is as wide as its columns, or as what it says of all objects
         widths = [column.size for column in mechanism.report_columns.values() if column.kind in ("bits", "reals")]
         self._step = max(1, AT_ONCE // max(mechanism.universe, *widths, 1))
+        channel = channel_of(mechanism)
+        self._channel = channel if channel is not None and channel.matrix.size <= FITTED else None
+        self._seen: Integers | int = 0
         self.reports = 0
 
     @property
@@ -104,7 +121,7 @@ class Misfit:
     def add(self, reports: Reports) -> None:
         """Look at a block, up to as many reports in all as are enough."""
         left = MOST - self.reports
-        if left <= 0:
+        if left <= 0 or not report_count(reports):
             return
         reports = {name: column[:left] for name, column in reports.items()}
         self.reports += report_count(reports)
@@ -112,6 +129,8 @@ class Misfit:
             self._ones += Moments.of(_ones(reports[self._bits]))
         if self._column:
             self._uses += np.bincount(reports[self._column], minlength=len(self._uses))
+        if self._channel is not None:
+            self._seen = self._seen + self._channel.tally(reports)
         if is_countable(self._mechanism):
             self._sums = self._sums + self._mechanism.score_sums(reports).astype(np.float64)
             self._look(reports)
@@ -126,9 +145,10 @@ class Misfit:
 
     def found(self) -> str | None:
         """What is odd, with the likeliest cause, in one line; None where nothing is."""
-        if self.reports < 2:
-            return None
-        return self._bits_found() or self._functions_found() or self._sum_found() or self._rare_found()
+        looks = [self._channel_found]
+        if self.reports >= LEAST:
+            looks = [self._bits_found, self._functions_found, self._sum_found, self._rare_found, *looks]
+        return next((said for look in looks if (said := look())), None)
 
     def _bits_found(self) -> str | None:
         if self._bits is None:
@@ -190,8 +210,32 @@ class Misfit:
         some = int(np.sum(below > self._deviations()))
         return f"{some:,} objects are found less often than noise alone makes: likely a larger epsilon"
 
+    def _channel_found(self) -> str | None:
+        if self._channel is None:
+            return None
+        degrees = int(np.count_nonzero(self._channel.matrix.max(axis=0) > 0)) - 1
+        squared = lack_of_fit(self._channel.matrix, np.asarray(self._seen))
+        if squared <= FEW * stats.chi2.isf(self._tail, max(1, degrees)):
+            return None
+        odd = "no popularity explains how often each report was sent"
+        return f"{odd}: likely another channel, or reports numbered otherwise"
+
     def _deviations(self) -> float:
         return float(stats.norm.isf(self._tail / 2))
+
+
+class Firsts:
+    """Of users' reports the first of each, batch after batch, as many as are looked at."""
+
+    def __init__(self) -> None:
+        self._met: set[str | int] = set()
+
+    def of(self, users: pl.Series, reports: Reports) -> Reports:
+        """The reports of users who were not met before; none where enough were."""
+        rows = users.to_frame("user").with_row_index().unique("user", keep="first", maintain_order=True)
+        new = [(row, user) for row, user in rows.iter_rows() if user not in self._met][: MOST - len(self._met)]
+        self._met.update(user for _, user in new)
+        return {name: column[[row for row, _ in new]] for name, column in reports.items()}
 
 
 def _ones(bits: NDArray[np.uint8]) -> Floats:

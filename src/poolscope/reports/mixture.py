@@ -143,3 +143,21 @@ def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
     far = np.where(far > 0.1 * twice, far, 0.1 * twice)
     mixture: Floats = far / far.sum()
     return mixture
+
+
+def lack_of_fit(matrix: Floats, seen: Integers) -> float:
+    r"""By how much a channel's most likely popularity explains a histogram less well than the histogram itself.
+
+    .. math:: 2 \sum_y h(y) \log \frac{h(y)}{N \sum_z f(z) M(z, y)}
+
+    less what the updates may have left, so that the true popularity has no less. If the channel has made the reports,
+    it is at most a chi-square number of as many degrees as there are reports but one, where these are many.
+    """
+    sent = seen > 0
+    likelihood, times = matrix[:, sent].T, seen[sent].astype(np.float64)
+    if np.any(likelihood.max(axis=1) <= 0):
+        return float(np.inf)
+    f, count = most_likely(likelihood, times), times.sum()
+    mixture = likelihood @ f
+    left = count * max(0.0, float((likelihood.T @ (times / mixture)).max()) / count - 1.0)
+    return float(2.0 * (times @ np.log(times / (count * mixture)) - left))

@@ -8,9 +8,8 @@ import numpy as np
 
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.randomness import children
-from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
-from poolscope.reports.curator import estimator
+from poolscope.reports.curator import channel_of, estimator
 from poolscope.reports.frequencies import Estimator
 from poolscope.reports.linear import variance_of_linear
 from poolscope.reports.mixture import MOST_CELLS
@@ -40,11 +39,11 @@ def measure_utility(
 ) -> Utility | None:
     """Errors at so many reports on objects drawn from the popularity.
 
-    None of a mechanism without an estimate: one that states its likelihoods alone has the estimate of most likelihood,
-    where these can be held.
+    None of a mechanism without an estimate: one that states its likelihoods alone, of many reports, has that of most
+    likelihood, where these can be held.
     """
     held = is_stated(mechanism) and reports * mechanism.universe <= MOST_CELLS
-    if not (is_countable(mechanism) or isinstance(mechanism, Channel) or held):
+    if not (held or is_countable(mechanism) or channel_of(mechanism) is not None):
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
@@ -63,7 +62,7 @@ def measure_utility(
 
 def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> float | None:
     """Root of the mean squared error over objects, in closed form: no report is made; None where there is none."""
-    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
+    if not is_countable(mechanism) and channel_of(mechanism) is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     squared, _ = expected_of(estimator(mechanism), mechanism, frequency, reports)

@@ -129,6 +129,11 @@ class Scenario(Table):
         return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
 
     @property
+    def tells_users_apart(self) -> bool:
+        """Whether reports of two names have nothing in common: two pseudonyms of one device share its kept answers."""
+        return self.devices.window is None or not self.keeps_answers
+
+    @property
     def asked(self) -> dict[str, Any]:
         """What a command asked for in place of what the file says, by the names of its options."""
         return dict(self._source.asked)
@@ -280,6 +285,18 @@ def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -
     if scenario.universe_table.objects is None:
         scenario.universe()
     return scenario
+
+
+def as_kept(about: Any) -> Scenario:
+    """The scenario that `Scenario.about` told of; files that it names are not looked for."""
+    if not isinstance(about, dict) or not all(isinstance(about.get(key), str) for key in ("name", "file", "text")):
+        raise InputError("must have the texts name, file and text", place="scenario")
+    asked = about.get("asked", {})
+    if not isinstance(asked, dict):
+        raise InputError("must be an object", value=asked, place="scenario.asked")
+    kept = parse(about["text"], name=about["name"], file=about["file"])
+    kept._source = replace(kept._source, asked=asked)
+    return kept
 
 
 def changed(

@@ -322,7 +322,7 @@ class AdversaryTable(Table):
     name: Name
     popularity: Literal["uniform", "estimated", "true", "given"]
     reports: Count | None = None
-    method: Literal["linear", "regression", "ibu"] | None = None
+    method: Literal["linear", "regression", "ridge", "ibu"] | None = None
     file: RelativePath | None = None
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None

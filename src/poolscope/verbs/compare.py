@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import gettempdir
@@ -16,17 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope import __version__
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, located
-from poolscope.base.folders import ANOTHER, check_new, told
-from poolscope.base.json import plain
+from poolscope.base.folders import check_new
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import curator_key
-from poolscope.base.scratch import claimed, scratch_folder
-from poolscope.base.tables.atomic import write_text
+from poolscope.base.scratch import scratch_folder
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
@@ -35,133 +30,22 @@ from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.mechanisms.role import Mechanism
 from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, in_words
-from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
 from poolscope.metrics.leakage import evidence
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import Counted, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.own import is_own, make_own, own_class, place_of, takes_epsilon
 from poolscope.scenario.scenario import Scenario, changed
+from poolscope.verbs.comparison import Choice, Comparison, Leak, mark_frontier
 
 DEFAULT_USERS = 1000
 DEFAULT_REPORTS = 100_000
 
 OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
 """Columns of the outcome table that a record is made of, beside those that are counted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leak(Record):
-    """What one adversary learns: an audit's record, and what only a comparison tells.
-
-    Parameters
-    ----------
-    reports_to_exposure : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
-    evidence : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
-    """
-
-    reports_to_exposure: Estimate
-    evidence: Estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice(Leak):
-    """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
-
-    Parameters
-    ----------
-    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
-        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
-        answer times the answers that n reports can come from, as the papers count.
-    mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
-        mae_expected : in closed form. None where the mechanism has no estimate.
-    frontier : whether no other choice does as well on both error and AUC, and better on one.
-    """
-
-    mechanism: str
-    epsilon: float
-    composition_bound: float
-    mse: float | None
-    mae: float | None
-    mse_expected: float | None
-    mae_expected: float | None
-    frontier: bool = False
-
-    @property
-    def rmse(self) -> float:
-        """Root of the mean squared error, which is a share as a frequency is; NaN without an estimate."""
-        return math.nan if self.mse is None else math.sqrt(self.mse)
-
-    @property
-    def rmse_expected(self) -> float:
-        """The same in closed form."""
-        return math.nan if self.mse_expected is None else math.sqrt(self.mse_expected)
-
-    def as_json(self) -> dict[str, Any]:
-        """The record as one flat object, see ``Record``; the roots stand beside their squares."""
-        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_expected")}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What each choice of mechanism and epsilon gives away, and how well it serves.
-
-    Parameters
-    ----------
-    scenario : the one that the choices vary; seed, users : who played.
-    reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
-    mechanisms : as they were asked for.
-    results : a record for each choice and adversary, choices in the order asked for.
-    non_private : the record of the same users without a mechanism, or None.
-    epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
-    adversaries : what each knows, in words.
-    seconds : how long it took.
-    """
-
-    scenario: Scenario
-    seed: int
-    users: int
-    reports: int
-    n: int
-    mechanisms: tuple[str, ...]
-    results: Records[Choice]
-    non_private: Leak | None
-    epsilons: tuple[EpsilonInTime, ...]
-    devices: tuple[str, ...]
-    adversaries: Mapping[str, str]
-    seconds: float
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of ``comparison.json``."""
-        return {
-            "scenario": self.scenario.about(),
-            "seed": self.seed,
-            "users": self.users,
-            "reports": self.reports,
-            "n": self.n,
-            "mechanisms": list(self.mechanisms),
-            "version": __version__,
-            "reports_per_day": self.scenario.devices.reports_per_day,
-            "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
-            "devices": list(self.devices),
-            "adversaries": dict(self.adversaries),
-            "non_private": self.non_private and self.non_private.as_json(),
-            "results": [record.as_json() for record in self.results],
-            "seconds": round(self.seconds, 3),
-        }
-
-    def _repr_html_(self) -> str:
-        return self.results.to_html()
-
-    def write(self, out: Path) -> None:
-        """Put ``comparison.json`` into a folder of its own."""
-        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        with told(out, ANOTHER), claimed(out):
-            check_new(out)
-            write_text(out / "comparison.json", text + "\n")
 
 
 def compare(
@@ -212,7 +96,7 @@ def compare(
     # every choice is made before the first is played: a parameter that is missing is known at once
     choices = list(candidates(scenario, mechanisms, epsilons))
     results: list[Leak] = []
-    spent: dict[EpsilonInTime, None] = {}
+    spent: dict[str, list[EpsilonInTime]] = {}
     done_by_devices: dict[str, None] = {}
     beside = target.absolute().parent if target else Path(gettempdir())
     for position, choice in enumerate(choices):
@@ -226,7 +110,7 @@ def compare(
             if long:
                 warnings.warn(long, stacklevel=2)
             progress.begin(count * len(choices))
-        spent[epsilon_of(game)] = None
+        spent.setdefault(choice.name, []).append(epsilon_of(game))
         done_by_devices |= dict.fromkeys(devices_in_words(game))
         results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
     done = Comparison(
@@ -238,8 +122,8 @@ def compare(
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
         results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
-        epsilons=tuple(spent),
-        devices=(in_words(tuple(spent), game.sending), users_in_words(game), *done_by_devices),
+        epsilons=tuple(dict.fromkeys(epsilon for of_one in spent.values() for epsilon in of_one)),
+        devices=(*of_each_in_words(spent, game.sending), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -360,20 +244,3 @@ def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
     universe = adversary.universe if adversary else game.universe
     prior = adversary.belief.pool_prior(universe.k) if adversary else np.full(universe.k, 1 / universe.k)
     return dict(zip(universe.pool_names, prior.tolist(), strict=True))
-
-
-def mark_frontier(results: Sequence[Choice]) -> Iterator[Choice]:
-    """The records, each told whether it is on the ``frontier``.
-
-    Each adversary has a frontier of its own; a choice without an estimate is on none.
-    """
-    for record in results:
-        rivals = [rival for rival in results if rival.adversary == record.adversary]
-        yield replace(record, frontier=record.mse is not None and not any(_beats(rival, record) for rival in rivals))
-
-
-def _beats(one: Choice, other: Choice) -> bool:
-    if one.mse is None or other.mse is None:
-        return False
-    pairs = (one.mse, other.mse), (one.auc.value, other.auc.value)
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

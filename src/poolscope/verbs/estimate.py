@@ -16,7 +16,7 @@ from poolscope.base.tables import check_output, open_table, writing
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
-from poolscope.reports.misfit import Misfit
+from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
@@ -57,7 +57,7 @@ def estimate(
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
         ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
         ``frequency`` (the counts as shares, which may be negative).
-    method : "linear", "regression" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
+    method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
 
     Examples
@@ -77,13 +77,13 @@ def estimate(
     counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
-    misfit = Misfit(mechanism)
+    misfit, firsts = Misfit(mechanism), Firsts()
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        misfit.add(reports)
+        if not misfit.enough:
+            misfit.add(firsts.of(users, reports) if scenario.keeps_answers else reports)
         progress.tick(len(users))
-    # kept answers are sent again and again: what is looked for is in reports that are drawn anew
-    if not scenario.keeps_answers and (odd := misfit.found()):
+    if scenario.tells_users_apart and (odd := misfit.found()):
         warnings.warn(f"{path}: {odd}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)

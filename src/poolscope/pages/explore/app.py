@@ -30,6 +30,7 @@ from poolscope.pages.bundle import javascript
 from poolscope.pages.explore import shown
 from poolscope.pages.explore.controls import controls, in_words
 from poolscope.pages.html import render
+from poolscope.verbs.audit.manifest import named_files
 from poolscope.verbs.explore.answers import answers, side_by_side
 from poolscope.verbs.explore.games import Games, Stoppable
 from poolscope.verbs.explore.people import People
@@ -165,7 +166,7 @@ def _template(name: str) -> str:
 def _controls(explorer: Explorer, request: Request) -> Response:
     scenario = explorer.shelf.scenario(request.query_params.get("scenario", ""))
     about = {"name": scenario.name, "title": scenario.title or scenario.name}
-    return JSONResponse(about | {"controls": controls(scenario)})
+    return JSONResponse(about | {"controls": controls(scenario), "files": named_files(scenario)})
 
 
 def _answers(explorer: Explorer, request: Request) -> Response:

@@ -15,7 +15,7 @@ from poolscope.metrics.words import percent
 from poolscope.pages import figures
 from poolscope.pages.charts import specification
 from poolscope.pages.html import tied
-from poolscope.pages.numbers import decimal, number, share
+from poolscope.pages.numbers import decimal, large_percent, number, share
 from poolscope.pages.tables import interval
 from poolscope.verbs.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.verbs.explore.story import Story
@@ -54,9 +54,9 @@ def _tiles(best: Record) -> list[dict[str, str]]:
         (best.precision_top10, "of the surest tenth of guesses are right"),
         (best.exposed_90, "of users are exposed by then, at 90 % confidence"),
     )
-    tiles = [_tile(percent(of.value), label, f"{interval(of, share)} %") for of, label in chosen]
+    tiles = [_tile(large_percent(of.value), label, f"{interval(of, share)} %") for of, label in chosen]
     chance = f"at random: {percent(best.baseline)}"
-    bound = _tile(percent(best.most_right), "is the most that anybody could guess rightly", chance)
+    bound = _tile(large_percent(best.most_right), "is the most that anybody could guess rightly", chance)
     return [*tiles, _tile(decimal(best.auc.value), "AUC of the attack", interval(best.auc, decimal)), bound]
 
 
@@ -91,7 +91,7 @@ def compared(found: Answer) -> dict[str, Any]:
     best = found.headline
 
     def cell(of: Estimate) -> list[str]:
-        return [tied(percent(of.value)), tied(f"{interval(of, share)} %")]
+        return [tied(large_percent(of.value)), tied(f"{interval(of, share)} %")]
 
     return {
         "users": found.users,
@@ -101,7 +101,7 @@ def compared(found: Answer) -> dict[str, Any]:
             cell(best.precision_top10),
             cell(best.exposed_90),
             [decimal(best.auc.value), interval(best.auc, decimal)],
-            [tied(percent(best.most_right)), ""],
+            [tied(large_percent(best.most_right)), ""],
             ["–" if found.rmse is None else f"{100 * found.rmse:.2g}\u202f%", ""],
             [_rounded(found.epsilon.year), ""],
         ],

@@ -32,6 +32,7 @@
 
   let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2 };
   let controls = [];
+  let files = []; // that the scenario names: its TOML alone does not play
 
   const setting = () => ({ scenario: state.scenario, changes: state.changes, seed: state.seed });
 
@@ -527,7 +528,7 @@
       const link = made("a", { href: URL.createObjectURL(new Blob([text])), download: `${state.scenario}-explored.toml` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-      $("kept").textContent = "Downloaded.";
+      $("kept").textContent = files.length ? visible(`Downloaded: keep it beside ${listed(files)}, which it names.`) : "Downloaded.";
     } catch (error) {
       wrong(error.message);
     }
@@ -567,6 +568,7 @@
     if (now === compared) return;
     comparing?.close();
     compared = now;
+    delete place.dataset.done;
     $("comparison-head").replaceChildren(
       ...["Setting", ...START.compared, ""].map((text) => made("th", { scope: "col", text })),
     );
@@ -712,7 +714,7 @@
   async function begin() {
     try {
       const found = await asked("controls", [["scenario", state.scenario]]);
-      controls = found.controls;
+      ({ controls, files } = found);
       $("title").textContent = visible(found.title);
       document.title = `${visible(found.title)} – poolscope explore`;
     } catch (error) {

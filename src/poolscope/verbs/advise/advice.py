@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from poolscope import __version__
+from poolscope.base.errors import InputError, located
 from poolscope.base.folders import ANOTHER, check_new, told
-from poolscope.base.json import plain
+from poolscope.base.json import plain, read_json
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.intervals import Estimate
-from poolscope.scenario.scenario import Scenario
+from poolscope.metrics.reading import ENDS, record_from
+from poolscope.scenario.scenario import Scenario, as_kept, load_scenario
 from poolscope.verbs.advise.error import Errors
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.search import Trial
 from poolscope.verbs.audit.manifest import input_files
+
+FILE, RECOMMENDED = "advice.json", "recommended.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +202,21 @@ class Advice:
             for name in input_files(self.scenario):
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.scenario.resolve(name), out / name)
-            write_text(out / "recommended.toml", self.recommended.text)
-            write_text(out / "advice.json", text + "\n")
+            write_text(out / RECOMMENDED, self.recommended.text)
+            write_text(out / FILE, text + "\n")
+
+
+def read_advice(folder: Path) -> Advice:
+    """The advice that lies in a folder; an ``InputError`` says what is missing or malformed."""
+    recommended, path = load_scenario(folder / RECOMMENDED), folder / FILE
+    found = read_json(path)
+    with located(file=path):
+        if not isinstance(found, dict):
+            raise InputError("must be an object", value=found)
+        advice = record_from(Advice, found | {"recommended": recommended.about()}, readers={Scenario: as_kept})
+        if not advice.findings or not advice.curve:
+            raise InputError("must not be empty", place="findings" if not advice.findings else "curve")
+    return advice
 
 
 def flat(record: Any) -> Any:
@@ -212,8 +229,7 @@ def flat(record: Any) -> Any:
     for entry in fields(record):
         value = getattr(record, entry.name)
         if isinstance(value, Estimate):
-            ends = ("", "_low", "_high")
-            told |= {f"{entry.name}{end}": plain(part) for end, part in zip(ends, value, strict=True)}
+            told |= {f"{entry.name}{end}": plain(part) for end, part in zip(ENDS, value, strict=True)}
         else:
             told[entry.name] = flat(value)
     return told

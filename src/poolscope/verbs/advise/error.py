@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.arrays import Floats
-from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.role import Mechanism, is_countable
-from poolscope.reports.curator import estimator
+from poolscope.reports.curator import channel_of, estimator
 from poolscope.reports.utility import expected_of
 
 #: Epsilons that are looked at first, and halvings after that: to 1e-5 of epsilon.
@@ -28,7 +27,7 @@ class Errors:
 
 def errors_of(mechanism: Mechanism, popularity: Floats, reports: float) -> Errors | None:
     """In closed form, from so many reports; None where a mechanism has none."""
-    if not (is_countable(mechanism) or isinstance(mechanism, Channel)):
+    if not is_countable(mechanism) and channel_of(mechanism) is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     squared, absolute = expected_of(estimator(mechanism), mechanism, frequency, max(1, round(reports)))

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from poolscope.game.game import Game
 from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import in_days
+from poolscope.metrics.epsilon import in_days, in_words
 from poolscope.metrics.intervals import Estimate
+from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.advise.advice import Finding, Recommendation
 from poolscope.verbs.advise.question import Question
@@ -44,6 +45,11 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
     if not found.meets:
         words += " It does not meet all that was asked for."
     return words
+
+
+def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
+    """What the epsilon of the choice adds up to, with its cap: of kept answers, the longitudinal one."""
+    return f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(recommended))}"
 
 
 BINDING = {

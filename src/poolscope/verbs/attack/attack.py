@@ -1,8 +1,9 @@
 """The attack on reports in a file: a posterior for each user, however large the file.
 
 Two rounds, by whatever engine. The first turns each report into the popularity masses of its support, a few numbers,
-piece of rows by piece of rows (`pieces`). The second brings them together user by user, crowd of users by crowd of
-users, and integrates them to posteriors (`crowds`). No process knows all users: a user is the hash of its name
+piece of rows by piece of rows (`pieces`); where an adversary knows that devices keep their answers, the report itself
+goes with them. The second brings them together user by user, crowd of users by crowd of
+users, and makes posteriors of them (`crowds`). No process knows all users: a user is the hash of its name
 (`users`), and a crowd an interval of hashes. An adversary who wants to learn the popularity from the reports themselves
 has them counted before.
 """
@@ -31,7 +32,8 @@ from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import Mechanism
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import LEAST_ROWS, MEMORY_BYTES, row_bytes, rows_within
-from poolscope.scenario.build import adversary_of, build_adversary, build_mechanism, other_pools
+from poolscope.scenario.asked import as_asked
+from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
 from poolscope.verbs.attack.pieces import (
@@ -45,7 +47,8 @@ from poolscope.verbs.attack.pieces import (
     warmed,
     weigh,
 )
-from poolscope.verbs.attack.scorer import Guessed, Scorer, Tally
+from poolscope.verbs.attack.scorer import Scorer
+from poolscope.verbs.attack.tally import Guessed, Tally
 from poolscope.verbs.attack.truth import Judged, judged, read_truth
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
@@ -92,6 +95,7 @@ def attack(
     scenario: Scenario,
     *,
     pools: str | PathLike[str] | None = None,
+    observations: Sequence[int] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
     top: int = 0,
@@ -103,9 +107,13 @@ def attack(
 ) -> Inferred:
     """The posterior of every user of a file of reports, for every adversary of the scenario.
 
+    Where devices keep their answers, an adversary who knows of it groups the reports of a user, and attacks anew for
+    each observation count; its posteriors are those of `posterior` on the same reports.
+
     Parameters
     ----------
     pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
+    observations : after how many reports, in place of the scenario's counts; after all where nobody says.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
@@ -131,24 +139,25 @@ def attack(
     if truth is not None and target is None:
         raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
     known = None if truth is None else read_truth(truth)
-    engine = engine or Local()
+    engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target))
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
         progress.begin(ready.reports)
-        weighing = Weighing(reading=ready.reading, view=scorer.view, horizon=scorer.horizon)
+        weighing = Weighing(reading=ready.reading, scorer=scorer)
         done = list(warmed(engine, weigh, weighing, ready.pieces, progress.tick))
         ready.check_unchanged()
         scoring = Scoring(
             scorer=scorer, folder=folder, pieces=len(ready.pieces), dtype=ready.dtype, parts=parts, head=HEAD, top=top
         )
         tally = Tally(scorer, HEAD, top)
-        found = crowds(done, scorer.view.width, int(most_bytes * CROWD))
-        for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
-            if scored is not None:
-                tally.add(*scored)
+        found = crowds(done, scorer.told_bytes, int(most_bytes * CROWD))
+        with located(file=path):
+            for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
+                if scored is not None:
+                    tally.add(*scored)
     return Inferred(
         users=tally.users,
         reports=ready.reports,
@@ -205,7 +214,6 @@ def prepared(
     threshold = _threshold(threshold, scenario)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
-    _check_memory(scenario)
     if scenario.devices.window is not None:
         warnings.warn(NAMES, stacklevel=5)
     universe = scenario.universe()
@@ -221,26 +229,17 @@ def prepared(
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
-        if not scenario.keeps_answers and (odd := misfit_of(reading, pieces)):
+        if scenario.tells_users_apart and (odd := misfit_of(reading, pieces, kept=scenario.keeps_answers)):
             warnings.warn(f"{path}: {odd}", stacklevel=5)
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
-            mechanism=mechanism,
+            device=build_device(scenario, mechanism),
             adversaries=list(_adversaries(scenario, mechanism, universe, other, learnt, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
         )
         yield Prepared(reading=reading, pieces=pieces, dtype=dtype, scorer=scorer, source=source, before=before)
-
-
-def _check_memory(scenario: Scenario) -> None:
-    """Files are attacked report by report: grouping those of one answer needs all of a user's at once."""
-    for index, entry in enumerate(scenario.adversaries):
-        if scenario.keeps_answers and entry.knows_memory:
-            place, remedy = f"adversary[{index}].knows_memory", "audit and, in Python, posterior group them"
-            rule = "must be false: attack takes every report of a file by itself"
-            raise InputError(rule, file=scenario.file, place=place, remedy=remedy)
 
 
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:

@@ -1,8 +1,8 @@
 """The second round of the attack on a file: crowds of users become posteriors.
 
-A *crowd* is an interval of hashes, so small that the masses of its users' reports fit into memory. A task takes these
-out of all pieces, brings them together user by user, and writes the crowd's part of the table. Crowds follow each other
-as their hashes do, and so do the users in them: the table does not depend on how many crowds there are.
+A *crowd* is an interval of hashes, so small that what is told of its users' reports fits into memory. A task takes
+these out of all pieces, brings them together user by user, and writes the crowd's part of the table. Crowds follow each
+other as their hashes do, and so do the users in them: the table does not depend on how many crowds there are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import polars as pl
 from poolscope.base.arrays import Integers, Tick
 from poolscope.base.engines import Local
 from poolscope.base.tables import Parts
+from poolscope.mechanisms.role import Reports
 from poolscope.verbs.attack.pieces import Weighed
-from poolscope.verbs.attack.scorer import Counts, Gathered, Scorer, surest
+from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.attack.store import Section, sections
+from poolscope.verbs.attack.tally import Counts, count, surest
 from poolscope.verbs.attack.users import places, together
 
-#: Copies of a crowd's masses that are held while they are brought into order and used.
+#: Copies of what is told of a crowd that are held while they are brought into order and used.
 COPIES = 3
 
 #: Bytes that a user takes beside, for each piece that has rows of it.
@@ -68,10 +70,10 @@ class ScoredCrowd(NamedTuple):
     top: pl.DataFrame
 
 
-def crowds(done: Sequence[Weighed], width: int, most_bytes: int) -> Iterator[Crowd]:
-    """So many equal intervals of hashes that a crowd takes about `most_bytes` bytes."""
+def crowds(done: Sequence[Weighed], row: int, most_bytes: int) -> Iterator[Crowd]:
+    """So many equal intervals of hashes that a crowd takes about `most_bytes` bytes, what is told of a report `row`."""
     users, rows = (sum(counts) for counts in zip(*done, strict=True))
-    needed = COPIES * 8 * (width + 1) * rows + NAMED * users
+    needed = COPIES * (row + 8) * rows + NAMED * users
     count = min(users, -(-needed // max(1, most_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
@@ -84,20 +86,24 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
     if not found:
         return None
     scorer = scoring.scorer
-    names, gathered = gather(found, scorer.horizon, scorer.view.width)
+    names, gathered = gather(found, scorer.horizon, scorer.columns)
+    scorer.check(names, gathered.lengths, gathered.told)
     # each report is half done; those that come too late for their users are done with
-    late = sum(int(section.lengths.sum()) for section in found) - len(gathered.mass)
+    late = sum(int(section.lengths.sum()) for section in found) - int(gathered.lengths.sum())
     tick(late / 2)
     scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
     frame = scorer.frame(scored, names.cast(scoring.dtype))
     if scoring.parts is not None:
         scoring.parts.write(crowd.number, frame)
     head = frame.head(scoring.head).rows(named=True)
-    return ScoredCrowd(crowd.number, scorer.count(scored), head, surest(frame, scoring.top))
+    return ScoredCrowd(crowd.number, count(scorer, scored), head, surest(frame, scoring.top))
 
 
-def gather(found: Sequence[Section], horizon: int, width: int) -> tuple[pl.Series, Gathered]:
-    """The users of some sections, by hash and then name, with the first reports of each, up to the horizon."""
+def gather(found: Sequence[Section], horizon: int, columns: Reports) -> tuple[pl.Series, Gathered]:
+    """The users of some sections, by hash and then name, with the first reports of each, up to the horizon.
+
+    `columns` are those that are told, without rows.
+    """
     names = pl.concat([section.names for section in found])
     hashes = np.concatenate([section.hashes for section in found])
     lengths = np.concatenate([section.lengths for section in found])
@@ -105,17 +111,17 @@ def gather(found: Sequence[Section], horizon: int, width: int) -> tuple[pl.Serie
     counts = np.add.reduceat(lengths[order], starts)
     kept = np.minimum(counts, horizon)
     begins, taken = _moves(order, starts, lengths, kept)
-    mass = np.empty((int(kept.sum()), width))
+    told = {name: np.empty((int(kept.sum()), *like.shape[1:]), like.dtype) for name, like in columns.items()}
     done = 0
     for section in found:
         own = slice(done, done + len(section.names))
-        rows = section.mass(width)
-        if len(rows) > taken[own].sum():
-            rows = rows[places(np.cumsum(section.lengths) - section.lengths, taken[own])]
-        mass[places(begins[own], taken[own])] = rows
+        goes, late = places(begins[own], taken[own]), bool((section.lengths > taken[own]).any())
+        early = places(np.cumsum(section.lengths) - section.lengths, taken[own]) if late else slice(None)
+        for name, column in section.told(columns).items():
+            told[name][goes] = column[early]
         done = own.stop
     first = order[starts]
-    return names.gather(first), Gathered(hashes=hashes[first], lengths=kept, mass=mass)
+    return names.gather(first), Gathered(hashes=hashes[first], lengths=kept, told=told)
 
 
 def _moves(order: Integers, starts: Integers, lengths: Integers, kept: Integers) -> tuple[Integers, Integers]:

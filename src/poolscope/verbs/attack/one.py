@@ -10,14 +10,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import posterior_block
+from poolscope.attack.adversary import posterior_block, views
 from poolscope.attack.decide import believed
-from poolscope.base.arrays import Floats
+from poolscope.attack.devices import posterior
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, located
 from poolscope.base.tables import check_output, writing
+from poolscope.mechanisms.devices import Device, Keeping
+from poolscope.mechanisms.kept import Identical
+from poolscope.mechanisms.role import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES
-from poolscope.reports.shares import masses, some
+from poolscope.reports.shares import masses
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import prepared
 from poolscope.verbs.attack.pieces import block
@@ -34,7 +38,9 @@ class Story:
     pools : those of all adversaries.
     table : for each adversary and report ``adversary``, ``n`` and, for each pool, ``mass.<pool>`` (the popularity of
         the pool's objects that the report supports), ``evidence.<pool>`` (natural logarithm of how much likelier the
-        report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it.
+        report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it. Where
+        somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the same,
+        for whoever groups, and if reports are answers.
     """
 
     user: str
@@ -68,34 +74,53 @@ def attack_user(
             users, reports = block(ready.reading, piece)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             if len(own):
-                found.append(masses(ready.reading.mechanism, some(reports, own), ready.scorer.view, engine))
+                found.append({name: column[own] for name, column in reports.items()})
         ready.check_unchanged()
     if not found:
         raise InputError("must be a user of the file", file=path, value=user, place="user")
-    mass = np.concatenate(found)
-    table = pl.concat([_told(ready.scorer, index, mass) for index in range(len(ready.scorer.adversaries))])
+    sent = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    count, scorer = report_count(sent), ready.scorer
+    with located(file=path):
+        scorer.check(pl.Series([user]), np.array([count]), sent)
+    view, columns = views(scorer.adversaries)
+    mass = masses(scorer.mechanism, sent, view, engine)
+    table = pl.concat([_told(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
         with writing(target) as parts:
             parts.write(0, table)
-    return Story(user=user, reports=len(mass), pools=ready.scorer.pool_names, table=table)
+    return Story(user=user, reports=count, pools=scorer.pool_names, table=table)
 
 
-def _told(scorer: Scorer, index: int, mass: Floats) -> pl.DataFrame:
+def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
     """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
-    adversary, own = scorer.adversaries[index], mass[:, scorer.columns[index]]
-    found = posterior_block(scorer.mechanism, adversary, own[None], np.array([len(own)]))
+    adversary, count = scorer.adversaries[index], len(mass)
     # the first column is the neutral pool's
-    likely = scorer.mechanism.floor + scorer.mechanism.slope * own[:, 1:]
+    likely = scorer.mechanism.floor + scorer.mechanism.slope * mass[:, 1:]
     with np.errstate(divide="ignore"):
         evidence = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
-    kinds = {"mass": own[:, 1:], "evidence": evidence, "posterior": believed(found[0, 1:], adversary)}
+    if index in scorer.grouping:
+        found = posterior(scorer.device, reports, adversary)
+    else:
+        found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
+    kinds = {"mass": mass[:, 1:], "evidence": evidence, "posterior": believed(found[1:], adversary)}
     names = adversary.universe.pool_names
     columns = [
         pl.Series(f"{kind}.{name}", values[:, names.index(name)])
         if name in names
-        else pl.Series(f"{kind}.{name}", [None] * len(own), dtype=pl.Float64)
+        else pl.Series(f"{kind}.{name}", [None] * count, dtype=pl.Float64)
         for kind, values in kinds.items()
         for name in scorer.pool_names
     ]
-    first = [pl.Series("adversary", [adversary.name] * len(own)), pl.Series("n", np.arange(1, len(own) + 1))]
+    first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
+    if scorer.grouping:
+        answers = _answers(scorer.device, reports) if index in scorer.grouping else None
+        first.append(pl.Series("answer", [None] * count if answers is None else answers, dtype=pl.Int64))
     return pl.DataFrame([*first, *columns])
+
+
+def _answers(device: Device, reports: Reports) -> Integers | None:
+    """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
+    if not (isinstance(device, Keeping) and isinstance(device.evidence(reports).law, Identical)):
+        return None
+    first, which = distinct(reports)
+    return first[which] + 1

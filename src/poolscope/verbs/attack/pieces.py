@@ -1,9 +1,9 @@
-"""The first round of the attack on a file: pieces of rows become masses.
+"""The first round of the attack on a file: pieces of rows become what the attack needs to know of each.
 
 The rows of the table are cut into *pieces* that fit into memory. A task turns the reports of a piece into the
 popularity masses of their supports, a few numbers each, and writes them in the order of their users' hashes, so that
-the rows of any crowd stand together. Nothing but counts comes back; all files are in one folder, which every worker
-sees.
+the rows of any crowd stand together; for adversaries who group reports it writes these themselves. Nothing but counts
+comes back; all files are in one folder, which every worker sees.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from poolscope.base.errors import InputError
 from poolscope.base.folders import check_shared
 from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
-from poolscope.mechanisms.views import Views
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
-from poolscope.reports.misfit import Misfit
-from poolscope.reports.shares import masses
+from poolscope.reports.misfit import Firsts, Misfit
+from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, places, together
 from poolscope.world.universe import Universe
@@ -70,11 +69,10 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weighing:
-    """Moreover, what the adversaries believe, and how many reports of a user they look at."""
+    """Moreover, who attacks."""
 
     reading: Reading
-    view: Views
-    horizon: int
+    scorer: Scorer
 
 
 class Weighed(NamedTuple):
@@ -113,12 +111,13 @@ def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> lis
     return out
 
 
-def misfit_of(reading: Reading, pieces: Sequence[Piece]) -> str | None:
-    """What is odd about the first reports, if anything, see `Misfit`."""
-    misfit = Misfit(reading.mechanism)
+def misfit_of(reading: Reading, pieces: Sequence[Piece], *, kept: bool) -> str | None:
+    """What is odd about the first reports, if anything, see `Misfit`; of kept answers, about the first of each user."""
+    misfit, firsts = Misfit(reading.mechanism), Firsts()
     for piece in pieces:
         if not misfit.enough:
-            misfit.add(block(reading, piece)[1])
+            users, reports = block(reading, piece)
+            misfit.add(firsts.of(users, reports) if kept else reports)
     return misfit.found()
 
 
@@ -135,13 +134,13 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
     order, starts = together(names, hashes)
     rows = places((np.cumsum(lengths) - lengths)[order], lengths[order])
     counts = np.add.reduceat(lengths[order], starts)
-    kept = np.minimum(counts, weighing.horizon)
+    kept = np.minimum(counts, weighing.scorer.horizon)
     if len(rows) > kept.sum():
         rows, early = _early(rows[places(np.cumsum(counts) - counts, kept)], len(rows))
         reports = {name: column[early] for name, column in reports.items()}
-    mass = masses(weighing.reading.mechanism, reports, weighing.view, engine)
+    told = weighing.scorer.told(reports, engine)
     first = order[starts]
-    store(weighing.reading.folder, piece.number, names.gather(first), hashes[first], kept, mass, rows)
+    store(weighing.reading.folder, piece.number, names.gather(first), hashes[first], kept, told, rows)
     # the reports that count are only half done
     tick(piece.count - len(rows) / 2)
     return Weighed(len(first), len(rows))

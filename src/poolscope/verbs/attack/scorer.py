@@ -1,13 +1,17 @@
-"""The posterior of users with given reports, at the asked observation counts, as a table and summed up.
+"""The posterior of users with given reports, at the asked observation counts, as a table.
+
+To most adversaries a report is the popularity masses of its support. Whoever knows that devices keep their answers
+groups the reports themselves, all of a user's at once, as the game has it.
 
 Nothing here knows the truth: a posterior says how sure the adversary is, not whether it is right.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -15,21 +19,25 @@ from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
+from poolscope.attack.devices import attack_on
 from poolscope.attack.fresh import CHUNK
-from poolscope.attack.levels import LEVELS
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import exposed_columns
 from poolscope.kernels import referee as kernels
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.devices import Device, Keeping
+from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
+from poolscope.reports.files import room_for
+from poolscope.reports.shares import masses
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21
 
-#: What confidences are summed up in: whole numbers, whose sum depends on no order.
-GRAIN = 2.0**-40
+#: The column of what is told that has the popularity masses; blanks are in no name of a report's column.
+MASS = "popularity mass"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,12 +48,12 @@ class Gathered:
     ----------
     hashes : (users,) who they are.
     lengths : (users,) reports of each.
-    mass : (reports, width) user after user, each in order of time.
+    told : what the `Scorer` asks to be told of each report, user after user, each in order of time.
     """
 
     hashes: Keys
     lengths: Integers
-    mass: Floats
+    told: Reports
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,41 +71,73 @@ class Scored:
     confidence: Floats
 
 
-class Counts(NamedTuple):
-    """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations) in
-    units of `GRAIN`, how many it is sure of (levels, adversaries, observations) and guesses (adversaries, observations,
-    pools + 1)."""
-
-    users: int
-    used: Integers
-    confidence: Integers
-    sure: Integers
-    guesses: Integers
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scorer:
     """Who attacks, and after how many reports.
 
     Parameters
     ----------
+    device : what has sent the reports.
     observations : increasing; None is all reports.
     threshold : confidence below which no guess is made.
     seed : breaks ties between pools, with the hash of the user's name.
     """
 
-    mechanism: Mechanism
+    device: Device
     adversaries: Sequence[Adversary]
     observations: Sequence[int] | None
     threshold: float | None = None
     seed: int = 0
-    view: Views = field(init=False)
-    columns: list[slice] = field(init=False)
 
-    def __post_init__(self) -> None:
-        view, columns = views(self.adversaries)
-        object.__setattr__(self, "view", view)
-        object.__setattr__(self, "columns", columns)
+    @property
+    def mechanism(self) -> Mechanism:
+        """What a report by itself comes from."""
+        return self.device.mechanism
+
+    @cached_property
+    def grouping(self) -> list[int]:
+        """Which adversaries group reports by the answers that devices keep."""
+        kept = isinstance(self.device, Keeping)
+        return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memory]
+
+    @cached_property
+    def single(self) -> list[int]:
+        """Which adversaries take every report by itself."""
+        return [index for index in range(len(self.adversaries)) if index not in self.grouping]
+
+    @cached_property
+    def view(self) -> tuple[Views, list[slice]]:
+        """What these believe, and the columns of each."""
+        return views([self.adversaries[index] for index in self.single])
+
+    def told(self, reports: Reports, engine: Engine) -> Reports:
+        """What has to be known of each report: its masses, and itself where reports are grouped."""
+        out = dict(reports) if self.grouping else {}
+        if self.single:
+            out[MASS] = masses(self.mechanism, reports, self.view[0], engine)
+        return out
+
+    @cached_property
+    def columns(self) -> Reports:
+        """The columns that are told, without reports."""
+        out = room_for(self.mechanism.report_columns, 0) if self.grouping else {}
+        return out | ({MASS: np.empty((0, self.view[0].width))} if self.single else {})
+
+    @property
+    def told_bytes(self) -> int:
+        """What is told of a report takes so many bytes."""
+        return sum(column.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
+
+    def check(self, users: pl.Series, lengths: Integers, told: Reports) -> None:
+        """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
+        first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
+        for name in self.device.own if self.grouping and isinstance(self.device, Keeping) else ():
+            column = told[name].reshape(len(first), -1)
+            other = (column != column[first]).any(axis=1)
+            if other.any():
+                user = users[int(np.searchsorted(ends, other.argmax(), side="right"))]
+                rule = f"must have one {name} in all reports, as devices keep it"
+                raise InputError(rule, place=f"user {user}", remedy="or have knows_memory = false")
 
     @property
     def pool_names(self) -> list[str]:
@@ -111,29 +151,50 @@ class Scorer:
 
     def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
         """Posteriors and guesses of some users; `tick` is told their reports."""
-        lengths = gathered.lengths
+        lengths, told = gathered.lengths, gathered.told
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
         first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
         starts = np.cumsum(lengths) - lengths
+        share = 1.0 / (bool(self.single) + bool(self.grouping))
 
-        def part(users: Integers) -> None:
-            table = self._table(gathered.mass, starts[users], lengths[users])
+        def singly(users: Integers) -> None:
+            table = _side_by_side(told[MASS], starts[users], lengths[users])
             late = np.arange(table.shape[1] + 1) > lengths[users][:, None]
-            for a, (adversary, columns, out) in enumerate(zip(self.adversaries, self.columns, posterior, strict=True)):
-                found = posterior_block(self.mechanism, adversary, table[:, :, columns], lengths[users])
+            for a, own in zip(self.single, self.view[1], strict=True):
+                adversary = self.adversaries[a]
+                found = posterior_block(self.mechanism, adversary, table[:, :, own], lengths[users])
                 found[late] = np.nan
                 exposing = np.empty((len(users), len(thresholds)), dtype=np.int32)
                 kernels.first_sure(found, thresholds, exposing)
                 first[users, a] = exposing
                 asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
-                out[users] = believed(asked, adversary)
-            tick(int(lengths[users].sum()))
+                posterior[a][users] = believed(asked, adversary)
+            tick(share * int(lengths[users].sum()))
 
-        for _ in engine.map(part, self._shares(lengths)):
-            pass
+        def grouped(user: int) -> None:
+            rows = slice(starts[user], starts[user] + lengths[user])
+            reports = {name: told[name][rows] for name in self.mechanism.report_columns}
+            for a in self.grouping:
+                adversary = self.adversaries[a]
+                counts = [0, *used[user].tolist()]
+                found = attack_on(self.device).posterior(reports, adversary, None, counts)
+                exposing = np.empty((1, len(thresholds)), dtype=np.int32)
+                kernels.first_sure(found, thresholds, exposing)
+                # nothing is known between the counts
+                first[user, a] = np.where(exposing[0] < 0, -1, np.array(counts)[exposing[0]])
+                posterior[a][user] = found[0, 1:]
+            tick(share * int(lengths[user]))
+
+        if self.single:
+            for _ in engine.map(singly, self._shares(lengths)):
+                pass
+        if self.grouping:
+            # the longest first, as they take longest
+            for _ in engine.map(grouped, np.argsort(-lengths, kind="stable").tolist()):
+                pass
         guess, confidence = self._decide(gathered.hashes, posterior)
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence)
@@ -144,18 +205,10 @@ class Scorer:
         begin = 0
         while begin < len(order):
             end = min(begin + CHUNK, len(order))
-            while end > begin + 1 and (end - begin) * lengths[order[end - 1]] * self.view.width > CELLS:
+            while end > begin + 1 and (end - begin) * lengths[order[end - 1]] * self.view[0].width > CELLS:
                 end = begin + (end - begin) // 2
             yield order[begin:end]
             begin = end
-
-    def _table(self, mass: Floats, starts: Integers, lengths: Integers) -> Floats:
-        """(users, longest, width) the rows of some users side by side."""
-        places = np.arange(lengths.max())
-        there = places < lengths[:, None]
-        table = np.zeros((*there.shape, self.view.width))
-        table[there] = mass[(starts[:, None] + places)[there]]
-        return table
 
     def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
@@ -196,17 +249,6 @@ class Scorer:
             out[:, a] = index[scored.guess[:, a]]
         return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
 
-    def count(self, scored: Scored) -> Counts:
-        """The users summed up."""
-        guessed = self.guessed(scored)
-        return Counts(
-            users=len(scored.used),
-            used=scored.used.sum(axis=0),
-            confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-            sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in LEVELS]),
-            guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(len(self.pool_names) + 1)], axis=-1),
-        )
-
     def _pool_columns(self, scored: Scored) -> list[pl.Series]:
         """``posterior.<pool>`` of each pool; null for an adversary who does not know the pool."""
         columns = []
@@ -219,91 +261,10 @@ class Scorer:
         return columns
 
 
-@dataclass(frozen=True, kw_only=True)
-class Guessed:
-    """How confident one adversary is after n reports of each user, and how its guesses spread.
-
-    Parameters
-    ----------
-    n : None is all reports; reports : how many were used of all users together.
-    confidence : the mean over users; baseline : 1/k, what a random guess has.
-    sure : of how many users it is sure at n, by the confidence that this takes.
-    guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
-    """
-
-    adversary: str
-    n: int | None
-    reports: int
-    confidence: float
-    sure: Mapping[float, int]
-    guesses: Mapping[str, int]
-    no_guess: int
-    baseline: float
-
-
-def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Of each adversary the users that it is surest of after all their reports, so many of them, the surest first."""
-    if not count:
-        return frame.clear()
-    last = frame.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
-    # users of the same confidence in the order of their names: crowds may come in any
-    rows = last.sort(pl.col("confidence"), pl.col("user").cast(pl.String), descending=[True, False])
-    order = {name: place for place, name in enumerate(frame["adversary"].unique(maintain_order=True))}
-    parts = [part.head(count) for part in rows.partition_by("adversary", maintain_order=True)]
-    return pl.concat(sorted(parts, key=lambda part: order[part["adversary"][0]]))
-
-
-class Tally:
-    """How confident the adversaries are and how their guesses spread, summed up over crowds, and the first rows."""
-
-    def __init__(self, scorer: Scorer, head: int, top: int) -> None:
-        self._scorer, self._most, self._surest = scorer, head, top
-        self._sums: list[Any] = []
-        self._head: list[tuple[int, dict[str, Any]]] = []
-        self._top: pl.DataFrame | None = None
-
-    def add(self, number: int, counts: Counts, head: list[dict[str, Any]], top: pl.DataFrame) -> None:
-        """Add a crowd, whichever is done first."""
-        self._top = top if self._top is None else surest(pl.concat([self._top, top]), self._surest)
-        # Python's integers: many users' confidences are more than 64 bits hold
-        more = [np.asarray(count, dtype=object) for count in counts]
-        self._sums = [a + b for a, b in zip(self._sums, more, strict=True)] if self._sums else more
-        self._head = sorted([*self._head, *((number, row) for row in head)], key=lambda row: row[0])[: self._most]
-
-    @property
-    def users(self) -> int:
-        return int(self._sums[0])
-
-    @property
-    def head(self) -> list[dict[str, Any]]:
-        """The first rows of the table."""
-        return [row for _, row in self._head]
-
-    @property
-    def top(self) -> list[dict[str, Any]]:
-        """The surest rows, see `surest`."""
-        return [] if self._top is None else self._top.rows(named=True)
-
-    def results(self) -> list[Guessed]:
-        """One record for each adversary and observation count."""
-        scorer = self._scorer
-        _, used, confidence, sure, guesses = self._sums
-        asked = [None] if scorer.observations is None else list(scorer.observations)
-        return [
-            Guessed(
-                adversary=adversary.name,
-                n=n,
-                reports=int(used[o]),
-                confidence=confidence[a, o] / self.users * GRAIN,
-                sure={level: int(sure[i, a, o]) for i, level in enumerate(LEVELS)},
-                guesses={
-                    name: int(guesses[a, o, i])
-                    for i, name in enumerate(scorer.pool_names)
-                    if name in adversary.universe.pool_names
-                },
-                no_guess=int(guesses[a, o, -1]),
-                baseline=1.0 / adversary.k,
-            )
-            for a, adversary in enumerate(scorer.adversaries)
-            for o, n in enumerate(asked)
-        ]
+def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
+    """(users, longest, width) the rows of some users."""
+    places = np.arange(lengths.max())
+    there = places < lengths[:, None]
+    table = np.zeros((*there.shape, mass.shape[1]))
+    table[there] = mass[(starts[:, None] + places)[there]]
+    return table

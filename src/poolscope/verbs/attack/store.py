@@ -1,8 +1,9 @@
-"""The files between the two rounds: of every piece its users in the order of their hashes, with the masses of their
+"""The files between the two rounds: of every piece its users in the order of their hashes, with what is told of their
 reports in that order, so that those of a crowd are read where they are, not the file."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,26 +12,27 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Floats, Integers, Keys
+from poolscope.base.arrays import Integers, Keys
+from poolscope.mechanisms.role import Reports
 from poolscope.reports.files import USER
 
 #: Rows of a group of the file of names: what is read for one of them.
 GROUP_ROWS = 1 << 13
 
 
-#: Rows of masses that are brought into order at once: as many as stay in the cache.
+#: Rows of a column that are brought into order at once: as many as stay in the cache.
 SORTED = 1 << 12
 
 
 def store(
-    folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, mass: Floats, rows: Integers
+    folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, told: Reports, rows: Integers
 ) -> None:
     """Write a piece.
 
     Parameters
     ----------
     names, hashes, lengths : (users,) in the order of the hashes, and how many rows each has.
-    mass : (rows, width) the masses in any order.
+    told : columns (rows, ...) in any order.
     rows : (rows,) the users' rows of these, one user after another.
     """
     frame = names.alias(USER).to_frame()
@@ -38,9 +40,10 @@ def store(
     frame.write_parquet(names_file, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
     hashes.tofile(_file(folder, piece, "hashes"))
     np.cumsum(lengths).tofile(_file(folder, piece, "ends"))
-    with open(_file(folder, piece, "mass"), "wb") as stream:
-        for start in range(0, len(rows), SORTED):
-            stream.write(mass[rows[start : start + SORTED]].data)
+    for number, column in enumerate(told.values()):
+        with open(_file(folder, piece, f"told{number}"), "wb") as stream:
+            for start in range(0, len(rows), SORTED):
+                stream.write(column[rows[start : start + SORTED]].data)
 
 
 def _file(folder: Path, piece: int, what: str) -> str:
@@ -58,10 +61,14 @@ class Section(NamedTuple):
     lengths: Integers
     row: int
 
-    def mass(self, width: int) -> Floats:
-        """(rows, width) their masses, from the file."""
-        file, count = _file(self.folder, self.piece, "mass"), int(self.lengths.sum())
-        return np.fromfile(file, count=count * width, offset=8 * width * self.row).reshape(count, width)
+    def told(self, columns: Reports) -> Reports:
+        """(rows, ...) what is told of their reports, from the files, as columns of these names, types and widths."""
+        count, out = int(self.lengths.sum()), {}
+        for number, (name, like) in enumerate(columns.items()):
+            file, shape = _file(self.folder, self.piece, f"told{number}"), (count, *like.shape[1:])
+            start = self.row * math.prod(like.shape[1:]) * like.itemsize
+            out[name] = np.fromfile(file, like.dtype, math.prod(shape), offset=start).reshape(shape)
+        return out
 
 
 def sections(folder: Path, pieces: int, low: int, high: int) -> Iterator[Section]:

@@ -16,7 +16,9 @@ from poolscope.game.columns import EXPOSED
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.records import Record
+from poolscope.metrics.rows import Row
 from poolscope.metrics.tables import Records
+from poolscope.metrics.trackability import Trackability
 from poolscope.metrics.words import in_plain_words
 from poolscope.verbs.audit.tables import Tables, tables
 
@@ -59,6 +61,7 @@ class Summary(BaseModel, frozen=True):
     devices: list[str] = []
     adversaries: dict[str, str]
     results: InstanceOf[Records[Record]]
+    trackability: tuple[InstanceOf[Trackability], ...] = ()
     seconds: float | None = None
 
     @field_validator("results", mode="before")
@@ -69,7 +72,17 @@ class Summary(BaseModel, frozen=True):
             return results
         if not results:
             raise InputError("must not be empty", place="results")
-        return Records(_record(row, found) for row, found in enumerate(results))
+        return Records(_row(Record, f"results.{row}", found) for row, found in enumerate(results))
+
+    @field_validator("trackability", mode="before")
+    @classmethod
+    def _read_trackability(cls, found: Any) -> Any:
+        rows = enumerate(found) if isinstance(found, list) else None
+        return found if rows is None else tuple(_row(Trackability, f"trackability.{row}", one) for row, one in rows)
+
+    @field_serializer("trackability")
+    def _write_trackability(self, found: tuple[Trackability, ...]) -> list[dict[str, Any]]:
+        return [record.as_json() for record in found]
 
     @field_serializer("results")
     def _write(self, results: Records[Record]) -> list[dict[str, Any]]:
@@ -89,11 +102,11 @@ class Summary(BaseModel, frozen=True):
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
-def _record(row: int, found: Any) -> Any:
+def _row(kind: type[Row], place: str, found: Any) -> Any:
     if not isinstance(found, dict):
         return found
-    with located(place=f"results.{row}"):
-        return Record.from_json(found)
+    with located(place=place):
+        return kind.from_json(found)
 
 
 @dataclass(frozen=True, kw_only=True)

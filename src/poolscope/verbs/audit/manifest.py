@@ -91,13 +91,18 @@ class Keeper:
         self._next = now + (now - started) / SHARE
 
 
-def input_files(scenario: Scenario) -> dict[str, str]:
-    """Checksums of the files that a scenario names, by their names."""
+def named_files(scenario: Scenario) -> list[str]:
+    """The files that a scenario names, as it does."""
     named = [scenario.universe_table.objects, scenario.users.traces if scenario.users else None]
     named += [str(value) for name, value in scenario.mechanism.parameters.items() if name in FILES]
     named += [adversary.file for adversary in scenario.adversaries]
+    return list(dict.fromkeys(name for name in named if name))
+
+
+def input_files(scenario: Scenario) -> dict[str, str]:
+    """Checksums of the files that a scenario names, by their names."""
     found = {}
-    for name in filter(None, named):
+    for name in named_files(scenario):
         path = scenario.resolve(name)
         with reading(path):
             found[name] = checksum(path)

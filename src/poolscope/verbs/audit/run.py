@@ -31,6 +31,7 @@ from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.records import Counted, counted_columns, record_of
 from poolscope.metrics.tables import Records
+from poolscope.metrics.trackability import trackability
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario
@@ -204,4 +205,5 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         ],
         adversaries=descriptions,
         results=results,
+        trackability=trackability(game, manifest.users, manifest.seed),
     )

@@ -23,13 +23,14 @@ import numpy as np
 
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.adapt import Own, adapt
+from poolscope.mechanisms.listing import declared_columns
 from poolscope.mechanisms.role import Mechanism
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.check.bound import Plan, clear, most_telling, plan
 from poolscope.verbs.check.events import Family
 from poolscope.verbs.check.fit import Fit, Fitting
-from poolscope.verbs.check.law import Exact, Share, declared_columns, exact, states_law
+from poolscope.verbs.check.law import Exact, Share, exact, states_law
 from poolscope.verbs.check.learn import learn, learn_joined, needs_more
 from poolscope.verbs.check.repeats import Repeats, repeats
 from poolscope.verbs.check.samples import Sampler, Stage, Supports, spread

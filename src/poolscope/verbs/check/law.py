@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
 from poolscope.mechanisms.channel import exact_epsilon
 from poolscope.mechanisms.defaults import in_parts
+from poolscope.mechanisms.listing import CELLS_LISTED, all_reports
 from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, report_count
+from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views
 from poolscope.metrics.intervals import clopper_pearson
 
-#: Reports times objects that are enumerated, and those for which the factor of each report is sought as well.
-CELLS_ENUMERATED, CELLS_SOLVED = 1 << 22, 1 << 19
+#: Reports times objects for which the factor of each report is sought as well.
+CELLS_SOLVED = 1 << 19
 
 #: Largest universe of which supports are held as a matrix.
 DENSE_UNIVERSE = 1 << 14
@@ -72,7 +72,7 @@ def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> F
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
         # the fast path of a sketch pays off with many reports to a hash function only
         support = mechanism.support  # type: ignore[attr-defined]
-        parts = in_parts(reports, mechanism.universe, CELLS_ENUMERATED)
+        parts = in_parts(reports, mechanism.universe, CELLS_LISTED)
         return np.concatenate([support(part)[:, list(objects)] for part in parts]).astype(np.float64)
     columns = np.zeros((1, mechanism.universe), dtype=np.uint32)
     weights = np.zeros((1, mechanism.universe))
@@ -94,60 +94,11 @@ def states_law(mechanism: Mechanism) -> bool:
     return all(hasattr(mechanism, name) for name in ("mass", "floor", "slope"))
 
 
-def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
-    """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
-    offered = getattr(mechanism, "all_reports", None)
-    if offered is not None:
-        reports = offered()
-        return reports if reports is not None and report_count(reports) <= most else None
-    columns = declared_columns(mechanism)
-    if not columns:
-        return None
-    sizes = [_values(column) for column in columns.values()]
-    if any(size is None for size in sizes):
-        return None
-    counts = [size for size in sizes if size is not None]
-    total = 1
-    for size in counts:
-        total *= size
-        if total > most:
-            return None
-    index = np.unravel_index(np.arange(total), counts)
-    return {name: _column(column, i) for (name, column), i in zip(columns.items(), index, strict=True)}
-
-
-def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
-    """What the mechanism says of its report columns; nothing where it is silent."""
-    try:
-        return getattr(mechanism, "report_columns", {})
-    except InputError:
-        return {}
-
-
-def _values(column: ReportColumn) -> int | None:
-    """How many values a column can have; None for a kind that cannot be enumerated."""
-    if column.kind in ("integer", "object"):
-        return column.size
-    if column.kind == "sign":
-        return 2
-    # more bits than these are too many reports anyway
-    return 1 << column.size if column.kind == "bits" and column.size <= 24 else None
-
-
-def _column(column: ReportColumn, index: NDArray[np.intp]) -> NDArray[Any]:
-    if column.kind == "sign":
-        return (1 - 2 * index).astype(np.int8)
-    if column.kind == "bits":
-        bits = (index[:, None] >> np.arange(column.size)) & 1
-        return np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
-    return index.astype(np.int64)
-
-
 def exact(mechanism: Mechanism) -> Exact | None:
     """The stated law's worst-case ratio by enumeration; None where there are too many reports or no law is stated."""
     if not states_law(mechanism):
         return None
-    reports = all_reports(mechanism, CELLS_ENUMERATED // mechanism.universe)
+    reports = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
     if reports is None:
         return None
     law = likelihoods(mechanism, reports, range(mechanism.universe))

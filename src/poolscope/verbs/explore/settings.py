@@ -6,6 +6,7 @@ import inspect
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from poolscope.base.errors import InputError, did_you_mean
@@ -88,8 +89,7 @@ class Shelf:
     def names(self) -> list[str]:
         """The given one first, then those that need no file of somebody's own."""
         own = [self.given.name] if self.given else []
-        alone = [name for name in builtin_names() if "traces" not in tomllib.loads(builtin_text(name)).get("users", {})]
-        return list(dict.fromkeys([*own, *alone]))
+        return list(dict.fromkeys([*own, *_alone()]))
 
     def played(self, setting: Setting) -> tuple[Scenario, int]:
         """The scenario of a setting as it is played, and after how many reports guesses are told."""
@@ -111,6 +111,13 @@ class Shelf:
         if changes.get("devices.sample") == 1:
             changes["devices.sample"] = None
         return changed(made, changes, name=base.name) if changes else made
+
+
+@cache
+def _alone() -> tuple[str, ...]:
+    """The built-in scenarios without recorded users."""
+    every = ((name, tomllib.loads(builtin_text(name))) for name in builtin_names())
+    return tuple(name for name, tables in every if "traces" not in tables.get("users", {}))
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:

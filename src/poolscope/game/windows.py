@@ -1,0 +1,56 @@
+"""Two windows of each of a game's devices: what an adversary who knows of kept answers would link."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from poolscope.attack.adversary import Adversary
+from poolscope.attack.linking import link_scores
+from poolscope.base.arrays import Floats, Integers
+from poolscope.base.engines import Local
+from poolscope.game.game import Game, players
+from poolscope.mechanisms.devices import Keeping
+from poolscope.mechanisms.role import Reports
+
+#: Devices at least and at most, and what their windows may add up to: reports, and reports times objects.
+LEAST, MOST, REPORTS, CELLS = 8, 400, 1 << 11, 1 << 23
+
+
+class Windows(NamedTuple):
+    """The first two windows of some devices of one kind: so many devices, `size` reports in a window."""
+
+    device: Keeping
+    devices: int
+    size: int
+    first: Reports
+    second: Reports
+
+    def scores(self, adversary: Adversary) -> Floats:
+        """(devices, devices) of the first window of each and the second of each: of one device on the diagonal."""
+        sizes = np.full(self.devices, self.size, dtype=np.int64)
+        return link_scores(self.device, self.first, self.second, adversary, (sizes, sizes))
+
+
+def two_windows(game: Game, users: int, seed: int, engine: Local | None = None) -> Windows | None:
+    """The windows of as many of a game's users as tell enough; None where no two devices fill two by the largest n.
+
+    Nor are there any where names never change, or answers are not kept.
+    """
+    window, device = game.sending.window, game.device
+    if window is None or not isinstance(device, Keeping) or 2 * window > game.horizon:
+        return None
+    some = min(MOST, REPORTS // window, CELLS // (window * game.universe.size))
+    met = players(game, range(min(users, max(LEAST, some))), seed, engine or Local())
+    full = np.flatnonzero(met.sent.lengths >= 2 * window)
+    if len(full) < 2:
+        return None
+    reports, starts = met.sent.reports(device, met.keys), (np.cumsum(met.sent.lengths) - met.sent.lengths)[full]
+    first, second = (_windows(reports, starts + side * window, window) for side in (0, 1))
+    return Windows(device, len(full), window, first, second)
+
+
+def _windows(reports: Reports, starts: Integers, size: int) -> Reports:
+    rows = (starts[:, None] + np.arange(size)).ravel()
+    return {name: np.asarray(column)[rows] for name, column in reports.items()}

@@ -1,0 +1,99 @@
+"""Which pseudonyms of a file are one device's: the likeliest other one of each, by the answers that devices keep."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from poolscope.attack.linking import link_scores
+from poolscope.base.arrays import Floats, Integers
+from poolscope.base.engines import Engine, Local
+from poolscope.base.errors import InputError, located
+from poolscope.base.tables import check_output, writing
+from poolscope.mechanisms.devices import Keeping
+from poolscope.mechanisms.role import Reports
+from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.attack.attack import prepared
+from poolscope.verbs.attack.pieces import block
+from poolscope.verbs.attack.scorer import Scorer
+from poolscope.verbs.attack.users import name_hashes, places, together
+
+#: Reports that are held beside each other at most, and of how many of them the pairs with all others at once.
+MOST, AT_ONCE = 1 << 13, 1 << 9
+
+
+def link_users(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    out: str | PathLike[str],
+    *,
+    seed: int = 0,
+    most_bytes: int = MEMORY_BYTES,
+    engine: Engine | None = None,
+) -> pl.DataFrame:
+    """The likeliest other pseudonym of each in a file of reports, for adversaries who know that devices keep answers.
+
+    Parameters
+    ----------
+    out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
+        of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
+    seed, most_bytes, engine : as of `attack`.
+    """
+    path, target, engine = Path(reports_path), Path(out), engine or Local()
+    check_output(target, overwrite=True, inputs=(path,))
+    with warnings.catch_warnings(), ExitStack() as stack:
+        # what is odd about the reports `attack` says; and that it takes pseudonyms for users does not hold here
+        warnings.simplefilter("ignore")
+        ready = stack.enter_context(prepared(path, scenario, None, None, seed, most_bytes, engine, target.parent))
+        scorer, remedy = ready.scorer, "take some of the users"
+        if not scorer.grouping:
+            rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
+            raise InputError(rule, file=scenario.file, place="adversary")
+        if ready.reports > MOST:
+            raise InputError(f"must have at most {MOST:,} reports", value=ready.reports, file=path, remedy=remedy)
+        found = [block(ready.reading, piece) for piece in ready.pieces]
+        ready.check_unchanged()
+    users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
+    order, starts = together(names := users.cast(pl.String), name_hashes(names))
+    lengths, who = np.diff(np.append(starts, len(order))), users.gather(order[starts])
+    reports = {name: np.concatenate([part[name] for part in sent])[order] for name in sent[0]}
+    with located(file=path):
+        scorer.check(who, lengths, reports)
+    table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.grouping])
+    with writing(target) as parts:
+        parts.write(0, table)
+    return table
+
+
+def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, reports: Reports) -> pl.DataFrame:
+    """The likeliest other of each user in the eyes of one adversary, of those that are likely at all."""
+    scores = np.concatenate(list(_scores(scorer, index, lengths, reports)))
+    np.fill_diagonal(scores, -np.inf)
+    other, best = scores.argmax(axis=1), scores.max(axis=1)
+    frame = pl.DataFrame(
+        {
+            "adversary": pl.repeat(scorer.adversaries[index].name, len(users), eager=True),
+            "user": users,
+            "other": users.gather(other),
+            "score": best,
+        }
+    )
+    return frame.filter(pl.col("score") > 0).sort("score", descending=True, maintain_order=True)
+
+
+def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> Iterator[Floats]:
+    """(some users, users) of some after others, as many as have `AT_ONCE` reports or so."""
+    assert isinstance(scorer.device, Keeping)
+    starts = np.cumsum(lengths) - lengths
+    for share in np.unique(starts // AT_ONCE):
+        mine = np.flatnonzero(starts // AT_ONCE == share)
+        rows = places(starts[mine], lengths[mine])
+        some = {name: column[rows] for name, column in reports.items()}
+        yield link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))

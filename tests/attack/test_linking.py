@@ -1,0 +1,185 @@
+"""How likely two windows are one device's: against the sum over all answers that it may keep."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from cases.memory import CROWD, STRONG, traces_of
+from cases.synthetic import SEED
+from oracle import kept
+
+from poolscope.attack.linking import link_scores, log_ratios, mean_popularity
+from poolscope.mechanisms import Rappor, device_of, make, reports_of
+from poolscope.mechanisms.kept import Bits, Identical, Values
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta
+
+WEIGHT = (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))
+LAW = ((3, 1, 0, 2, 1), (1, 2, 2, 1, 1), (0, 1, 4, 1, 1))
+
+
+def shares(rows):
+    return tuple(tuple(Fraction(x, sum(row)) for x in row) for row in rows)
+
+
+def bits_law(device, places, permanent, again):
+    ones = np.array(device.reports, dtype=np.uint8)
+    return Bits(ones, places, tuple(map(float, permanent)), tuple(map(float, again)))
+
+
+def single_bits():
+    permanent, again = (Fraction(3, 4), Fraction(1, 4)), (Fraction(9, 10), Fraction(1, 10))
+    device = kept.bits(3, [{0}, {1}, {2}], permanent, again)
+    return device, bits_law(device, np.arange(3)[None], permanent, again)
+
+
+def bloom_filters():
+    """A bit is two slots', a slot has one bit twice, and answers are sent almost as they are."""
+    permanent, again = (Fraction(7, 8), Fraction(1, 8)), (Fraction(1), Fraction(1, 50))
+    device = kept.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
+    places = np.array([[0, 1, 2], [1, 2, 3]])
+    return device, bits_law(device, places, permanent, again)
+
+
+def answers():
+    device = kept.identical(shares(LAW))
+    with np.errstate(divide="ignore"):
+        law = np.log(np.array(shares(LAW), dtype=np.float64)).T
+    return device, Identical(np.arange(5), law, True)
+
+
+def response(truth, again):
+    device = kept.values(4, truth, again, slots=(0, 1, 2))
+    steps = ((float(x), float((1 - x) / 3)) for x in (truth, again))
+    return device, Values(np.arange(4), np.arange(3), 4, *steps)
+
+
+CASES = {
+    "identical": answers(),
+    "kept response": response(Fraction(3, 5), Fraction(1)),
+    "response twice": response(Fraction(3, 5), Fraction(4, 5)),
+    "bits": single_bits(),
+    "bloom filters": bloom_filters(),
+}
+
+
+def chances(device):
+    """Of every table of answers its probability, and (tables, reports) the chance of each report at such a device."""
+    slots = sorted(set(device.slots))
+    laws, rows = [], []
+    for table in product(device.answers, repeat=len(slots)):
+        chance = Fraction(1)
+        for slot, answer in zip(slots, table, strict=True):
+            chance *= device.permanent(answer, slot)
+        if chance:
+            laws.append(chance)
+            rows.append(
+                [sum(w * device.again(r, a) for w, a in zip(WEIGHT, table, strict=True)) for r in device.reports]
+            )
+    return np.array(laws, dtype=np.float64), np.array(rows, dtype=np.float64)
+
+
+def repeated(law, first, second):
+    """The law of reports of these numbers, first those of one window and then those of the other."""
+    rows = np.concatenate([first, second])
+    name = {Identical: "answer", Values: "value", Bits: "ones"}[type(law)]
+    return law._replace(**{name: getattr(law, name)[rows]})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_ratio_of_two_reports_is_exact(case):
+    """Every report of one window beside every report of the other, by the sum over all tables of answers."""
+    device, law = CASES[case]
+    prior, chance = chances(device)
+    assert chance.sum(axis=1) == pytest.approx(1), "some report is sent"
+    alone = prior @ chance
+    expected = np.log((chance * prior[:, None]).T @ chance / np.outer(alone, alone))
+    every = np.arange(len(device.reports))
+    found = log_ratios(repeated(law, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    assert np.abs(expected).max() > 0.05
+
+
+def area(same, different, score):
+    """Chance that a pair of one device has a higher score than one of two; ties count half."""
+    _, which = np.unique(np.round(score, 9), return_inverse=True)
+    more, fewer = (np.bincount(which.ravel(), weights=law.ravel()) for law in (same, different))
+    return float(more @ (np.cumsum(fewer) - fewer / 2))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pairs_of_reports_rank_windows_nearly_as_well_as_can_be(case):
+    """Windows of two reports: the exact law of all pairs of windows, the best ranking and ours."""
+    device, law = CASES[case]
+    prior, chance = chances(device)
+    windows = np.array(list(product(range(len(device.reports)), repeat=2)))
+    likely = chance[:, windows].prod(axis=2)
+    alone = prior @ likely
+    same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
+    with np.errstate(divide="ignore"):
+        best = area(same, different, np.log(same / different))
+    every = np.arange(len(device.reports))
+    ratio = log_ratios(repeated(law, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
+    ours = area(same, different, sum(ratio[windows[:, [i]], windows[:, j]] for i in (0, 1) for j in (0, 1)))
+    assert best - 0.03 < ours <= best + 1e-9
+    assert area(same, different, np.zeros_like(same)) == pytest.approx(0.5)
+    assert best > 0.53
+
+
+def two_windows(device, users, size, seed=SEED, traces=None):
+    keys, _, drawn = traces_of(users, 2 * size, seed)
+    reports = reports_of(device, drawn if traces is None else traces, keys)
+    halves = np.arange(2 * size * users).reshape(users, 2, size)
+    return [{name: column[halves[:, side].ravel()] for name, column in reports.items()} for side in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("cms", {"epsilon": 4.0, "m": 64, "hashes": 64}),
+        ("l-grr", {"epsilon": 3.0}),
+        ("l-osue", {"epsilon": 3.0}),
+        ("loloha", {"epsilon": 3.0, "seed_bits": 8}),
+        ("dbitflip", {"epsilon": 3.0, "buckets": 4, "d": 2}),
+    ],
+)
+def test_a_score_is_the_sum_over_pairs(kind, parameters):
+    """Windows one by one against all at once, those with another cohort, seed or positions being impossible."""
+    device = device_of(make(kind, CROWD.size, parameters), memory=True)
+    first, second = two_windows(device, 12, 3)
+    sizes = np.full(12, 3), np.full(12, 3)
+    found = link_scores(device, first, second, STRONG, sizes)
+    for i, j in product(range(12), range(12)):
+        one, two = (
+            {name: x[3 * at : 3 * at + 3] for name, x in part.items()} for part, at in ((first, i), (second, j))
+        )
+        own = all(np.array_equal(one[name][0], two[name][0]) for name in device.own)
+        assert np.isneginf(found[i, j]) != own
+        if own:
+            alone = link_scores(device, one, two, STRONG, (np.array([3]), np.array([3])))
+            parts = link_scores(device, one, two, STRONG, (np.ones(3, dtype=int), np.ones(3, dtype=int)))
+            chance = np.log(np.prod([float(choices) for choices in device.own.values()]))
+            assert found[i, j] == pytest.approx(alone.item(), rel=1e-9, abs=1e-9)
+            assert found[i, j] == pytest.approx((parts - chance).sum() + chance, rel=1e-9, abs=1e-9)
+
+
+def test_windows_need_not_be_of_one_length():
+    device = device_of(Rappor(universe=CROWD.size, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memory=True)
+    first, second = two_windows(device, 3, 4)
+    whole = link_scores(device, first, second, STRONG, (np.array([4, 4, 4]), np.array([4, 4, 4])))
+    apart = link_scores(device, first, second, STRONG, (np.array([1, 3, 4, 4]), np.array([2, 10])))
+    assert apart[:2].sum() == pytest.approx(whole[0].sum())
+    assert apart.sum() == pytest.approx(whole.sum())
+
+
+def test_how_often_anybody_picks_an_object():
+    """Popularity within a pool, and the pool's weight by the means of Beta densities."""
+    belief = Behaviour(interest=Beta(a=2.0, b=1.0), polarization=Beta(a=1.0, b=3.0), pools=(0.5, 0.3, 0.2))
+    adversary = type(STRONG)(name="x", universe=CROWD, popularity=STRONG.popularity, belief=belief)
+    found = mean_popularity(adversary)
+    assert found.sum() == pytest.approx(1)
+    gamma, delta = 2 / 3, 1 / 3 + 2 / 3 * 1 / 4
+    for pool, prior in enumerate((0.5, 0.3, 0.2)):
+        expected = gamma * (prior * delta + (1 - prior) * (1 - delta) / 2)
+        assert found[CROWD.pool_of == pool].sum() == pytest.approx(expected)

@@ -1,0 +1,105 @@
+"""The estimate through channels that do not tell all objects apart, against its exact law."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from cases.synthetic import SEED
+
+from poolscope.base.errors import InputError
+from poolscope.mechanisms import GRR, Channel
+from poolscope.reports.curator import estimator, frequencies
+from poolscope.reports.ridge import shrunk, unevenness
+
+#: Three objects, of which two reports tell two apart at most.
+BLURRED = np.array([[0.7, 0.3], [0.5, 0.5], [0.2, 0.8]])
+
+
+def every_case(matrix, reports):
+    """Probability, counts and histogram of all that can happen if every popularity is as likely as every other.
+
+    All ways to divide the reports among objects are then equally likely.
+    """
+    objects, kinds = matrix.shape
+    ways = [c for c in product(range(reports + 1), repeat=objects) if sum(c) == reports]
+    for counts in ways:
+        sent = np.repeat(np.arange(objects), counts)
+        for seen in product(range(kinds), repeat=reports):
+            chance = np.prod(matrix[sent, list(seen)]) / len(ways)
+            yield chance, np.array(counts), np.bincount(seen, minlength=kinds)
+
+
+@pytest.mark.parametrize("matrix", [BLURRED, np.full((3, 2), 0.5), np.array([[0.8, 0.2], [0.3, 0.7]])])
+def test_its_errors_are_exact_and_no_linear_estimate_has_smaller_ones(matrix):
+    """The error is uncorrelated with what was seen: whoever would use the histogram otherwise gains nothing."""
+    reports, objects = 4, len(matrix)
+    t = reports * (reports - 1) / (objects * (objects + 1))
+    total, squared, gain = 0.0, np.zeros(objects), np.zeros((objects, 2))
+    for chance, counts, seen in every_case(matrix, reports):
+        found, variance = shrunk(matrix, seen, t)
+        assert found.sum() == pytest.approx(reports)
+        total += chance
+        squared += chance * (found - counts) ** 2
+        gain += chance * np.outer(found - counts, seen)
+    assert total == pytest.approx(1)
+    np.testing.assert_allclose(variance, squared, rtol=1e-12)
+    np.testing.assert_allclose(gain, 0, atol=1e-12)
+
+
+def drawn(matrix, reports, rng):
+    counts = rng.multinomial(reports, rng.dirichlet(np.ones(len(matrix))))
+    return counts, sum(rng.multinomial(count, row) for count, row in zip(counts, matrix, strict=True))
+
+
+def test_unevenness_is_read_off_the_histogram():
+    rng, reports = np.random.default_rng(SEED), 3000
+    matrix = rng.dirichlet(np.ones(4), 6)
+    found = np.array([unevenness(matrix, drawn(matrix, reports, rng)[1]) for _ in range(600)])
+    expected = reports * (reports - 1) / (6 * 7)
+    assert abs(found.mean() - expected) < 4 * found.std(ddof=1) / np.sqrt(len(found))
+    even = np.bincount(np.arange(3000) % 4)
+    assert unevenness(np.full((6, 4), 0.25) + 0.01 * np.eye(6, 4) - 0.0025, even) >= 0
+
+
+def test_its_stated_errors_are_those_that_it_makes():
+    rng, squares, stated = np.random.default_rng(SEED), [], []
+    channel = Channel(universe=6, matrix=rng.dirichlet(np.ones(4), 6))
+    learning = estimator(channel, "ridge")
+    for _ in range(800):
+        counts, seen = drawn(channel.matrix, 500, rng)
+        found = learning.estimate(seen, 500)
+        squares.append(np.mean((found.counts - counts) ** 2))
+        stated.append(np.mean(found.errors**2))
+    off = np.array(squares) - np.array(stated)
+    bound = 4 * off.std(ddof=1) / np.sqrt(len(off))
+    assert abs(off.mean()) < bound
+    assert abs(np.mean(squares) - 1.5 * np.mean(stated)) > bound, "a control: half as much again is seen to be wrong"
+
+
+def test_it_becomes_the_regression_where_there_is_one():
+    rng = np.random.default_rng(SEED)
+    channel = Channel(universe=5, matrix=rng.dirichlet(np.ones(7), 5))
+    reports = channel.obfuscate(rng.choice(5, 300_000, p=[0.5, 0.2, 0.1, 0.1, 0.1]), rng)
+    ridge, regression = frequencies(channel, reports, "ridge"), frequencies(channel, reports)
+    assert (ridge.method, regression.method) == ("ridge", "regression")
+    np.testing.assert_allclose(ridge.counts, regression.counts, atol=regression.errors.max())
+    np.testing.assert_allclose(ridge.errors, regression.errors, rtol=0.5)
+
+
+def test_what_cannot_be_told_apart_is_shared_evenly():
+    matrix = np.array([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
+    found = frequencies(Channel(universe=3, matrix=matrix), {"report": np.repeat([0, 1], [100, 900])}, "ridge")
+    assert found.counts[1] == pytest.approx(found.counts[2])
+    assert found.errors[1] > 2 * found.errors[0]
+    blind = Channel(universe=4, matrix=np.full((4, 2), 0.5))
+    none = frequencies(blind, {"report": np.zeros(12, dtype=int)}, "ridge")
+    np.testing.assert_allclose(none.counts, 3)
+    # the standard deviation of a part of twelve, all divisions being as likely
+    np.testing.assert_allclose(none.errors, np.sqrt(12 * 16 / (4 * 5) * (1 - 1 / 4)))
+
+
+def test_what_it_refuses():
+    with pytest.raises(InputError, match=r"ridge must have a channel, or few reports, got 'GRR'"):
+        estimator(GRR(universe=5, epsilon=1.0), "ridge")
+    with pytest.raises(InputError, match="at least one report"):
+        estimator(Channel(universe=3, matrix=BLURRED), "ridge").estimate(np.zeros(2, dtype=int), 0)
