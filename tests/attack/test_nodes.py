@@ -31,7 +31,7 @@ def test_products_however_far_apart(size, least):
         rule = fixed_rule(UNIFORM, 1, size // rule.shape[1])
     likelihood = np.repeat([[least, 1.0, least], [1.0, least, least], [least, least, 1.0]], (300, 0, 298), axis=0)
     prior, room = np.full(k, 0.5), nodes.scratch(len(likelihood), k)
-    n = nodes.scale_reports(likelihood, 0.0, 1.0, room)
+    n = nodes.scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, room)
     grid, smallest = nodes.lay_grid(rule, rule, prior, room)
     out = np.empty((n + 1, k))
     _, wide = nodes.carry(0, n, smallest, False, grid, prior, room, out)
@@ -52,7 +52,7 @@ def test_factors_below_every_double_end_too():
     k, rule = 2, fixed_rule(UNIFORM, 1)
     rule[0, 0], rule[1, 0] = 1e-300, 1.0
     prior, room = np.full(k, 0.5), nodes.scratch(40, k)
-    n = nodes.scale_reports(np.tile([0.0, 1.0, 0.0], (40, 1)), 0.0, 1.0, room)
+    n = nodes.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, room)
     grid, smallest = nodes.lay_grid(rule, rule, prior, room)
     assert grid.least**nodes.LANE == 0
     out = np.empty((n + 1, k))

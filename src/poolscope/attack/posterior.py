@@ -99,13 +99,25 @@ def posteriors(
     """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
     users, n, columns = likelihood.shape
     out = np.empty((users, n + 1, columns - 1))
-    # of one layout, as numba compiles a kernel for each that it meets
-    table = np.require(likelihood, np.float64, ["C", "W"])
     COMPILED.wait()
-    kernels.posteriors(table, lengths, floor, slope, pool_prior, interest, polarization, scratch(n, columns - 1), out)
+    room = scratch(n, columns - 1)
+    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, interest, polarization, room, out)
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
     return out
+
+
+def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The memory of likelihoods (users, n, columns), and the steps to another user, report and column there.
+
+    An adversary's columns are not copied out of those of all, and a kernel meets arrays of one layout.
+    """
+    table = np.require(likelihood, np.float64, ["A", "W"])
+    if min(table.strides) < 0 or not table.size:
+        table = table.copy()
+    steps = np.array(table.strides) // table.itemsize
+    size = 1 + int(steps @ (np.array(table.shape) - 1)) if table.size else 0
+    return np.lib.stride_tricks.as_strided(table, (size,), (table.itemsize,)), steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +200,8 @@ def _marginals(
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
     room = scratch(n, k)
-    marginals(likelihood, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    memory, steps = _in_memory(likelihood[None])
+    marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
     return out
 
 

@@ -7,12 +7,15 @@ from poolscope.kernels.nodes import carry, lay_grid, rescale, scale_reports
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def marginals(likelihood, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
-    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis)."""
+def marginals(likelihood, steps, reports, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
+    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis).
+
+    likelihood and steps as `scale_reports` has them.
+    """
     out_g[:] = np.nan
     out_u[:] = np.nan
-    n = scale_reports(likelihood, floor, slope, room)
-    if n < likelihood.shape[0]:
+    n = scale_reports(likelihood, 0, steps, reports, floor, slope, room)
+    if n < reports:
         return
     grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
     _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)))

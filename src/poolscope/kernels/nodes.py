@@ -69,19 +69,22 @@ def _bend(spread):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def scale_reports(likelihood, floor, slope, room):
+def scale_reports(likelihood, begin, steps, n, floor, slope, room):
     """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
 
-    The LANE reports behind the last say nothing.
+    likelihood (any,): the user's begin at `begin`, and steps (3,) lead to another user, report and column. The LANE
+    reports behind the last say nothing.
     """
-    scaled, spread = room.scaled, room.spread
-    n, k = likelihood.shape[0], likelihood.shape[1] - 1
+    scaled, spread, k = room.scaled, room.spread, room.tops.shape[0]
+    step = np.uint64(steps[2])
     possible = n
     for t in range(n):
-        neutral = floor + slope * likelihood[t, 0]
+        at = np.uint64(begin + t * steps[1])
+        neutral = floor + slope * likelihood[at]
         total, low, high = 0.0, np.inf, 0.0
         for i in range(k):
-            value = floor + slope * likelihood[t, i + 1]
+            at += step
+            value = floor + slope * likelihood[at]
             scaled[t, i + 2] = value
             total += value
             low = min(low, value)

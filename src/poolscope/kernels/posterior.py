@@ -181,13 +181,14 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
 
 
 @njit(nogil=True, cache=True)
-def posteriors(likelihood, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out):
+def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out):
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
-    likelihood (users, n, k + 1); the axes are ladders of rules (`quadrature.Axis`). After an impossible report: NaN.
+    likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
+    impossible report: NaN.
     """
-    for user in range(likelihood.shape[0]):
-        n = scale_reports(likelihood[user, : lengths[user]], floor, slope, room)
+    for user in range(out.shape[0]):
+        n = scale_reports(likelihood, user * steps[0], steps, lengths[user], floor, slope, room)
         _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
         for t in range(n + 1, lengths[user] + 1):
             for i in range(out.shape[2]):
