@@ -1,7 +1,7 @@
 """Pages of the site that are made of the code: names with their docstrings, commands, words (into docs/reference/)."""
 
+import argparse
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -146,4 +146,6 @@ def glossary() -> str:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "reference")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=DOCS / "reference")
+    write(parser.parse_args().folder)

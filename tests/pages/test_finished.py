@@ -80,7 +80,7 @@ def test_what_is_malformed_is_told_in_a_line(folders, tmp_path, name, change, me
 
 def test_a_reproduction_says_who_writes_its_page(tmp_path):
     (tmp_path / "plays").mkdir()
-    with pytest.raises(InputError, match=r"not made of its folder alone; `poolscope reproduce --out .*` writes it"):
+    with pytest.raises(InputError, match=r"not made of its folder alone; give its command again, with --out"):
         write_page(tmp_path)
     with pytest.raises(InputError, match="has no figure's plays yet"):
         pictures_of(tmp_path)

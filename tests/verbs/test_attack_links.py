@@ -63,6 +63,14 @@ def test_the_score_is_that_of_all_pairs_whatever_is_worked_on_at_once(tmp_path, 
 
 
 @pytest.mark.filterwarnings("error")
+def test_other_pools_move_the_scores(tmp_path):
+    scenario, path = sent(tmp_path, SKETCH)
+    rows = [{"object": z, "pool": "odd" if z % 2 else "even"} for z in range(20)]
+    pl.DataFrame(rows).write_csv(tmp_path / "pools.csv")
+    found = link_users(path, scenario, tmp_path / "links.csv", pools=tmp_path / "pools.csv")
+    assert not np.allclose(found["score"][:5], link_users(path, scenario, tmp_path / "links.csv")["score"][:5])
+
+
 def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
     scenario, path = sent(tmp_path, SKETCH, f"{STRONG}knows_memory = false\n")
     with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary who knows that devices keep"):

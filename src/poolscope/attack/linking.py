@@ -123,6 +123,8 @@ def _(law: Identical, weight: Floats, cut: int) -> Floats:
     with np.errstate(divide="ignore"):
         logs = known + np.log(weight)
         total = logsumexp(logs, axis=1, keepdims=True)
+        # an answer that no slot with weight can have says nothing of slots
+        total[np.isneginf(total)] = 0.0
         slot = np.exp(logs - total)
         again = np.log(slot @ weight) - total[:, 0]
         one, two = law.answer[:cut], law.answer[cut:]

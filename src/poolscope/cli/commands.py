@@ -197,7 +197,7 @@ def scenarios(
 
 @command("poolscope report poolscope-apple-emojis")
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
 ) -> None:
     """Write the page of a finished folder again."""
     from poolscope.pages.finished import write_page
@@ -207,7 +207,7 @@ def report(
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
 def figures(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare, advise or reproduce.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
     format: Annotated[str, typer.Option(metavar="svg|png|pdf", help="Of the files.")] = "svg",
     width: Annotated[str, typer.Option(metavar="column|page", help="Of a paper: one column, or all of it.")] = "page",
 ) -> None:

@@ -81,6 +81,8 @@ def attack(
     if user is not None and (top or any(option is not None for option in about_all)):
         rule = "must stand alone: `observations`, `threshold`, `top`, `truth`, `page` and `links` are about all users"
         raise InputError(rule, place="--user")
+    if links is not None and links == out:
+        raise InputError("must be another file than `out`", value=str(links), place="--links")
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
@@ -98,7 +100,7 @@ def attack(
             check_output(page, overwrite=True, endings=(".html",))
         with running(work, engine, scheduler) as own:
             if links is not None:
-                linked = link_users(reports, loaded, links, engine=own)
+                linked = link_users(reports, loaded, links, pools=pools, engine=own)
             if user is not None:
                 story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
             else:

@@ -66,12 +66,15 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None) ->
 
 def print_links(linked: pl.DataFrame, out: Path) -> None:
     """The pseudonyms that are likeliest one device's."""
-    console, heads = Terminal(), ["user", "other", "adversary", "score"]
-    title = f"{linked.height:,} pseudonyms that have a likely other"
-    grid = Grid(title=title, heads=heads, left=["other", "adversary"], keys=2)
-    for row in linked.head(MOST_LINKS).iter_rows(named=True):
-        grid.add(_text(row["user"]), _text(row["other"]), _text(row["adversary"]), f"{row['score']:.2f}")
-    grid.print(console)
+    console, heads = Terminal(), ["user", "other", "score"]
+    for rows in linked.partition_by("adversary", maintain_order=True):
+        title = f"{rows.height:,} pseudonyms that have a likely other, seen by {one_line(rows['adversary'][0])}"
+        grid = Grid(title=title, heads=heads, left=["other"], keys=2)
+        for row in rows.head(MOST_LINKS).iter_rows(named=True):
+            grid.add(_text(row["user"]), _text(row["other"]), f"{row['score']:.2f}")
+        grid.print(console)
+    if linked.is_empty():
+        console.say("No pseudonym has a likely other.")
     words = "score: log of how much likelier two are one device's than two, summed over pairs of reports"
     console.print(f"{words}; it ranks, and is no probability.", style="dim", highlight=False)
     _print_place(console, "Links", out)
@@ -102,7 +105,7 @@ def print_story(story: Story, out: Path | None) -> None:
         "mass: the popularity of the pool's objects that the report supports; evidence: log of how much likelier the "
         "report is from this pool than from any; posterior: the belief after it."
         + " answer: the first report with the same kept answer."
-        * ("answer" in story.table.columns),
+        * ("answer" in story.table.columns and story.table["answer"].count() > 0),
         style="dim",
         highlight=False,
     )

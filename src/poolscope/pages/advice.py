@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate, exactly
@@ -98,7 +97,7 @@ def page_of(advice: Advice) -> str:
         glossary=explained(ADVICE),
         origin=_origin(advice),
         scenario=advice.recommended.text,
-        version=__version__,
+        version=advice.version,
     )
 
 
@@ -198,7 +197,7 @@ def _origin(advice: Advice) -> list[tuple[str, str]]:
         command_of(advice),
         seed=advice.seed,
         users=advice.recommendation.users,
-        version=__version__,
+        version=advice.version,
         seconds=advice.seconds,
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from poolscope import __version__
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
@@ -94,7 +93,7 @@ def page_of(comparison: Comparison) -> str:
         glossary=explained(COMPARISON),
         origin=_origin(comparison),
         scenario=comparison.scenario.text,
-        version=__version__,
+        version=comparison.version,
     )
 
 
@@ -128,5 +127,5 @@ def _origin(comparison: Comparison) -> list[tuple[str, str]]:
     )
     command += options(comparison.scenario.asked)
     return origin(
-        command, seed=comparison.seed, users=comparison.users, version=__version__, seconds=comparison.seconds
+        command, seed=comparison.seed, users=comparison.users, version=comparison.version, seconds=comparison.seconds
     )

@@ -36,7 +36,7 @@ def _read_plays(folder: Path) -> dict[str, Played]:
 
 
 def _refuse_page(_: Any, folder: Path) -> Path:
-    remedy = f"`poolscope reproduce --out {folder}` writes it, of plays that are there already"
+    remedy = f"give its command again, with --out {folder}: it writes the page of the plays that are there"
     raise InputError("the page of a reproduction is not made of its folder alone", file=folder, remedy=remedy)
 
 

@@ -23,7 +23,8 @@ MEANINGS = {
     "score; 0.5 is chance, 1 is an adversary who always knows. Linked are the devices whose two windows have a higher "
     "score than all but one in 1,000 of the pairs of two devices. Only told where kept answers meet a window.",
     "Epsilon a year": "The sum of the epsilons of all reports of a year, which bounds what they reveal together; on "
-    "average where a share of events is reported. Where answers are kept epsilons do not add up.",
+    "average where a share of events is reported. Where answers are kept, epsilons of reports do not add up; those of "
+    "the answers do.",
     "Confidence": "The probability, from 0 to 100 %, that the adversary itself gives to its guess being right.",
     "Null rate": "The share of users about whom the adversary keeps silent because its confidence is below a "
     "threshold. At null rate 0 it guesses for everyone.",

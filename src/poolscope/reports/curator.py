@@ -86,7 +86,8 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
     if channel is not None:
         return _through(channel, method) or Mixture(mechanism)
     if method == RIDGE:
-        raise InputError("ridge must have a channel, or few reports", value=type(mechanism).__name__, place="method")
+        rule, remedy = "ridge must have a channel, or few reports", "take linear or ibu"
+        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy=remedy)
     if method is None and not is_countable(mechanism) and is_stated(mechanism):
         return Mixture(mechanism)
     counts = Counts(countable(mechanism), method)

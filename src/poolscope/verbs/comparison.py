@@ -90,7 +90,7 @@ class Comparison:
     non_private : the record of the same users without a mechanism, or None.
     epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
     adversaries : what each knows, in words.
-    seconds : how long it took.
+    seconds : how long it took; version : of poolscope that made it.
     """
 
     scenario: Scenario
@@ -105,6 +105,7 @@ class Comparison:
     devices: tuple[str, ...]
     adversaries: Mapping[str, str]
     seconds: float
+    version: str = __version__
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``comparison.json``."""
@@ -115,7 +116,7 @@ class Comparison:
             "reports": self.reports,
             "n": self.n,
             "mechanisms": list(self.mechanisms),
-            "version": __version__,
+            "version": self.version,
             "reports_per_day": self.scenario.devices.reports_per_day,
             "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
             "devices": list(self.devices),

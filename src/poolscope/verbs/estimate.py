@@ -80,7 +80,7 @@ def estimate(
     misfit, firsts = Misfit(mechanism), Firsts()
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        if not misfit.enough:
+        if scenario.tells_users_apart and not misfit.enough:
             misfit.add(firsts.of(users, reports) if scenario.keeps_answers else reports)
         progress.tick(len(users))
     if scenario.tells_users_apart and (odd := misfit.found()):

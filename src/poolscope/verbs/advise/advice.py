@@ -153,7 +153,7 @@ class Advice:
     curve : share of the verifying users exposed by each number of events.
     sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
     assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
-    seconds : how long it took.
+    seconds : how long it took; version : of poolscope that gave it.
     """
 
     scenario: Scenario
@@ -172,6 +172,7 @@ class Advice:
     assumptions: tuple[str, ...]
     adversary: str
     seconds: float
+    version: str = __version__
 
     def as_json(self) -> dict[str, Any]:
         """The content of ``advice.json``."""
@@ -179,7 +180,7 @@ class Advice:
             "scenario": self.scenario.about(),
             "question": plain(asdict(self.question)),
             "seed": self.seed,
-            "version": __version__,
+            "version": self.version,
             "adversary": self.adversary,
             "horizon": self.horizon,
             "sentence": self.sentence,

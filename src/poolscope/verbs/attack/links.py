@@ -34,6 +34,7 @@ def link_users(
     scenario: Scenario,
     out: str | PathLike[str],
     *,
+    pools: str | PathLike[str] | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
@@ -44,14 +45,14 @@ def link_users(
     ----------
     out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
         of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
-    seed, most_bytes, engine : as of `attack`.
+    pools, seed, most_bytes, engine : as of `attack`.
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
     check_output(target, overwrite=True, inputs=(path,))
     with warnings.catch_warnings(), ExitStack() as stack:
         # what is odd about the reports `attack` says; and that it takes pseudonyms for users does not hold here
         warnings.simplefilter("ignore")
-        ready = stack.enter_context(prepared(path, scenario, None, None, seed, most_bytes, engine, target.parent))
+        ready = stack.enter_context(prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent))
         scorer, remedy = ready.scorer, "take some of the users"
         if not scorer.grouping:
             rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
