@@ -183,3 +183,14 @@ def test_how_often_anybody_picks_an_object():
     for pool, prior in enumerate((0.5, 0.3, 0.2)):
         expected = gamma * (prior * delta + (1 - prior) * (1 - delta) / 2)
         assert found[CROWD.pool_of == pool].sum() == pytest.approx(expected)
+
+
+def test_what_cannot_be_is_no_ratio_without_a_number():
+    """Bits that nothing sets, and an answer that only an object of no weight can have."""
+    ones = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=np.uint8)
+    never = Bits(ones, np.arange(3)[None], (1.0, 0.0), (1.0, 0.0))
+    # without noise all devices have the same answers, which link none of them
+    np.testing.assert_allclose(log_ratios(never, np.array([0.5, 0.3, 0.2]), 1), [[0.0, 0.0]], atol=1e-12)
+    with np.errstate(divide="ignore"):
+        honest = Identical(np.array([2, 2, 0]), np.log(np.eye(3)), True)
+    np.testing.assert_array_equal(log_ratios(honest, np.array([0.5, 0.5, 0.0]), 1), [[0.0, 0.0]])

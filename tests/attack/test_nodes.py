@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from poolscope.attack.posterior import posterior_of_likelihood
 from poolscope.attack.quadrature import fixed_rule
 from poolscope.kernels import nodes
 from poolscope.world.densities import UNIFORM
@@ -59,3 +60,21 @@ def test_factors_below_every_double_end_too():
     nodes.carry(0, n, smallest, False, grid, prior, room, out)
     assert np.isfinite(out[1:]).all()
     assert out[n, 0] > 1 - 1e-9
+
+
+@pytest.mark.parametrize("seed", [3000, 3043])
+def test_grids_of_a_stage_do_not_depend_on_what_follows_it(seed):
+    """Reports almost without noise, of which the needs foreseen are beyond what any reports of the stage can need."""
+    rng = np.random.default_rng(seed)
+    k, ratio, n = int(rng.integers(2, 4)), np.exp(rng.uniform(4, 8)), 196
+    rng.uniform(0.5, 0.97), rng.uniform(0.3, 0.9)
+    turn, neutral = int(rng.integers(60, 160)), rng.random(n) < rng.uniform(0.4, 0.6)
+    likelihood = np.ones((n, k + 1))
+    likelihood[neutral, 0] = ratio
+    before, after, share = np.exp(rng.uniform(0.05, 2)), np.exp(rng.uniform(0.05, 2)), rng.uniform(0.5, 0.8)
+    for i in np.flatnonzero(~neutral):
+        likelihood[i, 1:] = ratio
+        pool = 1 if rng.random() < share else rng.integers(2, k + 1)
+        likelihood[i, pool] *= before if i < turn else after
+    stage = posterior_of_likelihood(likelihood[:192])
+    np.testing.assert_array_equal(stage, posterior_of_likelihood(likelihood)[:193])

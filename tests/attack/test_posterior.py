@@ -343,13 +343,13 @@ def test_pool_prior_is_a_factor():
 # Shape, prefixes, impossible reports
 
 
-@pytest.mark.parametrize("n", [20, 30, 100, 127])
+@pytest.mark.parametrize("n", [20, 30, 100, 127, 192, 384])
 @pytest.mark.parametrize("kind", ["mild", "extreme"])
 def test_posterior_of_a_prefix_has_the_same_bits(n, kind):
     rng = np.random.default_rng(7)
     scale = {"mild": 1.0, "extreme": 18.0}[kind]
     types = np.exp(-scale * rng.random((40, 4, 5)))
-    pick = rng.integers(4, size=(40, 180)) * (rng.random((40, 1)) < 0.7)
+    pick = rng.integers(4, size=(40, max(180, n + 4))) * (rng.random((40, 1)) < 0.7)
     likelihood = np.take_along_axis(types, pick[:, :, None], axis=1)
     whole = posterior_of_likelihood(likelihood)
     np.testing.assert_array_equal(posterior_of_likelihood(likelihood[:, :n]), whole[:, : n + 1])

@@ -44,6 +44,9 @@ from poolscope.world.popularity import within_pools
 #: Slots whose bits are looked at in all reports at once.
 SLOTS = 1 << 12
 
+#: The chance of a bit that nothing sets.
+NEVER = 1e-30
+
 
 def link_scores(
     device: Keeping, first: Reports, second: Reports, adversary: Adversary, sizes: tuple[Integers, Integers]
@@ -154,8 +157,10 @@ def _(law: Values, weight: Floats, cut: int) -> Floats:
 @log_ratios.register
 def _(law: Bits, weight: Floats, cut: int) -> Floats:
     """A product over bits, by whether the slot sets them."""
+    # a bit that nothing sets is taken for a very rare one: else two reports that have it cannot be compared
     set_, unset = law.permanent
     pairs, singles = zip(*(_bit_chances(one, *law.again) for one in (set_, unset)), strict=True)
+    pairs, singles = (pairs[0], np.maximum(pairs[1], NEVER)), (singles[0], np.maximum(singles[1], NEVER))
     m, ones = law.ones.shape[1], law.ones.sum(axis=1, dtype=np.int64)
     one, two = law.ones[:cut].astype(np.float64), law.ones[cut:].astype(np.float64)
     both = np.rint(one @ two.T)
@@ -198,10 +203,9 @@ def _codes(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[n
 
 
 def _over(set_: Floats, unset: Floats) -> Floats:
-    """How much likelier bits are where a slot sets them, of one report or of two; 1 where they never are or none is."""
+    """How much likelier bits are where a slot sets them, of one report or of two; 1 where there is none."""
     ratio = np.ones([size + 1 for size in unset.shape])
-    inner = tuple(slice(0, size) for size in unset.shape)
-    np.divide(set_, unset, out=ratio[inner], where=unset > 0)
+    ratio[tuple(slice(0, size) for size in unset.shape)] = set_ / unset
     return ratio
 
 

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
 from poolscope.kernels.nodes import ROWS
-from poolscope.kernels.posterior import FIRST_STAGE, next_stage
+from poolscope.kernels.posterior import FIRST_STAGE, MARGIN, MISSED, next_stage
 from poolscope.world.densities import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
@@ -78,7 +78,7 @@ def axis(density: Density, reports: int) -> Axis:
         stage = next_stage(stage)
     # twice, as coefficients with respect to a sharp density fall off more slowly
     sharpness = 2.0 * density.sharpness
-    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage)
+    sizes = _rungs(lambda nodes: min(capacity(nodes), resolution(nodes)) - sharpness, stage + MARGIN + MISSED)
     return _laid_out(density, sizes, [resolution(nodes) - sharpness for nodes in sizes])
 
 

@@ -99,8 +99,6 @@ def attack(
         if page is not None:
             check_output(page, overwrite=True, endings=(".html",))
         with running(work, engine, scheduler) as own:
-            if links is not None:
-                linked = link_users(reports, loaded, links, pools=pools, engine=own)
             if user is not None:
                 story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
             else:
@@ -116,6 +114,8 @@ def attack(
                     engine=own,
                     progress=work,
                 )
+            if links is not None:
+                linked = link_users(reports, loaded, links, pools=pools, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
             from poolscope.pages.posteriors import write_page

@@ -14,8 +14,8 @@ from poolscope.game.game import Game, players
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports
 
-#: Devices at least and at most, and what their windows may add up to: reports, and reports times objects.
-LEAST, MOST, REPORTS, CELLS = 8, 400, 1 << 11, 1 << 23
+#: Devices at most, and what their windows may add up to: reports, and reports times objects.
+MOST, REPORTS, CELLS = 400, 1 << 11, 1 << 23
 
 
 class Windows(NamedTuple):
@@ -33,16 +33,18 @@ class Windows(NamedTuple):
         return link_scores(self.device, self.first, self.second, adversary, (sizes, sizes))
 
 
-def two_windows(game: Game, users: int, seed: int, engine: Local | None = None) -> Windows | None:
+def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     """The windows of as many of a game's users as tell enough; None where no two devices fill two by the largest n.
 
-    Nor are there any where names never change, or answers are not kept.
+    Nor are there any where names never change, answers are not kept, or two devices' are more than memory should hold.
     """
     window, device = game.sending.window, game.device
     if window is None or not isinstance(device, Keeping) or 2 * window > game.horizon:
         return None
     some = min(MOST, REPORTS // window, CELLS // (window * game.universe.size))
-    met = players(game, range(min(users, max(LEAST, some))), seed, engine or Local())
+    if some < 2:
+        return None
+    met = players(game, range(min(users, some)), seed, Local())
     full = np.flatnonzero(met.sent.lengths >= 2 * window)
     if len(full) < 2:
         return None

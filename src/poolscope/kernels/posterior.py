@@ -120,7 +120,7 @@ def _ahead(need, t, end, need_before, before):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _stretch(t, end, need_g, need_u, g, u, axis_g, axis_u, room):
+def _stretch(t, end, need_g, need_u, most_g, most_u, g, u, axis_g, axis_u, room):
     """Where the reports end, at `end` or before, for which a grid holds; for a lane, by the reports before it alone."""
     since, spread, bend = room.since, room.spread, room.bend
     since[:] = 1.0
@@ -132,12 +132,12 @@ def _stretch(t, end, need_g, need_u, g, u, axis_g, axis_u, room):
             bend_g, bend_u = bend_g + bend[r, 0], bend_u + bend[r, 1]
             for c in range(since.shape[0]):
                 since[c] *= room.scaled[r, c]
-        low, high = np.inf, 0.0
+        low, high = since[1], since[1]
         for c in range(2, since.shape[0]):
             low, high = min(low, since[c]), max(high, since[c])
         tilt_g, tilt_u = max(high / since[0], since[0] / low), max(high / since[1], since[1] / low)
-        then_g = need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g))
-        then_u = need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u))
+        then_g = min(need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g)), most_g + spread_g)
+        then_u = min(need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u)), most_u + spread_u)
         t += LANE
     return t
 
@@ -151,13 +151,14 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
     t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
     grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
-    need_g, need_u, more_g, more_u = 0.0, 0.0, 0.0, 0.0
+    need_g, need_u, more_g, more_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
     for i in range(pool_prior.shape[0]):
         out[0, i] = pool_prior[i]
     while t < n:
         begin = t
-        t = _stretch(t, min(n, stage), need_g + more_g, need_u + more_u, g, u, axis_g, axis_u, room)
+        foreseen = need_g + more_g, need_u + more_u, sum_g + more_g, sum_u + more_u
+        t = _stretch(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, room)
         smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out)
         if t >= n:
             break

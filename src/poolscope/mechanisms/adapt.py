@@ -112,7 +112,8 @@ class Adapted(Likelihood):
         """Every report, as the mechanism lists them or as its columns do; None where they are many or not known."""
         offered = getattr(self.mechanism, "all_reports", None)
         if offered is not None:
-            return self._alike(as_columns(offered())[0])
+            listed = offered()
+            return None if listed is None else self._alike(as_columns(listed)[0])
         found = of_columns(declared_columns(self), CELLS_LISTED // self.universe)
         return None if found is None else self._alike(found)
 

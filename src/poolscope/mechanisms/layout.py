@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,12 @@ class Layout:
     column_of: NDArray[np.int64]
     words: NDArray[np.uint64] | None
 
-    @property
+    @cached_property
     def runs(self) -> NDArray[np.int64]:
         """(runs, 6) begin and end of neighbouring objects that add to the same columns; the first view and its column,
         and how many views: two where all objects add to the next column of the next view; and the word that they add.
         """
-        found: list[tuple[int, ...]] = []
+        found: list[NDArray[np.int64]] = []
         view, count = 0, len(self.column_of)
         word = np.zeros(len(self.weights), np.int64) if self.words is None else self.words.view(np.int64)
         while view < count or not found:
@@ -44,10 +44,11 @@ class Layout:
             beside = self.column_of[view + 1 : view + 2]
             together = min(count, 1 + (len(beside) and not word.any() and np.array_equal(column + 1, beside[0])))
             changes = (np.diff(column) != 0) | (np.diff(word) != 0)
-            for begin, end in pairwise([0, *np.flatnonzero(changes) + 1, len(word)]):
-                found.append((begin, end, view, column[begin], together, word[begin]))
-            view, word = view + together, np.zeros_like(word)
-        return np.array(found, dtype=np.int64)
+            begin = np.concatenate([[0], np.flatnonzero(changes) + 1])
+            own = np.full_like(begin, view), column[begin], np.full_like(begin, together), word[begin]
+            found.append(np.stack([begin, np.append(begin[1:], len(word)), *own], axis=1))
+            view, word = view + max(1, together), np.zeros_like(word)
+        return np.concatenate(found)
 
     def empty(self, rows: int) -> Rows:
         """So many rows to be filled."""
@@ -102,7 +103,6 @@ def _layout(views: Views, counted: NDArray[np.bool_]) -> Layout:
     weight = np.zeros(views.width)
     for columns, weights in zip(views.columns[counted], views.weights[counted], strict=True):
         weight[columns] = weights
-    # the neutral pools of the views that have masses come first, as they did
     held = np.concatenate([np.flatnonzero(~counted), np.arange(len(counted), views.width)[size[len(counted) :] == 0]])
     column = np.full(views.width, -1)
     column[held] = np.arange(len(held))

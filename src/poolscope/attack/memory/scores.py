@@ -42,7 +42,8 @@ from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
 
 #: Objects whose rates n p(z | pool) lie in one interval of this width are summed together, to the second order: each
-#: sum is off by a factor of (BIN/2)^3 / 6 at most, which is 2e-5, and mostly by far less.
+#: is off by a factor of BIN^3 / 6 at most, which is 2e-4, and mostly by far less. Below BIN an interval ends where it
+#: is twice its beginning, as there objects are many, and what is not seen of all of them is one sum.
 BIN = 0.1
 
 #: Nodes of an axis that the occupancy is integrated with, one after the other until the posterior moves by less than
@@ -194,7 +195,7 @@ def _binned(weights: Floats, rates: Floats, objects: Integers) -> Masses:
     """The masses of some objects, from the weights (groups, universe) and rates (universe,) of all."""
     order = objects[np.argsort(rates[objects], kind="stable")]
     rates = rates[order]
-    first = np.append(np.flatnonzero(np.diff(np.floor(rates / BIN), prepend=-1.0)), len(rates))
+    first = np.append(np.flatnonzero(np.diff(_bins(rates), prepend=np.inf)), len(rates))
     size = np.diff(first)
     mean = np.add.reduceat(rates, first[:-1]) / size if len(rates) else rates
     off = np.repeat(mean, size) - rates
@@ -208,6 +209,13 @@ def _binned(weights: Floats, rates: Floats, objects: Integers) -> Masses:
         return out
 
     return masses
+
+
+def _bins(rates: Floats) -> Floats:
+    """The interval of each rate, as a number: whole ones from 1 on, below powers of two."""
+    share = np.maximum(rates / BIN, 1e-300)
+    found: Floats = np.floor(np.where(share >= 1.0, share, np.log2(share)))
+    return found
 
 
 def _grid_scores(masses: list[Masses], counts: Integers, adversary: Adversary, nodes: int) -> Floats:

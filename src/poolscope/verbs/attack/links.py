@@ -25,8 +25,9 @@ from poolscope.verbs.attack.pieces import block
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.users import name_hashes, places, together
 
-#: Reports that are held beside each other at most, and of how many of them the pairs with all others at once.
-MOST, AT_ONCE = 1 << 13, 1 << 9
+#: Reports that are held beside each other at most, and of how many of them the pairs with all others at once; and
+#: reports times objects at most, as some of what is known of each pair is held beside each other too.
+MOST, AT_ONCE, CELLS = 1 << 13, 1 << 9, 1 << 25
 
 
 def link_users(
@@ -45,7 +46,7 @@ def link_users(
     ----------
     out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
         of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
-    pools, seed, most_bytes, engine : as of `attack`.
+    pools, seed, engine : as of `attack`; most_bytes : of what reading takes.
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
     check_output(target, overwrite=True, inputs=(path,))
@@ -57,8 +58,9 @@ def link_users(
         if not scorer.grouping:
             rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
             raise InputError(rule, file=scenario.file, place="adversary")
-        if ready.reports > MOST:
-            raise InputError(f"must have at most {MOST:,} reports", value=ready.reports, file=path, remedy=remedy)
+        most = min(MOST, CELLS // scenario.universe().size)
+        if ready.reports > most:
+            raise InputError(f"must have at most {most:,} reports", value=ready.reports, file=path, remedy=remedy)
         found = [block(ready.reading, piece) for piece in ready.pieces]
         ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
@@ -75,9 +77,8 @@ def link_users(
 
 def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, reports: Reports) -> pl.DataFrame:
     """The likeliest other of each user in the eyes of one adversary, of those that are likely at all."""
-    scores = np.concatenate(list(_scores(scorer, index, lengths, reports)))
-    np.fill_diagonal(scores, -np.inf)
-    other, best = scores.argmax(axis=1), scores.max(axis=1)
+    likeliest = [(scores.argmax(axis=1), scores.max(axis=1)) for scores in _scores(scorer, index, lengths, reports)]
+    other, best = (np.concatenate(part) for part in zip(*likeliest, strict=True))
     frame = pl.DataFrame(
         {
             "adversary": pl.repeat(scorer.adversaries[index].name, len(users), eager=True),
@@ -90,11 +91,13 @@ def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, rep
 
 
 def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> Iterator[Floats]:
-    """(some users, users) of some after others, as many as have `AT_ONCE` reports or so."""
+    """(some users, users) of some after others, as many as have `AT_ONCE` reports or so; of none with itself."""
     assert isinstance(scorer.device, Keeping)
     starts = np.cumsum(lengths) - lengths
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
         rows = places(starts[mine], lengths[mine])
         some = {name: column[rows] for name, column in reports.items()}
-        yield link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))
+        scores = link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))
+        scores[np.arange(len(mine)), mine] = -np.inf
+        yield scores
