@@ -74,7 +74,8 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
     attack(path, scenario, out=tmp_path / "one.parquet", observations=[10])
     found = pl.read_parquet(tmp_path / "whole.parquet")
     assert found.equals(pl.read_parquet(tmp_path / "small.parquet"))
-    columns = pl.exclude("^exposed.*$")
+    # of pools that are equally likely, which one is guessed hangs on the place of n among the counts
+    columns = pl.exclude("^exposed.*$", "guess")
     assert (
         found.filter(pl.col("n") == 10)
         .select(columns)
