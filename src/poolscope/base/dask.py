@@ -168,10 +168,11 @@ class Dask:
                 remedy = "start it with: dask scheduler"
                 raise InputError("no scheduler answers", value=self._scheduler, remedy=remedy) from error
         if os.name == "posix":
-            # a process of Python's own that lives as long as we do, and complains if we are stopped
-            with hushed():
+            # a process of Python's own that lives as long as we do, and complains if we are stopped; if it is stopped
+            # itself, as by a terminal that closes, another takes its place and complains the louder
+            with hushed(), _deaf(signal.SIGHUP):
                 resource_tracker.ensure_running()
-        with _deaf(), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
+        with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
                 threads_per_worker=1,
@@ -222,15 +223,15 @@ def require_distributed() -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that are started inside do not hear Ctrl-C: this one does, if only at the end, and stops them in order.
+def _deaf(number: signal.Signals) -> Iterator[None]:
+    """Processes that are started inside do not hear a signal: this one does, if at the end, and stops them in order.
 
     Blocked rather than ignored: threads that start inside, and processes that they start later, stay deaf.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
     finally:
