@@ -51,15 +51,9 @@ class Grid(NamedTuple):
 
 def scratch(n: int, k: int) -> Scratch:
     """Fresh room."""
-    return Scratch(
-        scaled=np.empty((n + LANE, k + 2)),
-        spread=np.empty((n + LANE, 2)),
-        bend=np.empty((n + LANE, 2)),
-        least=np.empty(n + LANE),
-        since=np.empty(k + 2),
-        tops=np.empty(k, dtype=np.int64),
-        scale=np.empty(k),
-    )
+    t = n + LANE
+    tops, by_report = np.empty(k, dtype=np.int64), (np.empty((t, k + 2)), np.empty((t, 2)), np.empty((t, 2)))
+    return Scratch(*by_report, np.empty(t), np.empty(k + 2), tops, np.empty(k))
 
 
 @njit(inline="always")
