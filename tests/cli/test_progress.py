@@ -89,6 +89,16 @@ def test_an_end_asked_for_in_a_destructor_is_not_lost():
     assert stopped.value.code == 128 + signal.SIGTERM
 
 
+@pytest.fixture
+def heard():
+    """Signals that whoever started the tests may have ignored, as a shell does in the background."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_a_library_makes_of_an_interrupt_is_an_end(number):
     def reading():
