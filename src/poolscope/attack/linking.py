@@ -34,7 +34,7 @@ from scipy.special import logsumexp, xlogy
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.units import SHARED
-from poolscope.base.arrays import Floats, Integers
+from poolscope.base.arrays import Floats, Integers, places
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Bits, Identical, Values
 from poolscope.mechanisms.role import Reports, distinct
@@ -64,7 +64,7 @@ def link_scores(
     starts = [np.cumsum(size) - size for size in sizes]
     for owner in np.intersect1d(one, two):
         mine = [np.flatnonzero(owners == owner) for owners in (one, two)]
-        rows = [_places(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
+        rows = [places(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
         both = {name: np.concatenate([first[name][rows[0]], second[name][rows[1]]]) for name in first}
         evidence = device.evidence(both)
         weight: Floats = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
@@ -102,12 +102,6 @@ def _owners(
     kept = {name: np.concatenate([first[name][heads[0]], second[name][heads[1]]]) for name in device.own}
     which = distinct(kept)[1]
     return which[: len(heads[0])], which[len(heads[0]) :]
-
-
-def _places(starts: Integers, sizes: Integers) -> Integers:
-    """The rows of some windows, one after another."""
-    ends = np.cumsum(sizes)
-    return np.repeat(starts - (ends - sizes), sizes) + np.arange(sizes.sum())
 
 
 @singledispatch

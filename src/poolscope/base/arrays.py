@@ -1,4 +1,4 @@
-"""The types that travel between rooms."""
+"""The types that travel between rooms, and the rows of stretches that lie one after another."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: Is told users as they are played.
 Tick = Callable[[float], None]
+
+
+def places(starts: Integers, lengths: Integers) -> Integers:
+    """``starts[i], starts[i] + 1, ...``, as many as `lengths` says, of one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())

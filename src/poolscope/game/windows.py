@@ -8,7 +8,7 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.linking import link_scores
-from poolscope.base.arrays import Floats, Integers
+from poolscope.base.arrays import Floats, places
 from poolscope.base.engines import Local
 from poolscope.game.game import Game, players
 from poolscope.mechanisms.devices import Keeping
@@ -49,10 +49,9 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     if len(full) < 2:
         return None
     reports, starts = met.sent.reports(device, met.keys), (np.cumsum(met.sent.lengths) - met.sent.lengths)[full]
-    first, second = (_windows(reports, starts + side * window, window) for side in (0, 1))
+    sizes = np.full(len(full), window)
+    first, second = (
+        {name: np.asarray(column)[rows] for name, column in reports.items()}
+        for rows in (places(starts, sizes), places(starts + window, sizes))
+    )
     return Windows(device, len(full), window, first, second)
-
-
-def _windows(reports: Reports, starts: Integers, size: int) -> Reports:
-    rows = (starts[:, None] + np.arange(size)).ravel()
-    return {name: np.asarray(column)[rows] for name, column in reports.items()}

@@ -21,6 +21,9 @@ from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, LATE
 from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile, share_of
 from poolscope.metrics.precision import successes
 
+CHANCE = (LATE, "", EARLY)
+"""Ends of the columns that say when users were exposed: if chance in the attack hides it, as it is, if it shows it."""
+
 
 def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
     """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold.
@@ -63,16 +66,14 @@ def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
     True
     """
     late, found, early = (
-        share_of(exposed_count(rows, name, n), rows.height) for name in _with_chance(rows, EXPOSED[threshold])
+        share_of(exposed_count(rows, name, n), rows.height) for _, name in by_chance(rows, EXPOSED[threshold])
     )
     return between(late, found, early)
 
 
-def _with_chance(rows: pl.DataFrame, column: str) -> tuple[str, str, str]:
-    """Columns that say when users were exposed, if chance hides it, as it is, and if chance shows it."""
-    if column + LATE not in rows.columns:
-        return column, column, column
-    return column + LATE, column, column + EARLY
+def by_chance(rows: pl.DataFrame, column: str) -> list[tuple[str, str]]:
+    """Of each of `CHANCE` the column that says when users were exposed: the same where an attack leaves none to it."""
+    return [(end, column + end if column + end in rows.columns else column) for end in CHANCE]
 
 
 def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
@@ -89,7 +90,7 @@ def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float
     5.0
     """
     early, found, late = (
-        reports_until(first_exposed(rows, name), level) for name in reversed(_with_chance(rows, EXPOSED[threshold]))
+        reports_until(first_exposed(rows, name), level) for _, name in reversed(by_chance(rows, EXPOSED[threshold]))
     )
     return between(early, found, late)
 
@@ -139,7 +140,7 @@ def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
         first = rows[column].drop_nulls().to_numpy()
         return np.bincount(first[first <= horizon], minlength=horizon + 1)
 
-    return np.stack([[each(name) for name in _with_chance(rows, column)] for column in EXPOSED.values()])
+    return np.stack([[each(name) for _, name in by_chance(rows, column)] for column in EXPOSED.values()])
 
 
 def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from poolscope.attack.levels import at_levels
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, EXPOSED_AT_THRESHOLD, LATE, exposed_columns
+from poolscope.game.columns import CONFIDENCE_ERROR, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import (
+    CHANCE,
+    by_chance,
     confidence_error,
     exposed_count,
     first_exposed,
@@ -40,9 +42,6 @@ EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_t
 
 EXPOSED_AT = 0.9
 """The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
-
-_CHANCE = ("", EARLY, LATE)
-"""Ends of the columns that say when users were exposed: as it is, early and late by chance in the attack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +192,7 @@ class Counted:
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
-    firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in _CHANCE})
+    firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in CHANCE})
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
@@ -201,11 +200,10 @@ class Counted:
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
         own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
 
-        def of(name: str, end: str) -> str:
-            return name + end if name + end in rows.columns else name
-
-        exposed = Counter({name + end: exposed_count(rows, of(name, end), n) for name in columns for end in _CHANCE})
-        return cls(answers(rows), exposed, {end: first_exposed(rows, of(own, end)) for end in _CHANCE})
+        exposed = Counter(
+            {name + end: exposed_count(rows, column, n) for name in columns for end, column in by_chance(rows, name)}
+        )
+        return cls(answers(rows), exposed, {end: first_exposed(rows, column) for end, column in by_chance(rows, own)})
 
     def __iadd__(self, other: Counted) -> Counted:
         self.answers.update(other.answers)
@@ -217,11 +215,11 @@ class Counted:
     def share_exposed(self, column: str) -> Estimate:
         """Share of the users exposed by n, as the column says."""
         users = self.answers.total()
-        return between(*(share_of(self.exposed[column + end], users) for end in (LATE, "", EARLY)))
+        return between(*(share_of(self.exposed[column + end], users) for end in CHANCE))
 
     def reports_until(self, share: float) -> Estimate:
         """Reports until that share of the users is exposed."""
-        return between(*(reports_until(self.firsts[end], share) for end in (EARLY, "", LATE)))
+        return between(*(reports_until(self.firsts[end], share) for end in reversed(CHANCE)))
 
     @property
     def pools(self) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +13,21 @@ from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import added, numbered
+from poolscope.mechanisms.defaults import numbered
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.listing import as_channel
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
-from poolscope.reports.frequencies import IBU, LINEAR, METHODS, REGRESSION, RIDGE, Estimator, Frequencies, check_reports
+from poolscope.reports.frequencies import (
+    IBU,
+    LINEAR,
+    METHODS,
+    REGRESSION,
+    RIDGE,
+    Estimator,
+    Frequencies,
+    Tallied,
+    check_reports,
+)
 from poolscope.reports.inverse import Inverse
 from poolscope.reports.linear import unbiased, variance_of_linear
 from poolscope.reports.mixture import Mixture
@@ -147,10 +156,9 @@ class Counting:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Tallied[Countable]):
     """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
 
-    mechanism: Countable
     method: str | None = None
 
     @cached_property
@@ -160,15 +168,6 @@ class Counts:
             return None
         design = Design(self.mechanism)  # type: ignore[arg-type]
         return design if design.affordable else None
-
-    def count(self, reports: Reports) -> Integers:
-        return self.mechanism.tally(reports)
-
-    def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
-
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
-        return self.mechanism.simulate_tally(popularity, count, key, threads)
 
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         if self.method == REGRESSION:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Map
+from poolscope.base.arrays import Floats, Integers, Map
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.defaults import added
+from poolscope.mechanisms.role import Countable, Reports
 from poolscope.world.popularity import project_to_simplex
 
 #: The ways to estimate, by the names that scenarios and commands use.
@@ -59,6 +61,25 @@ class Estimator(Protocol):
     def expected(self, counts: Floats) -> Floats | None:
         """Variance of the estimate if these are the true counts; None where it has no closed form."""
         ...
+
+
+Mechanism = TypeVar("Mechanism", Channel, Countable)
+
+
+@dataclass(frozen=True, eq=False)
+class Tallied(Generic[Mechanism]):
+    """What estimators share that need a mechanism's tally of the reports, and no more of them."""
+
+    mechanism: Mechanism
+
+    def count(self, reports: Reports) -> Integers:
+        return self.mechanism.tally(reports)
+
+    def join(self, counted: Iterable[Integers]) -> Integers:
+        return added(counted)
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        return self.mechanism.simulate_tally(popularity, count, key, threads)
 
 
 def check_reports(count: int) -> None:

@@ -14,18 +14,15 @@ estimate. In both the counts add up to the number of reports. Since E[h] = M^T c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Map
+from poolscope.base.arrays import Floats, Integers
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import added
-from poolscope.mechanisms.role import Reports
-from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
+from poolscope.reports.frequencies import REGRESSION, Frequencies, Tallied, check_reports
 from poolscope.reports.regression import inverted
 from poolscope.world.popularity import project_to_simplex
 
@@ -34,30 +31,19 @@ UNIFORM_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Through:
-    """What the estimators of a channel count: how often each report was seen."""
-
-    channel: Channel
+class Through(Tallied[Channel]):
+    """What the estimators of a channel share; its tally is how often each report was seen."""
 
     @cached_property
     def matrix(self) -> Floats:
         """(objects, reports) without the reports that nobody sends."""
-        return self.channel.matrix[:, self.possible]
+        return self.mechanism.matrix[:, self.possible]
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
         """(reports,) whether anybody sends it."""
-        possible: NDArray[np.bool_] = self.channel.matrix.max(axis=0) > 0
+        possible: NDArray[np.bool_] = self.mechanism.matrix.max(axis=0) > 0
         return possible
-
-    def count(self, reports: Reports) -> Integers:
-        return self.channel.tally(reports)
-
-    def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
-
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
-        return self.channel.simulate_tally(popularity, count, key, threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +53,7 @@ class Inverse(Through):
     @cached_property
     def first(self) -> Floats | None:
         """W for a uniform popularity; None where objects cannot be told apart."""
-        return self.weights(np.full(self.channel.universe, 1.0 / self.channel.universe))
+        return self.weights(np.full(self.mechanism.universe, 1.0 / self.mechanism.universe))
 
     def weights(self, popularity: Floats) -> Floats | None:
         """W, the linear estimate that is best at this popularity."""

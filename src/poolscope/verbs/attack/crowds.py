@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Integers, Tick
+from poolscope.base.arrays import Integers, Tick, places
 from poolscope.base.engines import Local
 from poolscope.base.tables import Parts
 from poolscope.mechanisms.role import Reports
@@ -23,7 +23,7 @@ from poolscope.verbs.attack.pieces import Weighed
 from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.attack.store import Section, sections
 from poolscope.verbs.attack.tally import Counts, count, surest
-from poolscope.verbs.attack.users import places, together
+from poolscope.verbs.attack.users import together
 
 #: Copies of what is told of a crowd that are held while they are brought into order and used.
 COPIES = 3

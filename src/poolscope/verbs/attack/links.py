@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.attack.linking import link_scores
-from poolscope.base.arrays import Floats, Integers
+from poolscope.base.arrays import Floats, Integers, places
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import check_output, writing
@@ -23,7 +23,7 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import prepared
 from poolscope.verbs.attack.pieces import block
 from poolscope.verbs.attack.scorer import Scorer
-from poolscope.verbs.attack.users import name_hashes, places, together
+from poolscope.verbs.attack.users import name_hashes, together
 
 #: Reports that are held beside each other at most, and of how many of them the pairs with all others at once; and
 #: reports times objects at most, as some of what is known of each pair is held beside each other too.

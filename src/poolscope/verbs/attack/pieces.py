@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Integers, Tick
+from poolscope.base.arrays import Integers, Tick, places
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError
 from poolscope.base.folders import check_shared
@@ -29,7 +29,7 @@ from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, u
 from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.store import store
-from poolscope.verbs.attack.users import name_hashes, places, together
+from poolscope.verbs.attack.users import name_hashes, together
 from poolscope.world.universe import Universe
 
 

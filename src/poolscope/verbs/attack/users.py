@@ -42,12 +42,6 @@ def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
     return order, starts
 
 
-def places(starts: Integers, lengths: Integers) -> Integers:
-    """``starts[i], starts[i] + 1, ...``, as many as `lengths` says, of one after another."""
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
-
-
 def _changes(names: pl.Series) -> Integers:
     """Where a name differs from the one before."""
     return np.flatnonzero((names != names.shift()).fill_null(True).to_numpy())
