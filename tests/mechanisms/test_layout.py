@@ -40,6 +40,16 @@ def side_by_side(*kinds):
     return Views(columns, np.array(weights), views.width)
 
 
+def mostly_neutral(*kinds):
+    """As `side_by_side`, but the last five in six objects are neutral."""
+    views = side_by_side(*kinds)
+    columns = views.columns.copy()
+    columns[:, UNIVERSE // 6 :] = np.arange(len(kinds))[:, None]
+    size = np.stack([np.bincount(own)[own] for own in columns])
+    level = np.array([[kind == "level"] for kind in kinds])
+    return Views(columns, np.where(level, 1.0 / size, views.weights), views.width)
+
+
 CASES = {
     "both": views_of("level", "sloped"),
     "same pools": side_by_side("level", "sloped"),
@@ -48,6 +58,9 @@ CASES = {
     "counts alone": views_of("level"),
     "masses alone": views_of("sloped"),
     "fewer pools": views_of("few", "sloped", "level"),
+    "most are neutral": mostly_neutral("sloped"),
+    "most are neutral, a count": mostly_neutral("level", "sloped"),
+    "most are neutral, two sloped": mostly_neutral("sloped", "sloped"),
     "no neutral objects": Views(
         np.repeat(np.array([[1, 2]], np.uint32), UNIVERSE // 2, axis=1), np.full((1, UNIVERSE), 0.5), 3
     ),
@@ -66,10 +79,11 @@ def test_sums_are_those_of_the_matrix(case, layout):
     np.testing.assert_allclose(out, views.matrix()[chosen].sum(axis=0), rtol=1e-13, atol=0)
 
 
+@pytest.mark.parametrize("m", [64, 5])  # long runs are summed apart: more than four objects to a bucket
 @pytest.mark.parametrize("layout", [packed, plain])
 @pytest.mark.parametrize("case", CASES)
-def test_masses_of_buckets_are_those_of_their_objects(case, layout):
-    views, m = CASES[case], 64
+def test_masses_of_buckets_are_those_of_their_objects(case, layout, m):
+    views = CASES[case]
     buckets = np.random.default_rng(3).integers(0, m, UNIVERSE).astype(np.uint32)
     made = layout(views)
     rows = made.empty(m)

@@ -15,10 +15,11 @@ from poolscope.kernels.words import AT_ONCE, set_positions
 
 
 class Table(NamedTuple):
-    """Rows in memory, read as masses and as words: each column holds one or the other."""
+    """Rows in memory, read as masses and as words: each column holds one or the other; and room for two sums a row."""
 
     masses: NDArray[np.float64]  # (rows, columns)
     words: NDArray[np.uint64]  # (rows, columns)
+    pairs: NDArray[np.float64]  # (2 rows,)
 
 
 class Places(NamedTuple):
@@ -43,7 +44,7 @@ class Rows(NamedTuple):
 def empty_table(rows: int, columns: int) -> Table:
     """A table to be filled."""
     masses = aligned(rows, columns)
-    return Table(masses, masses.view(np.uint64))
+    return Table(masses, masses.view(np.uint64), aligned(2 * rows))
 
 
 def empty_rows(rows: int, columns: int, places: Places) -> Rows:

@@ -23,22 +23,19 @@ def aligned(*shape: int) -> NDArray[np.float64]:
 
 
 @intrinsic
-def add_two(typingctx, table, row, column, other, other_row, other_column):
-    """table[row, column : column + 2] += other[other_row, other_column : other_column + 2], contiguous float64."""
+def add_two(typingctx, array, index, first, second):
+    """array[index] += first and array[index + 1] += second, at once; array (any,) contiguous float64, index uint64."""
 
     def codegen(context, builder, signature, args):
-        def two(k):
-            array = context.make_array(signature.args[k])(context, builder, args[k])
-            index = builder.zext(args[k + 1], word) if signature.args[k + 1].bitwidth < 64 else args[k + 1]
-            offset = builder.add(builder.mul(index, builder.extract_value(array.shape, 1)), args[k + 2])
-            return builder.bitcast(builder.gep(array.data, [offset]), ir.VectorType(ir.DoubleType(), 2).as_pointer())
-
-        word = ir.IntType(64)
-        here, there = two(0), two(3)
-        builder.store(builder.fadd(builder.load(here, align=8), builder.load(there, align=8)), here, align=8)
+        two, lane = ir.VectorType(ir.DoubleType(), 2), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        here = builder.bitcast(builder.gep(data, [args[1]]), two.as_pointer())
+        more = builder.insert_element(ir.Constant(two, ir.Undefined), args[2], lane(0))
+        more = builder.insert_element(more, args[3], lane(1))
+        builder.store(builder.fadd(builder.load(here, align=8), more), here, align=8)
         return context.get_dummy_value()
 
-    return types.void(table, row, column, other, other_row, other_column), codegen
+    return types.void(array, index, first, second), codegen
 
 
 @intrinsic

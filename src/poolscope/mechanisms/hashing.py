@@ -105,15 +105,9 @@ class PolynomialFamily:
         child_keys(parents, (3 * functions[:, None] + np.arange(3)).ravel(), keys)
         return (keys % np.uint64(PRIME)).astype(np.uint32).reshape(-1, 3)
 
-    @cached_property
-    def powers(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """x and x^2 modulo p of every object."""
-        x = np.arange(self.universe, dtype=np.uint64)
-        return x.astype(np.uint32), (x * x % np.uint64(PRIME)).astype(np.uint32)
-
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
-        out = np.empty((len(functions), self.universe), dtype=np.uint32)
-        kernels.polynomial_buckets(self.coefficients(functions), *self.powers, self.m, out)
+        out, lanes = np.empty((len(functions), self.universe), np.uint32), np.empty((2, kernels.LANES), np.uint32)
+        kernels.polynomial_buckets(self.coefficients(functions), self.m, lanes, out)
         return out
 
     def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
