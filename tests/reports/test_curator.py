@@ -13,6 +13,7 @@ from poolscope.base.randomness import children
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
+from poolscope.mechanisms.sketch_law import ones_tables
 from poolscope.reports.curator import frequencies, simulate_frequencies
 from poolscope.world.popularity import project_to_simplex
 
@@ -158,11 +159,11 @@ SIZES = {
 def drawn_by_alias(weights):
     """The distribution that an alias table of these weights draws from."""
     size = len(weights)
-    keep, alias = np.empty(size), np.empty(size, dtype=np.uint32)
+    keep, alias = np.empty(size), np.empty((size, 2), dtype=np.uint32)
     lay_alias(weights, np.empty(size, dtype=np.int64), keep, alias)
     assert np.all((keep >= 0) & (keep <= 1 + 1e-12))
     found = keep / size
-    np.add.at(found, alias, (1 - keep) / size)
+    np.add.at(found, alias[:, 0], (1 - keep) / size)
     return found
 
 
@@ -182,11 +183,30 @@ def test_alias_tables_never_draw_what_has_no_weight():
 @pytest.mark.parametrize(("n", "p"), [(0, 0.3), (1, 0.5), (200, 0.02), (15_000, 0.4975)])
 def test_tables_hold_the_binomial_law(n, p):
     width = int(min(n, 20 * np.sqrt(n * p * (1 - p)) + 40)) + 1
-    starts, keep, alias = np.empty(1, dtype=np.int64), np.empty((1, width)), np.empty((1, width), dtype=np.uint32)
+    starts, keep, alias = np.empty(1, dtype=np.int64), np.empty((1, width)), np.empty((1, width, 2), dtype=np.uint32)
     tabulate(n, p, starts, keep, alias)
     found = keep[0] / width
-    np.add.at(found, alias[0], (1 - keep[0]) / width)
+    np.add.at(found, alias[0, :, 0], (1 - keep[0]) / width)
     np.testing.assert_allclose(found, stats.binom.pmf(starts[0] + np.arange(width), n, p), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("flip", [0.02, 0.4975])
+def test_tables_of_hits_make_up_for_what_the_rest_lacks(flip):
+    """Binomial(H - h, flip) + Binomial(h, 1 - flip) for every h up to H."""
+    most = 20
+    (first, starts, _, _), (keep, alias) = ones_tables(30, 35, most, flip)
+    assert (first, len(starts), len(keep)) == (30, 6, most + 1)
+    for hits in range(most + 1):
+        found = keep[hits] / (most + 1)
+        np.add.at(found, alias[hits, :, 0], (1 - keep[hits]) / (most + 1))
+        rest, own = (stats.binom.pmf(np.arange(n + 1), n, p) for n, p in ((most - hits, flip), (hits, 1 - flip)))
+        np.testing.assert_allclose(found, np.convolve(rest, own), rtol=0, atol=1e-14)
+
+
+def test_tables_are_left_out_where_they_would_be_large():
+    for flip, first, last in ((0.0, 10, 12), (0.4, 10**9, 10**9 + 10**6)):
+        (_, starts, _, _), (keep, _) = ones_tables(first, last, 5, flip)
+        assert len(starts) == len(keep) == 0
 
 
 @pytest.mark.parametrize("way", ["binomials", "one by one"])

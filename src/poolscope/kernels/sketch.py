@@ -18,15 +18,14 @@ class Scratch(NamedTuple):
     """Room for one row of the sketch."""
 
     mass: NDArray[np.float64]  # (m,)
+    uniforms: NDArray[np.float64]  # (2, m)
     hits: NDArray[np.int64]  # (m,)
-    rests: NDArray[np.int64]  # (m,)
     ones: NDArray[np.int64]  # (m,)
-    flipped: NDArray[np.int64]  # (m,)
 
 
 def scratch(m: int) -> Scratch:
     """Fresh room."""
-    return Scratch(np.empty(m), *np.empty((4, m), dtype=np.int64))
+    return Scratch(np.empty(m), np.empty((2, m)), *np.empty((2, m), dtype=np.int64))
 
 
 @njit(nogil=True, cache=True)
@@ -57,47 +56,52 @@ def _hits(buckets, popularity, keep, alias, total, key, mass, out):
 
 
 @njit(nogil=True, cache=True)
-def _look_up(counts, first, starts, keep, alias, key, index, out):
-    """out[b] is Binomial(counts[b], p) by the tables, from word index + b of the stream; -1 where they do not reach."""
-    for b in range(counts.shape[0]):
-        row = counts[b] - first
-        if 0 <= row < starts.shape[0]:
-            out[b] = starts[row] + np.int64(pick(keep, alias, row, uniform(key, index + b)))
-        else:
-            out[b] = -1
+def _uniforms(key, index, out):
+    """The numbers of a stream one after another, as vectors: looked up at once, each would be waited for."""
+    for i in range(out.shape[0]):
+        out[i] = uniform(key, index + i)
 
 
 @njit(nogil=True, cache=True)
-def _draw_missing(counts, p, key, index, out):
-    """Binomial(counts[b], p) where `_look_up` found none; returns the next free index."""
-    for b in range(counts.shape[0]):
-        if out[b] < 0:
-            out[b], index = binomial(counts[b], p, key, index)
-    return index
+def _ones(hits, total, flip, fewest, starts, keep, alias, near, near_alias, key, index, uniforms, out):
+    """A row's ones: out[b] is Binomial(total - hits[b], flip) + Binomial(hits[b], 1 - flip).
+
+    Row r of keep and alias draws Binomial(fewest + r, flip) less starts[r]. With H the last row of near, row h draws
+    Binomial(H - h, flip) + Binomial(h, 1 - flip): whatever hits h <= H a bucket has, one row of the first serves for
+    the other total - H. Buckets with more, all if there are no tables, draw from the stream.
+    """
+    most = near.shape[0] - 1
+    if most >= 0:
+        row = np.uint64(total - most - fewest)  # unsigned: a signed one would be checked for its sign at every bucket
+        start = starts[row]
+        for b in range(out.shape[0]):
+            out[b] = start + np.int64(pick(keep, alias, row, uniforms[0, b]))
+    if most > 0:
+        for b in range(out.shape[0]):
+            out[b] += np.int64(pick(near, near_alias, np.uint64(min(hits[b], most)), uniforms[1, b]))
+    for b in range(out.shape[0]):
+        if hits[b] > most:
+            flipped, index = binomial(total - hits[b], flip, key, index)
+            kept, index = binomial(hits[b], 1.0 - flip, key, index)
+            out[b] = flipped + kept
 
 
 @njit(nogil=True, cache=True)
-def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, many, few, room, out):
+def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, rests, near, room, out):
     """Simulate the rows of a chunk of functions and add what the curator reads: out[e, z] += ones[bucket of z].
 
     A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip): of the hits, those not flipped; of the
     rest, those flipped. For each of `flips` the same hits, and the same words of the stream: what one alone would
-    have. `many` and `few` are tuples of tables of Binomial(n, flip) for most buckets' rests and hits (first n, then as
-    `tabulate` fills them).
+    have. `rests` and `near` are tuples of tables, as `_ones` takes them.
     """
-    hits, rests, ones, flipped = room.hits, room.rests, room.ones, room.flipped
+    hits, ones, uniforms = room.hits, room.ones, room.uniforms
     m = hits.shape[0]
     for f in range(buckets.shape[0]):
         total, key = totals[f], keys[f]
         drawn = _hits(buckets[f], popularity, keep, alias, total, key, room.mass, hits)
-        for b in range(m):
-            rests[b] = total - hits[b]
+        _uniforms(key, drawn, uniforms[0])
+        _uniforms(key, drawn + m, uniforms[1])
         for e in range(flips.shape[0]):
-            _look_up(rests, *many[e], key, drawn, ones)
-            index = _draw_missing(rests, flips[e], key, drawn + m, ones)
-            _look_up(hits, *few[e], key, index, flipped)
-            _draw_missing(hits, flips[e], key, index + m, flipped)
-            for b in range(m):
-                ones[b] += hits[b] - flipped[b]
+            _ones(hits, total, flips[e], *rests[e], *near[e], key, drawn + 2 * m, uniforms, ones)
             for z in range(buckets.shape[1]):
                 out[e, z] += ones[buckets[f, z]]

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from poolscope.base.arrays import Integers, Keys, Map
+from poolscope.base.arrays import Floats, Integers, Keys, Map
 from poolscope.base.randomness import children, generator
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.alias import lay_alias
@@ -22,8 +23,12 @@ from poolscope.mechanisms.hashing import Buckets, HashFamily
 #: Buckets held at once by one chunk: functions times objects.
 BUCKETS_AT_ONCE = 1 << 21
 
-#: Hits of a bucket up to which flips are looked up.
-MOST_HITS = 255
+#: Hits of a bucket up to which its ones are looked up; with fewer than so many to a bucket, only those of buckets
+#: without any are.
+MOST_HITS, FEWEST_HITS = 255, 0.05
+
+#: Entries of the tables of one flip at most: with more, every binomial number is drawn.
+MOST_ENTRIES = 1 << 22
 
 
 def sketch_counts(
@@ -40,15 +45,13 @@ def sketch_counts(
     """
     totals = function_totals(family, count, key)
     popularity = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe), dtype=np.uint32)
+    keep, alias = np.empty((1, family.universe)), np.empty((1, family.universe, 2), dtype=np.uint32)
     lay_alias(popularity, np.empty(family.universe, dtype=np.int64), keep[0], alias[0])
-    largest = int(totals.max())
-    # rests are the row's total but for some hits, and totals differ by a few deviations
-    fewest = largest - int(min(largest, 12 * np.sqrt(largest) + 64))
+    most = _looked_up(totals, family.m)
     # tuples: a list of numba's would be compiled anew in every process
-    many = tuple(_binomial_tables(fewest, largest, flip) for flip in flips)
-    few = tuple(_binomial_tables(0, min(largest, MOST_HITS), flip) for flip in flips)
-    law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, many, few
+    tables = [ones_tables(int(totals.min()) - most, int(totals.max()) - most, most, flip) for flip in flips]
+    rests, near = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
+    law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
         kernels.sketch_rows(buckets, totals, keys, *law, kernels.scratch(family.m), out)
@@ -84,12 +87,35 @@ def over_functions(
     return sum(threads(part, range(0, len(used), at_once)), np.zeros(shape, dtype=np.int64))
 
 
-def _binomial_tables(first: int, last: int, flip: float) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Tables of Binomial(n, flip) for n from first to last; none where nothing flips."""
+def _looked_up(totals: Integers, m: int) -> int:
+    """Hits up to which a bucket's ones are looked up: those of most buckets, and no more than a function has."""
+    mean = totals.mean() / m
+    most = 5.0 * mean + 32.0 if mean > FEWEST_HITS else 0.0
+    return int(min(most, MOST_HITS, totals.min()))
+
+
+def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Tables for the kernels (`_ones`): of Binomial(n, flip) for n from first to last, and by hits up to `most`.
+
+    Without rows where nothing flips, or where they would be too large.
+    """
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
-    rows = last - first + 1 if flip > 0 else 0
+    rows, near = last - first + 1, most + 1
+    if flip <= 0 or rows * width > MOST_ENTRIES:
+        rows, near = 0, 0
     starts = np.empty(rows, dtype=np.int64)
-    keep, alias = np.empty((rows, width)), np.empty((rows, width), dtype=np.uint32)
+    keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
     if rows:
         tabulate(first, flip, starts, keep, alias)
-    return first, starts, keep, alias
+    close = np.empty((near, most + 1)), np.empty((near, most + 1, 2), dtype=np.uint32)
+    for hits in range(near):
+        law = np.convolve(_binomial(most - hits, flip), _binomial(hits, 1.0 - flip))
+        lay_alias(law, np.empty(most + 1, dtype=np.int64), close[0][hits], close[1][hits])
+    return (first, starts, keep, alias), close
+
+
+def _binomial(n: int, p: float) -> Floats:
+    """(n + 1,) the probabilities of Binomial(n, p)."""
+    k = np.arange(n + 1)
+    law: Floats = special.binom(n, k) * p**k * (1.0 - p) ** (n - k)
+    return law
