@@ -1,5 +1,5 @@
 """``python -m poolscope``."""
 
-from poolscope.cli.commands import main
+from poolscope.cli.commands import program
 
-main()
+program()

@@ -230,6 +230,26 @@ def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path
     assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
 
 
+@needs_full_disk
+def test_output_that_cannot_be_written_is_one_line(tmp_path):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "poolscope", "scenarios"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("poolscope: ")
+    assert done.stderr.endswith("No space left on device\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_nobody_reads_the_output(tmp_path):
+    """A pipe that was closed is no error to speak of."""
+    command = [sys.executable, "-m", "poolscope", "scenarios", "apple-emojis"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run.stdout.close()
+    assert run.stderr.read() == ""
+    assert run.wait() == 1
+
+
 def test_help_imports_nothing_heavy(tmp_path):
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom poolscope.cli.commands import app\n"

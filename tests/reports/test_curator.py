@@ -184,7 +184,7 @@ def test_alias_tables_never_draw_what_has_no_weight():
 def test_tables_hold_the_binomial_law(n, p):
     width = int(min(n, 20 * np.sqrt(n * p * (1 - p)) + 40)) + 1
     starts, keep, alias = np.empty(1, dtype=np.int64), np.empty((1, width)), np.empty((1, width, 2), dtype=np.uint32)
-    tabulate(n, p, starts, keep, alias)
+    tabulate(n, p, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
     found = keep[0] / width
     np.add.at(found, alias[0, :, 0], (1 - keep[0]) / width)
     np.testing.assert_allclose(found, stats.binom.pmf(starts[0] + np.arange(width), n, p), rtol=0, atol=1e-13)

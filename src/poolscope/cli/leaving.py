@@ -44,3 +44,15 @@ def end_process(code: int) -> NoReturn:
     hangs.start()
     atexit._run_exitfuncs()
     os._exit(code)
+
+
+def flushed(code: object) -> int:
+    """The exit code of a process whose output is written out; whoever reads it may have gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or 1
+    except OSError as error:
+        print(f"poolscope: the output cannot be written: {error.strerror}", file=sys.stderr)
+        code = code or 1
+    return code if isinstance(code, int) else int(code is not None)

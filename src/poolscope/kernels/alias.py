@@ -19,8 +19,10 @@ def lay_alias(weights, stack, keep, alias):
 
     weights need not add up to one; stack is room for as many integers: poor columns from the left, rich from the right.
     """
-    size = weights.shape[0]
-    scale = size / weights.sum()
+    size, total = weights.shape[0], 0.0
+    for z in range(size):
+        total += weights[z]
+    scale = size / total
     poor, rich = 0, size
     for z in range(size):
         keep[z] = weights[z] * scale

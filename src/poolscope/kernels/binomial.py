@@ -110,14 +110,13 @@ def binomial_half(n, p, key, index):
 
 
 @njit(nogil=True, cache=True)
-def tabulate(first, p, starts, keep, alias):
+def tabulate(first, p, probabilities, stack, starts, keep, alias):
     """Alias tables of Binomial(first + r, p) for every row r of `keep`.
 
     Column z of row r is the value starts[r] + z; what is left out on either side is below the resolution of a uniform
-    number.
+    number. probabilities and stack (int64) are room for one row.
     """
     rows, width = keep.shape
-    probabilities, stack = np.empty(width), np.empty(width, dtype=np.int64)
     for r in range(rows):
         n = first + r
         begin = max(0, math.floor(n * p) - width // 2)

@@ -22,7 +22,7 @@ def _bits(total, key, flip, mass, out):
     (1 + mass[l]) / 2, before the flip.
     """
     m = mass.shape[0]
-    index = 0
+    index = np.int64(0)
     out[:] = 0
     if total < FEW * m:
         for _ in range(total):

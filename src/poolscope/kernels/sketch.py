@@ -32,7 +32,7 @@ def scratch(m: int) -> Scratch:
 def _hits(buckets, popularity, keep, alias, total, key, mass, out):
     """How many of the row's reports were made from an object in each bucket; returns the next free index."""
     m = out.shape[0]
-    index = 0
+    index = np.int64(0)  # a plain 0 is a type of its own, for which binomials would be compiled again
     out[:] = 0
     if total < MANY * m:
         for _ in range(total):

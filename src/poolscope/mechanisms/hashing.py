@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
+from poolscope.base.randomness import children
 from poolscope.kernels import hashing as kernels
-from poolscope.kernels.random import child_keys
 
 PRIME = (1 << 31) - 1
 
@@ -100,10 +100,8 @@ class PolynomialFamily:
 
     def coefficients(self, functions: NDArray[np.int64]) -> NDArray[np.uint32]:
         """(len(functions), 3) uniform in 0..p-1: 64 random bits modulo p, uniform to 2^-33."""
-        parents = np.full(3 * len(functions), np.uint64(self.seed))
-        keys = np.empty(len(parents), dtype=np.uint64)
-        child_keys(parents, (3 * functions[:, None] + np.arange(3)).ravel(), keys)
-        return (keys % np.uint64(PRIME)).astype(np.uint32).reshape(-1, 3)
+        keys = children(self.seed, 3 * functions[:, None] + np.arange(3))
+        return (keys % np.uint64(PRIME)).astype(np.uint32)
 
     def buckets(self, functions: NDArray[np.int64]) -> Buckets:
         out, lanes = np.empty((len(functions), self.universe), np.uint32), np.empty((2, kernels.LANES), np.uint32)

@@ -106,7 +106,7 @@ def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[An
     starts = np.empty(rows, dtype=np.int64)
     keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
     if rows:
-        tabulate(first, flip, starts, keep, alias)
+        tabulate(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
     close = np.empty((near, most + 1)), np.empty((near, most + 1, 2), dtype=np.uint32)
     for hits in range(near):
         law = np.convolve(_binomial(most - hits, flip), _binomial(hits, 1.0 - flip))
