@@ -5,13 +5,17 @@ is m, a position that no report has. A *code* says of a report and an object, in
 has and how many of them are set: (hashes + 1) * bits + set.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.random import word
-from poolscope.kernels.words import clear_bit, is_set, set_bit
+from poolscope.kernels.words import AT_ONCE, clear_bit, is_set, set_bit, set_positions
 
+_ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -86,6 +90,126 @@ def likelihood_mass(starts, order, positions, words, m, logs, table, bit_codes, 
                     sums[c] += weight * table[z, c]
             for c in range(out.shape[1]):
                 out[r, c] = sums[c]
+
+
+class Cohort(NamedTuple):
+    """One cohort's objects by their bits, and room for one report.
+
+    What an object weighs is what a report without any of its bits says of it, table[z] times as much in each column.
+    """
+
+    weight: NDArray[np.float64]  # (universe,)
+    table: NDArray[np.float64]  # (universe, wide) of each object, weighed
+    sums: NDArray[np.float64]  # (m, wide) of the objects that have a bit
+    best: NDArray[np.float64]  # (m,) the largest weight of these
+    whole: NDArray[np.float64]  # (wide,) the sum of all
+    first: NDArray[np.int64]  # (m + 1,) where the objects of a bit begin
+    objects: NDArray[np.int64]  # (hashes * universe,) by their bits
+    positions: NDArray[np.uint64]  # (m rounded up to words + AT_ONCE,)
+    held: NDArray[np.uint8]  # (universe,) set bits of each object; zero between reports
+    several: NDArray[np.int64]  # (universe + 1,) objects of which two bits are set
+
+
+def cohort(universe: int, hashes: int, m: int, wide: int) -> Cohort:
+    """Fresh room."""
+    return Cohort(
+        weight=np.empty(universe),
+        table=np.empty((universe, wide)),
+        sums=np.empty((m, wide)),
+        best=np.empty(m),
+        whole=np.empty(wide),
+        first=np.empty(m + 1, dtype=np.int64),
+        objects=np.empty(hashes * universe, dtype=np.int64),
+        positions=np.empty(-(-m // 64) * 64 + AT_ONCE, dtype=np.uint64),
+        held=np.zeros(universe, dtype=np.uint8),
+        several=np.empty(universe + 1, dtype=np.int64),
+    )
+
+
+@njit(nogil=True, cache=True)
+def lay_cohort(positions, table, base, room):
+    """All but the room for one report; base[d] is the weight of an object with d bits."""
+    hashes, universe = positions.shape
+    m, wide = room.sums.shape
+    room.sums[:] = 0.0
+    room.best[:] = 0.0
+    room.whole[:] = 0.0
+    room.first[:] = 0
+    for z in range(universe):
+        bits = 0
+        for h in range(hashes):
+            bits += positions[h, z] < m
+        weight = base[bits]
+        room.weight[z] = weight
+        for c in range(wide):
+            room.table[z, c] = weight * table[z, c]
+            room.whole[c] += room.table[z, c]
+        for h in range(hashes):
+            b = positions[h, z]
+            if b < m:
+                room.best[b] = max(room.best[b], weight)
+                room.first[b] += 1
+                for c in range(wide):
+                    room.sums[b, c] += room.table[z, c]
+    end = 0
+    for b in range(m):
+        end += room.first[b]
+        room.first[b] = end
+    room.first[m] = end
+    for z in range(universe - 1, -1, -1):
+        for h in range(hashes):
+            b = positions[h, z]
+            if b < m:
+                room.first[b] -= 1
+                room.objects[room.first[b]] = z
+
+
+@njit(nogil=True, cache=True)
+def mass_by_bits(starts, order, positions, words, table, base, powers, room, out):
+    r"""As `likelihood_mass`, where every set bit of an object multiplies its weight by one number rho > 1: with k of
+    them set,
+
+    .. math:: \rho^k = 1 + (\rho - 1) k + (\rho^k - 1 - (\rho - 1) k) ,
+
+    all three of which are positive. The first is the sum over all objects, the second over the set bits and the objects
+    that have each, and only objects of which two or more are set remain. powers (hashes + 1,) are those of rho.
+    """
+    rise = powers[1] - 1.0
+    held, several, wide = room.held, room.several, room.whole.shape[0]
+    for f in range(positions.shape[0]):
+        lay_cohort(positions[f], table, base, room)
+        highest = room.weight.max()
+        for i in range(starts[f], starts[f + 1]):
+            r = order[i]
+            sums = out[r]
+            sums[:] = 0.0
+            count, best, more = set_positions(words[r], room.positions), 0.0, 0
+            for p in range(count):
+                b = room.positions[p]
+                best = max(best, room.best[b])
+                for c in range(wide):
+                    sums[c] += room.sums[b, c]
+                for o in range(room.first[b], room.first[b + _ONE]):
+                    z = np.uint64(room.objects[o])
+                    held[z] += np.uint8(1)
+                    several[more] = z
+                    more += held[z] == 2
+            best = max(highest, best * powers[1])
+            for c in range(wide):
+                sums[c] = room.whole[c] + rise * sums[c]
+            for o in range(more):
+                z = several[o]
+                power, k = powers[held[z]], held[z]
+                best = max(best, room.weight[z] * power)
+                further = power - 1.0 - rise * k
+                for c in range(wide):
+                    sums[c] += further * room.table[z, c]
+            for p in range(count):
+                b = room.positions[p]
+                for o in range(room.first[b], room.first[b + _ONE]):
+                    held[np.uint64(room.objects[o])] = 0
+            for c in range(wide):
+                sums[c] /= best
 
 
 @njit(nogil=True, cache=True)

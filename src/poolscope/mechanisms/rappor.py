@@ -207,9 +207,18 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
-        logs, table = self._logs(), views.matrix()
+        table, by_cohort = views.matrix(), self.grouped(reports["cohort"])
+        if math.isfinite(self.epsilon):
+            # by what each bit that is set says, and each that is not
+            yes, no = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
+            bits = np.arange(self.hashes + 1.0)
+            seen = table, no**bits, (yes / no) ** bits, kernels.cohort(self.universe, self.hashes, self.m, views.width)
+            for positions, starts, order in by_cohort:
+                kernels.mass_by_bits(starts, order, positions, words, *seen, out)
+            return out
+        logs = self._logs()
         room = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
-        for positions, starts, order in self.grouped(reports["cohort"]):
+        for positions, starts, order in by_cohort:
             kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *room, out)
         return out
 
