@@ -20,7 +20,8 @@ from timing import Timing, machine, ratio, repeat
 
 from poolscope import frequencies
 from poolscope.base.engines import Local
-from poolscope.kernels.cms import read_sketch
+from poolscope.kernels.cms import supports
+from poolscope.kernels.words import positions_room
 from poolscope.mechanisms import CMS
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0
@@ -33,10 +34,10 @@ SEED = 1
 
 def read_alone(mechanism: CMS, out: np.ndarray) -> None:
     """The estimate without the aggregation: hash all objects with all functions, read the sketch's cells."""
-    sketch = np.ones((AT_ONCE, M), dtype=np.int64)
+    nothing = np.zeros((0, M // 64), dtype=np.uint64), positions_room(M), np.empty(M, dtype=np.int64)
     for begin in range(0, FUNCTIONS, AT_ONCE):
-        functions = np.arange(begin, min(begin + AT_ONCE, FUNCTIONS))
-        read_sketch(mechanism.family.buckets(functions), sketch, out)
+        buckets = mechanism.family.buckets(np.arange(begin, min(begin + AT_ONCE, FUNCTIONS)))
+        supports(np.zeros(len(buckets) + 1, dtype=np.int64), np.empty(0, dtype=np.int64), buckets, *nothing, out)
 
 
 def on_all_cores(mechanism: CMS, objects: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.random import word
-from poolscope.kernels.words import AT_ONCE, clear_bit, is_set, set_bit, set_positions
+from poolscope.kernels.words import clear_bit, is_set, positions_room, set_bit, set_positions
 
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -105,7 +105,7 @@ class Cohort(NamedTuple):
     whole: NDArray[np.float64]  # (wide,) the sum of all
     first: NDArray[np.int64]  # (m + 1,) where the objects of a bit begin
     objects: NDArray[np.int64]  # (hashes * universe,) by their bits
-    positions: NDArray[np.uint64]  # (m rounded up to words + AT_ONCE,)
+    positions: NDArray[np.uint64]  # `positions_room` of a report
     held: NDArray[np.uint8]  # (universe,) set bits of each object; zero between reports
     several: NDArray[np.int64]  # (universe + 1,) objects of which two bits are set
 
@@ -120,7 +120,7 @@ def cohort(universe: int, hashes: int, m: int, wide: int) -> Cohort:
         whole=np.empty(wide),
         first=np.empty(m + 1, dtype=np.int64),
         objects=np.empty(hashes * universe, dtype=np.int64),
-        positions=np.empty(-(-m // 64) * 64 + AT_ONCE, dtype=np.uint64),
+        positions=positions_room(m),
         held=np.zeros(universe, dtype=np.uint8),
         several=np.empty(universe + 1, dtype=np.int64),
     )
@@ -210,6 +210,16 @@ def mass_by_bits(starts, order, positions, words, table, base, powers, room, out
                     held[np.uint64(room.objects[o])] = 0
             for c in range(wide):
                 sums[c] /= best
+
+
+@njit(nogil=True, cache=True)
+def sketch(starts, order, words, positions, out):
+    """out[f, b] += number of reports of function f whose bit b is set."""
+    for f in range(starts.shape[0] - 1):
+        for i in range(starts[f], starts[f + 1]):
+            count = set_positions(words[order[i]], positions)
+            for p in range(count):
+                out[f, positions[p]] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -82,18 +82,15 @@ def support_mass(starts, order, buckets, words, runs, weights, room, out):
 
 
 @njit(nogil=True, cache=True)
-def sketch(starts, order, words, positions, out):
-    """out[f, b] += number of reports of function f whose bit b is set."""
-    for f in range(starts.shape[0] - 1):
-        for i in range(starts[f], starts[f + 1]):
-            count = set_positions(words[order[i]], positions)
-            for p in range(count):
-                out[f, positions[p]] += 1
+def supports(starts, order, buckets, words, positions, row, out):
+    """out[z] += number of reports that support object z: the rows of the sketch, read one by one as they are done.
 
-
-@njit(nogil=True, cache=True)
-def read_sketch(buckets, sketch, out):
-    """out[z] += sketch[f, buckets[f, z]] over the functions of the chunk."""
+    positions is room (`positions_room`), row (m,) too.
+    """
     for f in range(buckets.shape[0]):
+        row[:] = 0
+        for i in range(starts[f], starts[f + 1]):
+            for p in range(set_positions(words[order[i]], positions)):
+                row[positions[p]] += 1
         for z in range(buckets.shape[1]):
-            out[z] += sketch[f, buckets[f, z]]
+            out[z] += row[buckets[f, z]]

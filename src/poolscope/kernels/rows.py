@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from poolscope.kernels.vector import LANES, aligned, sum_rows
-from poolscope.kernels.words import AT_ONCE, set_positions
+from poolscope.kernels.words import positions_room, set_positions
 
 
 class Table(NamedTuple):
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
 
     table: Table
     places: Places
-    positions: NDArray[np.uint64]  # (rows rounded up to words + AT_ONCE,)
+    positions: NDArray[np.uint64]  # `positions_room` of the rows
     masses: NDArray[np.float64]  # (wide,)
     words: NDArray[np.uint64]  # (wide,)
 
@@ -50,8 +50,7 @@ def empty_table(rows: int, columns: int) -> Table:
 def empty_rows(rows: int, columns: int, places: Places) -> Rows:
     """Rows to be filled."""
     wide = -(-columns // LANES) * LANES
-    positions = np.empty(-(-rows // 64) * 64 + AT_ONCE, dtype=np.uint64)
-    return Rows(empty_table(rows, wide), places, positions, aligned(wide), aligned(wide).view(np.uint64))
+    return Rows(empty_table(rows, wide), places, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
 
 
 @njit(inline="always")

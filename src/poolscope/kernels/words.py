@@ -2,14 +2,20 @@
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.random import trailing_zeros
 
-#: Positions that are written at a time; a list of them has room for as many beyond the last.
+#: Positions that are written at a time.
 AT_ONCE = 10
 
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _S6, _LOW6 = np.uint64(6), np.uint64(63)
+
+
+def positions_room(bits: int) -> NDArray[np.uint64]:
+    """Room for `set_positions` of so many bits: it writes beyond the last."""
+    return np.empty(-(-bits // 64) * 64 + AT_ONCE, dtype=np.uint64)
 
 
 @njit(inline="always")
@@ -38,7 +44,9 @@ def population(word):
 
 @njit(inline="always")
 def set_positions(words, positions):
-    """Write the positions of the set bits; return how many. Unsigned: a signed index would be checked for its sign.
+    """Write the positions of the set bits to their room (`positions_room`); return how many.
+
+    Unsigned: a signed index would be checked for its sign.
 
     A word's positions are written several at a time, whether there are so many or not: a loop that ends after each
     word's own number of bits is mispredicted at every word.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
-from poolscope.kernels.words import AT_ONCE
+from poolscope.kernels.words import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
@@ -104,12 +104,10 @@ class CMS(Sketch):
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
-        positions = np.empty(64 * words_of(self.m) + AT_ONCE, dtype=np.uint64)
+        room = positions_room(self.m), np.empty(self.m, dtype=np.int64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            sketch = np.zeros((len(buckets), self.m), dtype=np.int64)
-            kernels.sketch(starts, order, words, positions, sketch)
-            kernels.read_sketch(buckets, sketch, out)
+            kernels.supports(starts, order, buckets, words, *room, out)
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import bloom as kernels
-from poolscope.kernels.cms import sketch as set_bits
+from poolscope.kernels.words import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.bloom_filters import BloomFilters
 from poolscope.mechanisms.defaults import Counting, added, one_by_one
@@ -160,11 +160,11 @@ class Rappor(Hashed, Counting, Likelihood):
 
     def tally(self, reports: Reports) -> NDArray[np.int64]:
         """(3, universe) reports that support each object; its bits that are set in them; its bits in their cohorts."""
-        words, positions_set = as_words(reports["bits"], self.m), np.empty(64 * words_of(self.m), dtype=np.uint64)
+        words, positions_set = as_words(reports["bits"], self.m), positions_room(self.m)
         out = np.zeros((2, self.universe), dtype=np.int64)
         for positions, starts, order in self.grouped(reports["cohort"]):
             sketch = np.zeros((len(positions), self.m + 1), dtype=np.int64)
-            set_bits(starts, order, words, positions_set, sketch)
+            kernels.sketch(starts, order, words, positions_set, sketch)
             for f, count in enumerate(np.diff(starts)):
                 out[0] += sketch[f][positions[f]].sum(axis=0)
                 out[1] += count * (positions[f] < self.m).sum(axis=0)
