@@ -18,8 +18,8 @@ from poolscope.metrics.calibration import (
     calibration_limit,
     gather,
 )
-from poolscope.metrics.intervals import TAIL, share_of
-from poolscope.metrics.precision import ranked
+from poolscope.metrics.intervals import TAIL, quantile, share_of
+from poolscope.metrics.precision import _falling, ranked
 
 OUTCOMES = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 0.9, 1.0]), st.booleans()), min_size=1, max_size=30).map(
     lambda rows: bare(*map(np.array, zip(*rows, strict=True)))
@@ -265,3 +265,19 @@ def test_behaviour_map_leaves_out_users_of_unknown_behaviour():
         gamma=pl.Series([0.5, None, 0.5]), delta=pl.Series([0.5, 0.5, np.nan])
     )
     assert metrics.behaviour_map(rows, 2)["users"].sum() == 1
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 1000])
+def test_the_order_of_users_is_that_of_confidence_and_then_of_the_lot(kinds):
+    """As two sorts would have it, also where confidence and the lot's first bits tie."""
+    rng = np.random.default_rng(SEED)
+    confidence = rng.choice(np.concatenate([[0.0, 1.0, 1.0 + 2e-16], rng.random(kinds)]), 3000)
+    lot = rng.integers(0, 1 << 6, 3000) / (1 << 6) + rng.random(3000) / (1 << 40)
+    expected = np.lexsort((lot, -np.round(confidence, 12)))
+    np.testing.assert_array_equal(_falling(confidence, lot), expected)
+
+
+@pytest.mark.parametrize("level", [0.01, 0.5, 1.0])
+def test_quantiles_of_counted_values_are_those_of_the_values(level):
+    values, counts = [7.0, np.inf, 2.0, 30.0], [5, 400, 0, 60]
+    assert quantile(values, level, counts) == quantile(np.repeat(values, counts), level)

@@ -6,9 +6,11 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -18,6 +20,25 @@ from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
 from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, with_errors
 
 Attack = tuple[str, int]
+
+Kept = TypeVar("Kept")
+
+#: Bytes of outcomes that are held of several attacks at once, and of each row: its confidence and whether it is right.
+#: To look at all files anew for each attack would take most of the time.
+MOST_HELD, ROW_BYTES = 1 << 27, 9
+
+
+class Part(NamedTuple):
+    """Rows of one attack in one file without the users' names, and between which users they stand if in order."""
+
+    rows: pl.DataFrame
+    ends: tuple[Any, Any] | None
+
+
+def part_of(rows: pl.DataFrame, columns: Sequence[str]) -> Part:
+    """These columns of some rows, whose users are needed no longer if they are in order."""
+    users, wanted = rows["user"], [_SAME_POOL if name == CORRECT else pl.col(name) for name in columns]
+    return Part(rows.select(wanted), (users[0], users[-1]) if users.is_sorted() else None)
 
 
 @dataclass(frozen=True)
@@ -62,29 +83,60 @@ class OutcomeFiles:
                 part = scan(file).filter(same).select(columns).collect()
             yield part
 
+    def looked_at(
+        self, attacks: Sequence[Attack], columns: Sequence[str], keep: Callable[[Attack, pl.DataFrame], Kept]
+    ) -> Iterator[tuple[Attack, list[Kept]]]:
+        """Each attack, and what is kept of its rows in each file: of as many attacks at a look as memory allows."""
+        at_once = max(1, MOST_HELD * len(attacks) // max(1, ROW_BYTES * self.rows))
+        for begin in range(0, len(attacks), at_once):
+            some = attacks[begin : begin + at_once]
+            kept: dict[Attack, list[Kept]] = {attack: [] for attack in some}
+            for file in self.files:
+                with decoding(file):
+                    label, wanted = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
+                    rows = scan(file).select(label, wanted, *columns).collect()
+                    found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
+                for attack in some:
+                    if attack in found:
+                        kept[attack].append(keep(attack, found[attack]))
+            yield from kept.items()
+
+    @property
+    def rows(self) -> int:
+        """How many there are, of all attacks."""
+        total = 0
+        for file in self.files:
+            with decoding(file):
+                total += int(scan(file).select(pl.len()).collect().item())
+        return total
+
+    def joined(self, attack: Attack, columns: Sequence[str], parts: Sequence[Part]) -> pl.DataFrame:
+        """The rows of one attack in order of the users, from the parts (`part_of`) of its files.
+
+        Users are numbered one file after another, so mostly they are in order already, and their names need not be
+        held; else the attack is read again with them.
+        """
+        ends = [part.ends for part in parts if part.ends]
+        if len(ends) == len(parts) and all(one[1] < other[0] for one, other in pairwise(ends)):
+            return pl.concat([part.rows for part in parts])
+        wanted = [pl.col("user"), *(_SAME_POOL if name == CORRECT else pl.col(name) for name in columns)]
+        with decoding(self.files[0].parent):
+            return pl.concat(list(self.parts(attack, wanted))).sort("user").drop("user")
+
     def of(self, attack: Attack, columns: Sequence[str]) -> pl.DataFrame:
         """The rows of one attack in order of the users, whose names are left out.
 
-        A column ``correct`` says whether the guess is the preferred pool, which takes a bit instead of two names. Users
-        are numbered one file after another, so mostly they are in order already, and their numbers need not be held.
+        A column ``correct`` says whether the guess is the preferred pool, which takes a bit instead of two names.
         """
-        wanted: list[str | pl.Expr] = ["user"]
-        wanted += [_SAME_POOL if name == CORRECT else pl.col(name) for name in columns]
-        held: list[pl.DataFrame] = []
-        last = None
-        for part in self.parts(attack, wanted):
-            users = part["user"]
-            if not part.height:
-                continue
-            if not users.is_sorted() or (last is not None and users[0] <= last):
-                held = []
-                break
-            last = users[-1]
-            held.append(part.drop("user"))
-        with decoding(self.files[0].parent):
-            if held:
-                return pl.concat(held)
-            return pl.concat(list(self.parts(attack, wanted))).sort("user").drop("user")
+        read = dict.fromkeys(["user", *needed(columns)])
+        parts = (part_of(rows, columns) for rows in self.parts(attack, list(read)) if rows.height)
+        return self.joined(attack, columns, list(parts))
+
+
+def needed(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a file that these are made of."""
+    found = (name for column in columns for name in (("guess", "pool") if column == CORRECT else (column,)))
+    return tuple(dict.fromkeys(found))
 
 
 # As strings: two columns of categories need not share them.

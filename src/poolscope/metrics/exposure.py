@@ -103,7 +103,7 @@ def first_exposed(rows: pl.DataFrame, column: str) -> Counter[float]:
 
 def reports_until(firsts: Mapping[float, int], share: float) -> Estimate:
     """Reports until that share of the users is exposed, from ``first_exposed``."""
-    value, low, high = quantile(np.repeat(list(firsts.keys()), list(firsts.values())), share)
+    value, low, high = quantile(list(firsts), share, list(firsts.values()))
     return Estimate(value, max(low, 0.0), high)
 
 

@@ -208,19 +208,28 @@ def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
     return Estimate(x / y, min(low, x / y), max(high, x / y))
 
 
-def quantile(values: ArrayLike, level: float) -> Estimate:
+def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None) -> Estimate:
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
     The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
-    that would lie beyond all values is infinite: so many users do not bound it. Infinite values are legal.
+    that would lie beyond all values is infinite: so many users do not bound it. Infinite values are legal. With
+    `counts` there are so many of each value.
     """
-    x = np.sort(np.asarray(values, dtype=np.float64))
-    if not x.size:
+    x = np.asarray(values, dtype=np.float64)
+    order = np.argsort(x, kind="stable")
+    up_to = np.cumsum(np.ones(x.size, dtype=np.int64) if counts is None else np.asarray(counts)[order])
+    if not x.size or not up_to[-1]:
         raise InputError("must have at least one user", place="outcomes")
-    value = float(x[int(np.clip(np.ceil(level * x.size - 1e-9), 1, x.size)) - 1])
-    first, last = (_binomial_quantile(part, x.size, level) for part in (TAIL, 1 - TAIL))
-    low = float(x[first - 1]) if first > 0 else -math.inf
-    high = float(x[last]) if last < x.size else math.inf
+    x, size = x[order], int(up_to[-1])
+
+    def at(rank: int) -> float:
+        """The value of that rank, from 0."""
+        return float(x[np.searchsorted(up_to, rank, side="right")])
+
+    value = at(int(np.clip(np.ceil(level * size - 1e-9), 1, size)) - 1)
+    first, last = (_binomial_quantile(part, size, level) for part in (TAIL, 1 - TAIL))
+    low = at(first - 1) if first > 0 else -math.inf
+    high = at(last) if last < size else math.inf
     return Estimate(value, min(low, value), max(high, value))
 
 

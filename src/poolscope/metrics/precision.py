@@ -19,6 +19,9 @@ from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson,
 TIE_DECIMALS = 12
 """Confidences equal to so many decimals are ties: below is the rounding of the posterior."""
 
+LOT_BITS = 24
+"""Bits of the lot beside a confidence of so many decimals in a word of 64."""
+
 SOME = 1 << 20
 """Users whose terms of a sum are held at once."""
 
@@ -104,12 +107,26 @@ def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np
     confidence = rows["confidence"].to_numpy()
     # A stream apart from the game's own, which starts from the same seed.
     stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)
-    lot = np.random.default_rng(stream).random(rows.height)
-    key = np.round(confidence, TIE_DECIMALS)
-    order = np.lexsort((lot, np.negative(key, out=key)))
-    # of millions of users every array counts
-    del lot, key
+    order = _falling(confidence, np.random.default_rng(stream).random(rows.height))
     return successes(rows)[order], confidence[order]
+
+
+def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The order of falling confidence, and of the lot where that ties.
+
+    Both in one number, as far as its bits go: to sort by two would take five times as long.
+    """
+    whole = 10**TIE_DECIMALS
+    key = np.uint64(whole) - np.rint(np.clip(confidence, 0.0, 1.0) * whole).astype(np.uint64)
+    key <<= np.uint64(LOT_BITS)
+    key |= (lot * 2**LOT_BITS).astype(np.uint64)
+    order: NDArray[np.int64] = np.argsort(key)
+    key = key[order]
+    same = key[1:] == key[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    some = order[tied]
+    order[tied] = some[np.lexsort((some, lot[some], key[tied]))]
+    return order
 
 
 def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) -> pl.DataFrame:

@@ -10,9 +10,11 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
+
+import polars as pl
 
 from poolscope import __version__
 from poolscope.base.arrays import Tick
@@ -25,11 +27,11 @@ from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
-from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
-from poolscope.metrics.records import Counted, counted_columns, record_of
+from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import trackability
 from poolscope.scenario.asked import as_asked
@@ -161,34 +163,31 @@ def clear(out: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def counted(outcomes: OutcomeFiles, adversary: str, n: int, threshold: float | None) -> Counted:
-    """What is counted of an attack, file by file."""
-    total = Counted()
-    for part in outcomes.parts((adversary, n), outcomes.with_errors(counted_columns(threshold))):
-        total += Counted.of(part, n)
-    return total
+def records_of(outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None) -> Iterator[Record]:
+    """What is told of each attack."""
+    held, counting = outcomes.with_errors(HELD), outcomes.with_errors(counted_columns(threshold))
+
+    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part]:
+        return Counted.of(rows, attack[1]), part_of(rows, held)
+
+    attacks = [(name, n) for name in game.pool_counts for n in game.observations]
+    columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
+    for attack, found in outcomes.looked_at(attacks, columns, kept):
+        counted = Counted()
+        for part, _ in found:
+            counted += part
+        rows = outcomes.joined(attack, held, [part for _, part in found])
+        yield record_of(rows, counted, *attack, game, manifest.seed, threshold)
 
 
 def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:
-    """The summary of a finished run; the outcomes of one attack are held at a time."""
+    """The summary of a finished run; no more of the outcomes is held than memory allows."""
     descriptions = {a.name: a.phrase for a in game.adversaries}
     if game.non_private:
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = Records(
-            record_of(
-                outcomes.of((name, n), outcomes.with_errors(HELD)),
-                counted(outcomes, name, n, threshold),
-                name,
-                n,
-                game,
-                manifest.seed,
-                threshold,
-            )
-            for name in game.pool_counts
-            for n in game.observations
-        )
+        results = Records(records_of(outcomes, game, manifest, threshold))
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
 from poolscope.game.columns import CORRECT, EXPOSED, NON_PRIVATE
-from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.exposure import exposure_counts, exposure_shares
 from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve
 
 HELD = ("confidence", CORRECT)
 """Columns of the outcomes that are held of one attack."""
+
+Counts = NDArray[np.int64] | int
+"""Those of parts of a table add up; 0 where nothing is counted."""
 
 CURVE_POINTS = 100
 """Points of a precision curve: more cannot be seen."""
@@ -32,27 +36,31 @@ class Tables:
 
 
 def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
-    """One attack is looked at at a time: all of them together may not fit into memory."""
+    """Few attacks are looked at at a time: all of them together may not fit into memory."""
     found: dict[str, list[pl.DataFrame]] = {"curves": [], "exposure": [], "maps": [], "calibration": []}
     attacks = outcomes.attacks()
-    private = any(adversary != NON_PRIVATE for adversary, _ in attacks)
-    exposed: set[str] = set()
-    for adversary, n in attacks:
-        attack = adversary, n
-        rows = outcomes.of(attack, HELD)
-        label = [pl.lit(adversary).alias("adversary"), pl.lit(n).alias("n"), pl.all()]
-        found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
-        found["calibration"].append(calibration(rows).select(label))
-        if adversary != NON_PRIVATE or not private:
-            behaviours = outcomes.parts(attack, ("gamma", "delta", "guess", "pool"))
-            counts = sum(behaviour_counts(part, k) for part in behaviours)
-            found["maps"].append(behaviour_shares(np.asarray(counts), k).select(label))
-        if adversary not in exposed:
-            # what exposed a user is on every row of the user, so one n is enough
-            exposed.add(adversary)
-            firsts = outcomes.parts(attack, outcomes.with_errors(tuple(EXPOSED.values())))
-            counts = sum(exposure_counts(part, horizon) for part in firsts)
-            found["exposure"].append(exposure_shares(np.asarray(counts), rows.height).with_columns(label[0]))
     if not attacks:
         raise InputError("must have at least one row", file=outcomes.files[0].parent)
+    private = any(adversary != NON_PRIVATE for adversary, _ in attacks)
+    mapped = {attack for attack in attacks if attack[0] != NON_PRIVATE or not private}
+    # what exposed a user is on every row of the user, so one n is enough
+    first = {adversary: (adversary, n) for adversary, n in reversed(attacks)}
+    exposing = outcomes.with_errors(tuple(EXPOSED.values()))
+
+    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Part, Counts, Counts]:
+        behaved = behaviour_counts(rows, k) if attack in mapped else 0
+        exposed = exposure_counts(rows, horizon) if first[attack[0]] == attack else 0
+        return part_of(rows, HELD), behaved, exposed
+
+    columns = tuple(dict.fromkeys(("user", *needed(HELD), "gamma", "delta", *exposing)))
+    for attack, parts in outcomes.looked_at(attacks, columns, kept):
+        held, behaved, exposed = zip(*parts, strict=True)
+        rows = outcomes.joined(attack, HELD, held)
+        label = [pl.lit(attack[0]).alias("adversary"), pl.lit(attack[1]).alias("n"), pl.all()]
+        found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
+        found["calibration"].append(calibration(rows).select(label))
+        if attack in mapped:
+            found["maps"].append(behaviour_shares(np.asarray(sum(behaved)), k).select(label))
+        if first[attack[0]] == attack:
+            found["exposure"].append(exposure_shares(np.asarray(sum(exposed)), rows.height).with_columns(label[0]))
     return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
