@@ -74,14 +74,8 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
     attack(path, scenario, out=tmp_path / "one.parquet", observations=[10])
     found = pl.read_parquet(tmp_path / "whole.parquet")
     assert found.equals(pl.read_parquet(tmp_path / "small.parquet"))
-    columns, last = pl.exclude("^exposed.*$", "guess"), found.filter(pl.col("n") == 10)
-    one = pl.read_parquet(tmp_path / "one.parquet")
-    assert last.select(columns).equals(one.select(columns))
-    # of pools that are equally likely, which one is guessed hangs on the place of n among the counts
-    likeliest = np.sort(one.select("^posterior\\..*$").to_numpy(), axis=1)
-    clear = likeliest[:, -1] - likeliest[:, -2] > 1e-12
-    assert clear.sum() >= USERS - 1
-    assert last.filter(clear)["guess"].equals(one.filter(clear)["guess"])
+    columns, last = pl.exclude("^exposed.*$"), found.filter(pl.col("n") == 10)
+    assert last.select(columns).equals(pl.read_parquet(tmp_path / "one.parquet").select(columns))
     (adversary,) = adversaries_of(path, scenario)
     for user, reports in of_users(path, scenario).items():
         mine = found.filter(pl.col("user") == user)

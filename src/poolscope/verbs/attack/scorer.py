@@ -195,7 +195,7 @@ class Scorer:
             # the longest first, as they take longest
             for _ in engine.map(grouped, np.argsort(-lengths, kind="stable").tolist()):
                 pass
-        guess, confidence = self._decide(gathered.hashes, posterior)
+        guess, confidence = self._decide(gathered.hashes, used, posterior)
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence)
 
@@ -210,10 +210,10 @@ class Scorer:
             yield order[begin:end]
             begin = end
 
-    def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
+    def _decide(self, hashes: Keys, used: Integers, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
         keys = user_keys(self.seed, hashes)
-        guess, confidence = zip(*(guesses(rows, keys) for rows in posterior), strict=True)
+        guess, confidence = zip(*(guesses(rows, keys, used) for rows in posterior), strict=True)
         return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
