@@ -13,8 +13,9 @@ from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
-from poolscope.verbs.attack.attack import attack, prepared
+from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.one import attack_user
+from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.obfuscate import obfuscate
 
 KEPT = "[devices]\nmemory = true\n"
@@ -93,7 +94,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     attack(path, scenario, out=tmp_path / "found.parquet", seed=SEED)
     found = pl.read_parquet(tmp_path / "found.parquet").with_columns(pl.col("user").cast(pl.Int64))
     played = ps.play(scenario.game(SEED), USERS, SEED).with_columns(pl.col("adversary").cast(pl.String))
-    columns = "adversary", "user", "n", "confidence", "exposed_50", "exposed_90"
+    columns = "adversary", "user", "n", "confidence", "confidence_error", "exposed_50", "exposed_90"
     beside = [table.sort("adversary", "user", "n").select(columns) for table in (found, played)]
     for name in columns:
         assert beside[0][name].to_list() == beside[1][name].to_list(), name
