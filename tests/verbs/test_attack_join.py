@@ -114,6 +114,14 @@ def test_a_story_is_a_device_s(tmp_path):
     assert story.reports == WINDOW * table["user"].to_list().count(user)
 
 
+def test_the_truth_may_name_any_pseudonym(tmp_path):
+    scenario, path = sent(tmp_path, SKETCH, STRONG)
+    last = [{"user": f"{user}#{WINDOWS}", "pool": "a"} for user in range(USERS)]
+    pl.DataFrame(last).write_csv(tmp_path / "truth.csv")
+    (judged,) = attack(path, scenario, out=tmp_path / "o.parquet", join=RATE, truth=tmp_path / "truth.csv").judged
+    assert judged.users == USERS
+
+
 @pytest.mark.parametrize("rate", [0.0, 1.0, -1.0, float("nan")])
 def test_a_rate_is_a_share(tmp_path, rate):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
@@ -123,10 +131,13 @@ def test_a_rate_is_a_share(tmp_path, rate):
 
 def test_what_cannot_be_joined_is_refused(tmp_path):
     rule = r"small\.toml: adversary: must have an adversary who knows that devices keep their answers, by which pseudo"
-    for options in ({"adversaries": NAIVE}, {"adversaries": STRONG, "memory": False}):
-        scenario, path = sent(tmp_path, SKETCH, **options)
-        with pytest.raises(InputError, match=rule):
-            attack(path, scenario, join=RATE)
+    scenario, path = sent(tmp_path, SKETCH, NAIVE)
+    with pytest.raises(InputError, match=rule):
+        attack(path, scenario, join=RATE)
+    scenario, path = sent(tmp_path, SKETCH, STRONG, memory=False)
+    rule = r"small\.toml: devices: must have devices that keep answers, .* joined; if they do, memory = true"
+    with pytest.raises(InputError, match=rule):
+        attack(path, scenario, join=RATE)
     scenario, path = sent(tmp_path, SKETCH, STRONG)
     rule = r"reports\.parquet: must have at most \d+ reports for its pseudonyms to be joined, got 360; take some of"
     with pytest.raises(InputError, match=rule):

@@ -129,7 +129,7 @@ def attack(
         if join is not None:
             progress.stage("Joining pseudonyms")
             joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
-            ready = with_devices(ready, joined)
+            ready, known = with_devices(ready, joined), None if known is None else joined.of_devices(known)
         elif scenario.devices.window is not None:
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)

@@ -59,6 +59,11 @@ class Joined:
         mine = self.table.filter(pl.col("pseudonym").cast(pl.String) == name)["user"].cast(pl.String)
         return str(mine[0]) if len(mine) else name
 
+    def of_devices(self, truth: pl.DataFrame) -> pl.DataFrame:
+        """A table with a column ``user`` of pseudonyms, of devices: of each the row of its first pseudonym there."""
+        names = (self.table[name].cast(pl.String) for name in ("pseudonym", "user"))
+        return truth.with_columns(pl.col("user").replace(*names)).unique("user", keep="first", maintain_order=True)
+
     def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A table of users with a column ``pseudonyms``: how many each has."""
         counts = self.table.group_by("user").len("pseudonyms").with_columns(pl.col("pseudonyms").cast(pl.Int32))
@@ -81,9 +86,15 @@ def names_of(scorer: Scorer) -> str:
 def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, most_bytes: int) -> Joined:
     """Which names of the file are one device's."""
     scorer = ready.scorer
-    if not scorer.grouping or not isinstance(scorer.device, Keeping):
+    if not isinstance(scorer.device, Keeping):
+        rule, remedy = (
+            "must have devices that keep answers, by which pseudonyms are joined",
+            "if they do, memory = true",
+        )
+        raise InputError(rule, file=scenario.file, place="devices", remedy=remedy)
+    if not scorer.grouping:
         rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are joined"
-        raise InputError(rule, file=scenario.file, place="adversary")
+        raise InputError(rule, file=scenario.file, place="adversary", remedy="leave out knows_memory = false")
     with located(file=scenario.file, place="mechanism"):
         check_known(scorer.device)
     with located(file=path):
