@@ -2,7 +2,7 @@
 
 A user of such a device takes from a hundredth of a second to many seconds, by mechanism and number of reports. So a few
 are played first and timed, and trials get as many as the time for an advice allows. That is a fact of the machine:
-whoever wants the same advice elsewhere asks for the `users` that the advice names.
+whoever wants the same advice everywhere asks for `users`, who are then played however long they take.
 """
 
 from __future__ import annotations
