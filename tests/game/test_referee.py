@@ -54,7 +54,8 @@ def posterior():
 def test_truth_stands_beside_the_guess(posterior):
     found, truth, ticks = judged(posterior)
     at = posterior[:, OBSERVATIONS]
-    guess, confidence = guesses(at, user_keys(SEED, np.arange(USERS)))
+    counts = np.tile(OBSERVATIONS, (USERS, 1))
+    guess, confidence = guesses(at, user_keys(SEED, np.arange(USERS)), counts)
     np.testing.assert_array_equal(found.guess, guess)
     np.testing.assert_array_equal(found.confidence, confidence)
     np.testing.assert_array_equal(found.posterior_true, at[np.arange(USERS), :, truth.iota])

@@ -13,8 +13,9 @@ from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
-from poolscope.verbs.attack.attack import attack, prepared
+from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.one import attack_user
+from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.obfuscate import obfuscate
 
 CURIOUS = WEAK + '[[adversary]]\nname = "curious"\npopularity = "estimated"\n'
@@ -133,7 +134,15 @@ def test_what_cannot_be_asked(folder):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
 
 
-ABOUT_ALL = {"observations": "7", "threshold": "0.9", "top": "3", "truth": "t.csv", "page": "p.html", "links": "l.csv"}
+ABOUT_ALL = {
+    "observations": "7",
+    "threshold": "0.9",
+    "top": "3",
+    "truth": "t.csv",
+    "page": "p.html",
+    "links": "l.csv",
+    "joined": "j.csv",
+}
 
 
 @pytest.mark.parametrize("more", [[f"--{name}", value] for name, value in ABOUT_ALL.items()])

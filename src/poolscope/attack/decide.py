@@ -15,12 +15,13 @@ def believed(posterior: Floats, adversary: Adversary) -> Floats:
     return np.where(np.isnan(posterior), adversary.belief.pool_prior(adversary.k), posterior)
 
 
-def guesses(posterior: Floats, users: Keys) -> tuple[Integers, Floats]:
-    """The pool of the largest posterior and its confidence, (users, observations), ties at random by the users' keys.
+def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers, Floats]:
+    """Pool of the largest posterior and its confidence, (users, observations), of posteriors (users, observations, k).
 
-    posterior (users, observations, k).
+    Ties are broken at random, by the users' keys and the reports that each posterior is of: `counts` (users,
+    observations). So a guess does not hang on what else is asked for.
     """
     guess = np.empty(posterior.shape[:2], dtype=np.int64)
     confidence = np.empty(guess.shape)
-    kernels.guesses(posterior, children(users, Stream.GUESS), guess, confidence)
+    kernels.guesses(posterior, children(users, Stream.GUESS), counts, guess, confidence)
     return guess, confidence

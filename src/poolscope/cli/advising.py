@@ -23,10 +23,12 @@ def advise(
     mechanism: Annotated[str | None, typer.Option(metavar="NAME,...", help="Mechanisms to try.")] = None,
     adversary: Annotated[str | None, typer.Option(metavar="NAME", help="Who attacks; default the strongest.")] = None,
     epsilon: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Where to look; default 0.1:10.")] = None,
-    users: Annotated[int | None, typer.Option(help="Most users of a trial; default 4,000.")] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Most users of a trial; default 4,000, fewer where devices keep answers.")
+    ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Widest interval at the border.")] = None,
     mitigations: Annotated[bool, typer.Option("--mitigations", help="Play measures side by side.")] = False,
-    seed: Annotated[int, typer.Option(help="Same seed, same advice.")] = 0,
+    seed: Annotated[int, typer.Option(help="Same seed and users, same advice.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-advise-SCENARIO.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,

@@ -69,6 +69,15 @@ def attack(
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
     truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
     page: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
+    join: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            help="Join pseudonyms that kept answers show to be one device's, with this share of wrong links at most, "
+            "in the mean: 0.001 is one in 1,000.",
+        ),
+    ] = None,
+    joined: Annotated[Path | None, typer.Option(help="With --join, which pseudonyms are whose: a table.")] = None,
     links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
     engine: Engine = None,
     scheduler: Scheduler = None,
@@ -77,12 +86,16 @@ def attack(
     from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
 
-    about_all = observations, threshold, truth, page, links
+    about_all = observations, threshold, truth, page, links, joined
     if user is not None and (top or any(option is not None for option in about_all)):
-        rule = "must stand alone: `observations`, `threshold`, `top`, `truth`, `page` and `links` are about all users"
+        names = "`observations`, `threshold`, `top`, `truth`, `page`, `links` and `joined`"
+        rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
-    if links is not None and links == out:
-        raise InputError("must be another file than `out`", value=str(links), place="--links")
+    if joined is not None and join is None:
+        raise InputError("must have `join`, the share of links that may be wrong", value=str(joined), place="--joined")
+    for name, path in (("--links", links), ("--joined", joined)):
+        if path is not None and path in (out, links if name == "--joined" else None):
+            raise InputError("must be another file than the other outputs", value=str(path), place=name)
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
@@ -98,9 +111,11 @@ def attack(
         loaded = load_scenario(scenario)
         if page is not None:
             check_output(page, overwrite=True, endings=(".html",))
+        if joined is not None:
+            check_output(joined, overwrite=True, inputs=(reports,))
         with running(work, engine, scheduler) as own:
             if user is not None:
-                story = attack_user(reports, loaded, user, pools=pools, out=out, engine=own)
+                story = attack_user(reports, loaded, user, pools=pools, out=out, join=join, engine=own)
             else:
                 found = attack(
                     reports,
@@ -111,9 +126,12 @@ def attack(
                     out=out,
                     top=top or (SHOWN if page else 0),
                     truth=truth,
+                    join=join,
                     engine=own,
                     progress=work,
                 )
+                if joined is not None and found.joined is not None:
+                    found.joined.write(joined)
             if links is not None:
                 linked = link_users(reports, loaded, links, pools=pools, engine=own)
         if page is not None and out is not None:
@@ -125,7 +143,7 @@ def attack(
         print_story(story, out)
     else:
         # the surest are on the page anyway
-        print_attack(found if top else replace(found, top=()), out, page)
+        print_attack(found if top else replace(found, top=()), out, page, joined)
         if links is not None:
             print_links(linked, links)
 

@@ -46,9 +46,14 @@ METHODS = {
 }
 
 
-def print_attack(found: Inferred, out: Path | None, page: Path | None = None) -> None:
+def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
+    # as above
+    from poolscope.verbs.attack.words import chance_of, joined_in_words
+
     console = Terminal()
+    if found.joined is not None:
+        console.say(joined_in_words(found.joined))
     if out is None:
         _rows("The first rows; keep all with --out", found.head).print(console)
     _confidence(found).print(console)
@@ -60,7 +65,10 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None) ->
     words = "Confidence is the mean of what the adversary itself gives its guesses"
     words += "" if found.judged else "; the reports do not say whether they are right"
     console.print(f"{words}.", style="dim", highlight=False)
+    if chance := chance_of(found):
+        console.print(chance, style="dim", highlight=False)
     _print_place(console, "Posteriors", out)
+    _print_place(console, "Pseudonyms", joined)
     _print_place(console, "Page", page)
 
 

@@ -62,7 +62,7 @@ class Referee:
             rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
             posterior, chance = posteriors.of(rows)
             belief = believed(np.take_along_axis(posterior, asked[rows, :, None], axis=1), adversary)
-            guess[rows], confidence[rows] = guesses(belief, self.keys[rows])
+            guess[rows], confidence[rows] = guesses(belief, self.keys[rows], asked[rows])
             of_truth[rows] = np.take_along_axis(belief, truth[rows, None, None], axis=2)[:, :, 0]
             if error is not None and chance is not None:
                 at = np.take_along_axis(chance, asked[rows, :, None], axis=1)

@@ -9,10 +9,11 @@ TIE = 1e-12
 
 
 @njit(nogil=True, cache=True)
-def guesses(posterior, keys, guess, confidence):
+def guesses(posterior, keys, counts, guess, confidence):
     """guess, confidence (users, observations), from posterior (users, observations, k).
 
-    The largest posterior is guessed, ties at random by the user's key.
+    The largest posterior is guessed, ties at random by the user's key and by how many reports it is of: `counts`
+    (users, observations).
     """
     users, observations, k = posterior.shape
     for user in range(users):
@@ -25,7 +26,7 @@ def guesses(posterior, keys, guess, confidence):
             for i in range(k):
                 if row[i] >= top * (1.0 - TIE):
                     tied += 1
-            pick = int(uniform(keys[user], o) * tied)
+            pick = int(uniform(keys[user], counts[user, o]) * tied)
             for i in range(k):
                 if row[i] >= top * (1.0 - TIE):
                     if pick == 0:

@@ -71,8 +71,8 @@ class Records(tuple[Kind, ...]):
     \\midrule
     strong & 10 & 0.76 [0.68, 0.83] \\\\
     strong & 40 & 0.89 [0.84, 0.93] \\\\
-    non-private & 10 & 0.92 [0.88, 0.95] \\\\
-    non-private & 40 & 0.98 [0.95, 0.99] \\\\
+    non-private & 10 & 0.92 [0.87, 0.95] \\\\
+    non-private & 40 & 0.98 [0.95, 1.00] \\\\
     \\bottomrule
     \\end{tabular}
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from poolscope.base.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
@@ -99,7 +100,22 @@ def _on_everyone(record: Record) -> str:
     return f"{success}, no better than {blind} ({percent(chance)})"
 
 
-def chance_in_words(results: Sequence[Record]) -> str:
+class Sampled(Protocol):
+    """What is known of an adversary's posteriors that may be sampled, see `Record`."""
+
+    @property
+    def adversary(self) -> str: ...
+
+    @property
+    def confidence_error(self) -> float | None: ...
+
+    @property
+    def confidence_error_most(self) -> float | None: ...
+
+
+def chance_in_words(
+    results: Sequence[Sampled], told: str = "which the intervals of who is sure and exposed reckon with"
+) -> str:
     """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
     sampled = [record for record in results if record.confidence_error]
     if not sampled:
@@ -109,7 +125,7 @@ def chance_in_words(results: Sequence[Record]) -> str:
     most = max(record.confidence_error_most or 0.0 for record in sampled)
     return (
         f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
-        f"{most:.3f} at most, which the intervals of who is sure and exposed reckon with."
+        f"{most:.3f} at most, {told}."
     )
 
 

@@ -26,6 +26,7 @@ from poolscope.pages.tables import Column, table
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
 from poolscope.verbs.attack.tally import Guessed
+from poolscope.verbs.attack.words import chance_of, joined_in_words
 
 SURE = 0.9
 """The confidence that the page's sentence speaks of."""
@@ -48,7 +49,7 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=tied(in_plain_words(found)),
+        words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), chance_of(found))))),
         facts=[
             f"{found.users:,} user{'s' * (found.users != 1)}",
             f"{found.reports:,} reports",
@@ -74,6 +75,10 @@ def in_plain_words(found: Inferred) -> str:
         f"{percent(SURE)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
         f"{percent(row.baseline)}."
     )
+
+
+def _joined(found: Inferred) -> str:
+    return "" if found.joined is None else joined_in_words(found.joined)
 
 
 def _exposure(posteriors: Path) -> Shown:
@@ -150,4 +155,6 @@ def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     command = "poolscope attack {} --scenario {} --out {}".format(*paths)
     if found.threshold is not None:
         command += f" --threshold {found.threshold:g}"
+    if found.joined is not None:
+        command += f" --join {found.joined.rate:g}"
     return [("Command", command), ("Users", f"{found.users:,}"), ("Version", f"poolscope {__version__}")]

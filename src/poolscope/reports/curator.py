@@ -91,7 +91,17 @@ def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
         raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
     if method == IBU:
         return Mixture(mechanism)
+    return _suited(mechanism, channel_of(mechanism), method)
+
+
+def closed_estimator(mechanism: Mechanism) -> Estimator | None:
+    """The estimator that suits a mechanism, if there is one that need not hold what reports are likely of."""
+    # a channel that has to be worked out takes long: once
     channel = channel_of(mechanism)
+    return None if channel is None and not is_countable(mechanism) else _suited(mechanism, channel, None)
+
+
+def _suited(mechanism: Mechanism, channel: Channel | None, method: str | None) -> Estimator:
     if channel is not None:
         return _through(channel, method) or Mixture(mechanism)
     if method == RIDGE:

@@ -9,10 +9,10 @@ import numpy as np
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.randomness import children
 from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
-from poolscope.reports.curator import channel_of, estimator
+from poolscope.reports.curator import closed_estimator
 from poolscope.reports.frequencies import Estimator
 from poolscope.reports.linear import variance_of_linear
-from poolscope.reports.mixture import MOST_CELLS
+from poolscope.reports.mixture import MOST_CELLS, Mixture
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20
@@ -42,12 +42,14 @@ def measure_utility(
     None of a mechanism without an estimate: one that states its likelihoods alone, of many reports, has that of most
     likelihood, where these can be held.
     """
-    held = is_stated(mechanism) and reports * mechanism.universe <= MOST_CELLS
-    if not (held or is_countable(mechanism) or channel_of(mechanism) is not None):
-        return None
+    learning = closed_estimator(mechanism)
+    if learning is None:
+        if not is_stated(mechanism) or reports * mechanism.universe > MOST_CELLS:
+            return None
+        learning = Mixture(mechanism)
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
-    learning, errors = estimator(mechanism), []
+    errors = []
     for i in range(draws):
         counted = learning.simulate(frequency, reports, np.uint64(children(key, i)), threads)
         errors.append(learning.estimate(counted, reports).counts / reports - frequency)
@@ -62,10 +64,11 @@ def measure_utility(
 
 def expected_rmse(mechanism: Mechanism, popularity: Floats, reports: int) -> float | None:
     """Root of the mean squared error over objects, in closed form: no report is made; None where there is none."""
-    if not is_countable(mechanism) and channel_of(mechanism) is None:
+    learning = closed_estimator(mechanism)
+    if learning is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    squared, _ = expected_of(estimator(mechanism), mechanism, frequency, reports)
+    squared, _ = expected_of(learning, mechanism, frequency, reports)
     return None if squared is None else float(np.sqrt(squared.mean()))
 
 

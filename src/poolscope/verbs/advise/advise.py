@@ -15,6 +15,7 @@ from poolscope.base.folders import check_new
 from poolscope.base.progress import SILENT, Progress
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.advise.advice import Advice, Finding
+from poolscope.verbs.advise.effort import with_efforts
 from poolscope.verbs.advise.findings import candidates_of
 from poolscope.verbs.advise.mitigations import mitigations as side_by_side
 from poolscope.verbs.advise.plays import players_of
@@ -27,7 +28,7 @@ from poolscope.verbs.advise.recommend import (
     verify,
 )
 from poolscope.verbs.advise.sensitivity import sensitivity
-from poolscope.verbs.advise.words import assumptions_of, gives_of, notes_of, sentence_of
+from poolscope.verbs.advise.words import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
 
 #: Where the search of the first mechanism begins, if no error says where.
 START = 2.0
@@ -66,7 +67,8 @@ def advise(
     users : how many play each trial at most, and verify the recommendation; tolerance : how wide the 95 % interval of a
         share at the border may be. Users are added until it lies on one side, is that narrow, or they run out.
     mitigations : whether to play measures beside the recommendation.
-    seed : the same seed gives the same advice; users who verify come from seeds after it.
+        Where devices keep answers, without a word as many as there is time for.
+    seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
     progress : told what is done, and users as they are played.
 
@@ -95,7 +97,7 @@ def advise(
         users=users,
         tolerance=tolerance,
     )
-    players = players_of(scenario, question, seed, engine, progress)
+    players = with_efforts(players_of(scenario, question, seed, engine, progress), users)
     candidates = candidates_of(players, target.absolute().parent if target else Path(gettempdir()))
     findings: list[Finding] = []
     start = START
@@ -112,13 +114,13 @@ def advise(
         scenario=scenario,
         question=question,
         seed=seed,
-        horizon=players.horizon,
+        horizon=min(players.horizon(kind) for kind in question.mechanisms),
         findings=tuple(findings),
         recommendation=recommendation,
         recommended=recommended_scenario(scenario, verified.choice, question),
         sentence=sentence_of(recommendation, question, scenario),
         gives=tuple(gives_of(findings, question, scenario)),
-        notes=tuple(notes_of(findings, recommendation, question)),
+        notes=(*efforts_in_words(players.efforts, question), *notes_of(findings, recommendation, question)),
         curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
         sensitivity=tuple(sensitivity(verified, players)),
         mitigations=tuple(side_by_side(verified.choice, by_kind)) if mitigations else (),

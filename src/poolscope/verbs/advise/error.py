@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.base.arrays import Floats
-from poolscope.mechanisms.role import Mechanism, is_countable
-from poolscope.reports.curator import channel_of, estimator
+from poolscope.mechanisms.role import Mechanism
+from poolscope.reports.curator import closed_estimator
 from poolscope.reports.utility import expected_of
 
 #: Epsilons that are looked at first, and halvings after that: to 1e-5 of epsilon.
@@ -27,10 +27,11 @@ class Errors:
 
 def errors_of(mechanism: Mechanism, popularity: Floats, reports: float) -> Errors | None:
     """In closed form, from so many reports; None where a mechanism has none."""
-    if not is_countable(mechanism) and channel_of(mechanism) is None:
+    learning = closed_estimator(mechanism)
+    if learning is None:
         return None
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    squared, absolute = expected_of(estimator(mechanism), mechanism, frequency, max(1, round(reports)))
+    squared, absolute = expected_of(learning, mechanism, frequency, max(1, round(reports)))
     if squared is None or absolute is None:
         return None
     return Errors(rmse=math.sqrt(float(squared.mean())), mae=float(absolute.mean()))

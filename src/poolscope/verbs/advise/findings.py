@@ -17,11 +17,11 @@ from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.error import Errors, devices_needed, errors_of, least_error, smallest_serving
 from poolscope.verbs.advise.plays import Exposures, Players
 from poolscope.verbs.advise.question import REPORTS, Question, check_game
-from poolscope.verbs.advise.search import STEP, Found, Trial, largest_epsilon
+from poolscope.verbs.advise.search import CLOSE, STEP, Found, Trial, largest_epsilon
 from poolscope.verbs.compare import true_frequencies, variants
 
-#: Users of a trial at first.
-FEW = 500
+#: Users of a trial at first; and where a user takes long.
+FEW, LEAST = 500, 12
 
 #: Trials of a mechanism, about.
 TRIALS = 6
@@ -62,10 +62,12 @@ class Candidate:
     def trial(self, epsilon: float) -> Trial:
         """Play so many of the same users that their share lies on one side of the target, or is well known."""
         question, players = self.question, self.players
-        players.progress.stage(f"Trying {self.kind} at epsilon {epsilon:.3g}")
         game = players.game(self.kind, epsilon)
-        most = searching(game, question)
-        found = players.exposures(game, range(min(FEW, most)))
+        most = searching(game, players.most_users(self.kind))
+        # where a user takes long, those that are not needed are not played
+        few = min(FEW, most if self.kind not in players.efforts else max(LEAST, most // 4))
+        players.progress.stage(f"Trying {self.kind} at epsilon {epsilon:.3g}, {few:,} to {most:,} users")
+        found = players.exposures(game, range(min(few, most)))
         while found.users < most and undecided(found, question):
             more = range(found.users, min(2 * found.users, most))
             found += players.exposures(game, more)
@@ -85,17 +87,18 @@ class Candidate:
         if question.error is not None:
             smallest = smallest_serving(self.rmse, question.error, low, high)
             least = self.rmse(high)
-        found = largest_epsilon(self.trial, question.exposed, smallest or min(max(start, low), high), low, high)
+        begin, close = smallest or min(max(start, low), high), STEP if self.players.hurried(self.kind) else CLOSE
+        found = largest_epsilon(self.trial, question.exposed, begin, low, high, close)
         if smallest is not None and smallest * STEP < high and smallest == found.trials[-1].epsilon:
             # nothing fits: what larger epsilons would take is seen by one
             found = replace(found, trials=(*found.trials, self.trial(smallest * STEP)))
         return finding_of(self, found, smallest, least)
 
 
-def searching(game: Game, question: Question) -> int:
-    """How many users trials may have; of recorded ones half, as the others verify."""
+def searching(game: Game, users: int) -> int:
+    """How many users trials may have, of so many; of recorded ones half, as the others verify."""
     there = playing(game, None)
-    return question.users if there is None else max(1, min(question.users, there // 2))
+    return users if there is None else max(1, min(users, there // 2))
 
 
 def undecided(found: Exposures, question: Question) -> bool:

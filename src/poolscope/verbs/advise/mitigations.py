@@ -112,7 +112,7 @@ def _played(
     # users who chose nothing, the same for all measures
     seed = players.seed + 1
     game = build_game(limited, seed, players.engine.map)
-    most = KEEPING if memory else USERS
+    most = min(KEEPING, players.most_users(candidate.kind)) if memory else USERS
     users = range(min(question.users, most if game.recorded is None else len(game.recorded)))
     outcomes = players.outcomes(game, users, seed)
     found = exposures_of(outcomes, game.adversaries[0].name, game.horizon)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from poolscope.game.game import Game, blocks, play_block
 from poolscope.metrics.intervals import Estimate, clopper_pearson, share_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
-from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.question import KEEPING, Question
 from poolscope.verbs.compare import variants
 
 #: How far a play goes beyond the asked number of events, to see which cap would do.
 BEYOND = 2
 
-#: How often the adversary of devices with memory looks.
-LOOKS = 3
+#: How often the adversary of devices with memory looks, and where that takes long.
+LOOKS, FEW_LOOKS = 3, 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,6 +57,10 @@ class Exposures:
         last = [float(max(0, int((shares <= target).sum()) - 1)) for shares in (found / self.users, high, low)]
         return Estimate(*last)
 
+    def first_users(self, count: int) -> Exposures:
+        """Of the first users."""
+        return self.of(np.arange(self.users) < count)
+
     def of(self, some: NDArray[np.bool_]) -> Exposures:
         """Of some of the users."""
         return replace(self, first=self.first[some], gamma=self.gamma[some], delta=self.delta[some])
@@ -79,6 +84,21 @@ def exposures_of(outcomes: pl.DataFrame, adversary: str, horizon: int) -> Exposu
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How hard a mechanism is tried.
+
+    Parameters
+    ----------
+    users : who play a trial at most; beyond : how often the asked number of events they play.
+    seconds : core seconds that each takes, up to the asked number; None where nobody looked.
+    """
+
+    users: int
+    beyond: int = 1
+    seconds: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Players:
     """The scenario as it is asked about: one adversary, its threshold, devices without a cap.
@@ -88,6 +108,7 @@ class Players:
     scenario : reduced to that, see `players_of`.
     seed : the users of all trials hang from it, so that choices are told apart and not users.
     engine, progress : where they play, and who is told.
+    efforts : of mechanisms whose devices keep answers, by which the adversary groups reports.
     """
 
     scenario: Scenario
@@ -95,17 +116,38 @@ class Players:
     seed: int
     engine: Engine
     progress: Progress
+    efforts: Mapping[str, Effort] = field(default_factory=dict)
 
-    @property
-    def horizon(self) -> int:
-        """Events that trials are played to."""
+    def horizon(self, kind: str) -> int:
+        """Events that trials of a mechanism are played to."""
         assert self.scenario.attack is not None
-        return self.scenario.attack.observations[-1]
+        effort = self.efforts.get(kind)
+        return self.scenario.attack.observations[-1] if effort is None else effort.beyond * self.question.reports
+
+    def most_users(self, kind: str) -> int:
+        """Users of a trial of a mechanism at most."""
+        effort = self.efforts.get(kind)
+        return self.question.users if effort is None else effort.users
+
+    def hurried(self, kind: str) -> bool:
+        """Whether users of a mechanism take so long that few can play: too few for fine steps and many cases."""
+        effort = self.efforts.get(kind)
+        return effort is not None and effort.seconds is not None and effort.users < KEEPING
+
+    def looks(self, kind: str, horizon: int, memory: bool) -> list[int]:
+        """After how many events the adversary of a mechanism is asked, see the function."""
+        times = FEW_LOOKS if self.hurried(kind) else LOOKS
+        return looks(horizon, min(horizon, self.question.reports), memory, times)
+
+    def variant(self, kind: str, epsilon: float) -> Scenario:
+        """The scenario with a mechanism at an epsilon, played as far as trials are."""
+        (variant,) = variants(self.scenario, [kind], [epsilon])
+        counts = self.looks(kind, self.horizon(kind), variant.keeps_answers)
+        return changed(variant, {"attack.observations": counts}, name=variant.name)
 
     def game(self, kind: str, epsilon: float) -> Game:
         """The game of a mechanism at an epsilon."""
-        (variant,) = variants(self.scenario, [kind], [epsilon])
-        return build_game(variant, self.seed, self.engine.map)
+        return build_game(self.variant(kind, epsilon), self.seed, self.engine.map)
 
     def outcomes(self, game: Game, users: range, seed: int | None = None) -> pl.DataFrame:
         """Outcomes of some users, wherever the engine plays them."""
@@ -124,7 +166,7 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
     recorded = scenario.users is not None and scenario.users.traces is not None
     horizon = question.reports * (1 if recorded else BEYOND)
     attack = {
-        "observations": looks(horizon, question.reports, scenario.keeps_answers),
+        "observations": [horizon],
         "threshold": question.confidence,
         "non_private": False,
     }
@@ -135,12 +177,18 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
     return Players(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
 
 
-def looks(horizon: int, n: int, memory: bool) -> list[int]:
+def is_grouped(players: Players, kind: str) -> bool:
+    """Whether devices of a mechanism keep answers, before an adversary who groups reports by them."""
+    variant = players.variant(kind, players.question.lowest)
+    return variant.keeps_answers and variant.adversaries[0].knows_memory is not False
+
+
+def looks(horizon: int, n: int, memory: bool, times: int = LOOKS) -> list[int]:
     """After how many events the adversary is asked: at the end, which tells all before.
 
     Where devices keep answers, only what is asked for is worked out, and exposure is seen at some events only.
     """
-    return sorted({n, *(max(1, horizon * i // LOOKS) for i in range(1, LOOKS + 1))}) if memory else [horizon]
+    return sorted({n, *(max(1, horizon * i // times) for i in range(1, times + 1))}) if memory else [horizon]
 
 
 def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:

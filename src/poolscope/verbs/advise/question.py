@@ -20,7 +20,7 @@ COMMON = ("oue", "olh", "grr", "hr")
 #: Reports that errors are told of, if nobody says how many devices there are.
 REPORTS = 100_000
 
-#: Most users of a trial, if nobody says; and where devices keep answers, which takes a hundred times as long.
+#: Most users of a trial, if nobody says; and where devices keep answers, which takes a hundred times as long and more.
 USERS, KEEPING = 4000, 200
 
 #: How wide an interval at the border may be, as a part of the share that is asked for, if nobody says.
@@ -102,7 +102,7 @@ def question_of(
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or (KEEPING if scenario.keeps_answers else USERS),
+        users=users or USERS,
         tolerance=tolerance,
     )
 

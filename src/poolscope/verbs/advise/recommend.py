@@ -22,8 +22,9 @@ from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Attempt, Finding, Recommendation
 from poolscope.verbs.advise.error import Errors, rounded_down, rounded_up
 from poolscope.verbs.advise.findings import Candidate, searching
-from poolscope.verbs.advise.plays import Exposures, Players, exposures_of, looks
+from poolscope.verbs.advise.plays import Exposures, Players, exposures_of
 from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.search import provable
 from poolscope.verbs.compare import variants
 
 #: How often a recommendation that fresh users contradict is taken back a step, and how far.
@@ -93,12 +94,17 @@ def choice_of(finding: Finding, question: Question) -> Choice:
     """
     if question.error is None:
         assert finding.largest is not None
-        return Choice(kind=finding.mechanism, epsilon=rounded_down(finding.largest.low), cap=question.reports)
+        sure = finding.largest.low
+        if not provable(finding.trials, question.exposed):
+            # no interval can hold: the largest that was seen to expose few enough, for fresh users to decide
+            sure = max(trial.epsilon for trial in finding.trials if trial.exposed.value <= question.exposed)
+        return Choice(kind=finding.mechanism, epsilon=rounded_down(sure), cap=question.reports)
     assert finding.smallest is not None
     assert finding.at_smallest is not None
     cap = finding.at_smallest.cap
     # what was asked for where it may hold, so that fresh users decide; otherwise what surely holds
-    fitting = question.reports if cap.low < question.reports <= cap.value else max(1, int(cap.low))
+    holds = cap.low if provable(finding.trials, question.exposed) else cap.value
+    fitting = question.reports if cap.low < question.reports <= cap.value else max(1, int(holds))
     return Choice(kind=finding.mechanism, epsilon=rounded_up(finding.smallest), cap=fitting)
 
 
@@ -133,12 +139,13 @@ def play_choice(choice: Choice, players: Players, question: Question, seed: int)
     """The choice with its cap, as it would be deployed, played until the cap is full."""
     # where a share of the events is reported the cap is filled later, at about the event that it stands for
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-    counts = looks(choice.cap, min(choice.cap, question.reports), players.scenario.keeps_answers)
+    counts = players.looks(choice.kind, choice.cap, variant.keeps_answers)
     attack = {"observations": counts, "threshold": question.confidence, "non_private": False}
     limited = changed(variant, {"devices.cap": capped(choice, variant), "attack": attack}, name=variant.name)
     game = build_game(limited, seed, players.engine.map)
     there = playing(game, None)
-    users = range(question.users) if there is None else range(searching(game, question), there)
+    most = players.most_users(choice.kind)
+    users = range(most) if there is None else range(searching(game, most), there)
     outcomes = players.outcomes(game, users, seed)
     *_, record = summarise(outcomes, game, seed, question.confidence)
     exposures = exposures_of(outcomes, game.adversaries[0].name, game.horizon)

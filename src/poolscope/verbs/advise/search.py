@@ -6,12 +6,12 @@ The search knows nothing of games: it is told what a trial at an epsilon finds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.intervals import Estimate, share_of
 
 #: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
 #: grows by the same power.
@@ -58,8 +58,10 @@ class Found:
     monotone: bool
 
 
-def largest_epsilon(trial: Callable[[float], Trial], target: float, start: float, low: float, high: float) -> Found:
-    """Step from `start` until the target lies between two trials, then close in on it.
+def largest_epsilon(
+    trial: Callable[[float], Trial], target: float, start: float, low: float, high: float, close: float = CLOSE
+) -> Found:
+    """Step from `start` until the target lies between two trials, then close in on it, to that ratio.
 
     Exposure is taken to grow with epsilon; where it does not, some border is found, and `monotone` says so.
     """
@@ -82,16 +84,21 @@ def largest_epsilon(trial: Callable[[float], Trial], target: float, start: float
         while met is None and missed.epsilon > low:
             other, step = tried(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
-    while met and missed and missed.epsilon > CLOSE * met.epsilon and len(known) < MOST:
+    while met and missed and missed.epsilon > close * met.epsilon and len(known) < MOST:
         other = tried(_between(met, missed, target))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
     # the border is known: now what lies surely below it, in steps that grow
     sure, step = met, math.sqrt(CLOSE)
-    while sure and sure.exposed.high > target and sure.epsilon > low and len(known) < MOST:
+    while sure and sure.exposed.high > target and sure.epsilon > low and len(known) < MOST and provable([sure], target):
         near = max((e for e, one in known.items() if one.exposed.high <= target and e < sure.epsilon), default=low)
         sure, step = tried(max(sure.epsilon / step, near)), step * math.sqrt(CLOSE)
     trials = tuple(known[epsilon] for epsilon in sorted(known))
     return Found(trials=trials, largest=_border(trials, met, missed, target, low, high), monotone=_monotone(trials))
+
+
+def provable(trials: Sequence[Trial], target: float) -> bool:
+    """Whether the users of some trial are enough for an interval below the target, if none of them is exposed."""
+    return share_of(0, max(trial.users for trial in trials)).high <= target
 
 
 def _between(met: Trial, missed: Trial, target: float) -> float:

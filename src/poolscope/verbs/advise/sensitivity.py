@@ -8,10 +8,11 @@ from dataclasses import replace
 from poolscope.attack.adversary import Adversary
 from poolscope.base.errors import InputError
 from poolscope.game.game import Game
+from poolscope.mechanisms.devices import Keeping
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Case
-from poolscope.verbs.advise.plays import Exposures, Players, exposures_of, looks
+from poolscope.verbs.advise.plays import Exposures, Players, exposures_of
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.recommend import Verified
 from poolscope.verbs.compare import variants
@@ -36,22 +37,26 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
     question, choice = players.question, verified.choice
     game, users = uncapped(verified, players), verified.users[:USERS]
     players.progress.stage("Asking what the answer hangs on")
-    found = players.exposures(game, users, verified.seed)
+    # with a cap that is never reached, it was played already
+    again = list(game.observations) != list(verified.game.observations) or game.sending.sample < 1
+    found = players.exposures(game, users, verified.seed) if again else verified.exposures.first_users(len(users))
     yield from by_behaviour(found, game, question)
-    if game.recorded is None:
+    if game.recorded is None and not players.hurried(choice.kind):
         for case, interest in POPULATIONS.items():
             other = replace(game, behaviour=replace(game.behaviour, interest=interest))
-            yield _case("users", case, players.exposures(other, users, verified.seed), question)
-        yield from _by_knowledge(game, players, verified)
+            same = interest == game.behaviour.interest
+            yield _case("users", case, found if same else players.exposures(other, users, verified.seed), question)
+        yield from _by_knowledge(game, found, players, verified)
         for case, scenario in resized(players.scenario):
-            (variant,) = variants(scenario, [choice.kind], [choice.epsilon])
+            variant = replace(players, scenario=scenario).variant(choice.kind, choice.epsilon)
             other = build_game(variant, verified.seed, players.engine.map)
             yield _case("pools", case, players.exposures(other, users, verified.seed), question)
 
 
 def uncapped(verified: Verified, players: Players) -> Game:
     """The game of a verified choice without its cap, played as far as trials are."""
-    counts = looks(players.horizon, players.question.reports, players.scenario.keeps_answers)
+    kind, keeps = verified.choice.kind, isinstance(verified.game.device, Keeping)
+    counts = players.looks(kind, players.horizon(kind), keeps)
     return replace(verified.game, sending=replace(verified.game.sending, cap=None), observations=counts)
 
 
@@ -71,7 +76,7 @@ def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[C
             yield _case("behaviour", case, found.of(some), question)
 
 
-def _by_knowledge(game: Game, players: Players, verified: Verified) -> Iterator[Case]:
+def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Verified) -> Iterator[Case]:
     """Adversaries who know the popularity, or have estimated it with other draws, all before the same reports."""
     (mine,), choice = game.adversaries, verified.choice
     entry = players.scenario.adversaries[0]
@@ -86,11 +91,10 @@ def _by_knowledge(game: Game, players: Players, verified: Verified) -> Iterator[
     if entry.popularity != "uniform":
         others.append(replace(Adversary.weak(mine.universe, mine.belief), name="knows nothing of the popularity"))
     users = verified.users[:USERS]
-    outcomes = players.outcomes(replace(game, adversaries=[mine, *others]), users, verified.seed)
-    for adversary in (mine, *others):
-        found = exposures_of(outcomes, adversary.name, game.horizon)
-        name = f"as asked ({mine.name})" if adversary is mine else adversary.name
-        yield _case("adversary", name, found, players.question)
+    yield _case("adversary", f"as asked ({mine.name})", found, players.question)
+    outcomes = players.outcomes(replace(game, adversaries=others), users, verified.seed)
+    for adversary in others:
+        yield _case("adversary", adversary.name, exposures_of(outcomes, adversary.name, game.horizon), players.question)
 
 
 def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:

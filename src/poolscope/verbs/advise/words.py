@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from poolscope.game.game import Game
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import in_days, in_words
-from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.advise.advice import Finding, Recommendation
-from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.plays import Effort
+from poolscope.verbs.advise.question import KEEPING, Question
 
 
 def asked(question: Question, scenario: Scenario) -> str:
@@ -105,6 +106,21 @@ def notes_of(findings: Sequence[Finding], found: Recommendation, question: Quest
         yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."
     if found.exposed_at_cap.high > question.exposed >= found.exposed_at_cap.value:
         yield "The interval of the verified share reaches beyond what was asked for: more `users` would tell."
+
+
+def efforts_in_words(efforts: Mapping[str, Effort], question: Question) -> Iterator[str]:
+    """How many users there was time for, where one takes long, and what so few can tell."""
+    for kind, effort in efforts.items():
+        if effort.seconds is None or effort.users >= KEEPING:
+            continue
+        most = share_of(0, effort.users).high
+        yield (
+            f"{kind}: at most {effort.users:,} users play a trial, as one takes {effort.seconds:.2g} s of a processor; "
+            f"if none of them is exposed, up to {share(most)} of all may be"
+            + (f", which cannot show that {share(question.exposed)} holds" if most > question.exposed else "")
+            + f". Epsilon is closed in on in wide steps, and other assumptions are not played. `users` {KEEPING} tells "
+            "more, and takes longer by that."
+        )
 
 
 def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterator[str]:

@@ -19,6 +19,7 @@ from poolscope.base.arrays import Integers, Tick, places
 from poolscope.base.engines import Local
 from poolscope.base.tables import Parts
 from poolscope.mechanisms.role import Reports
+from poolscope.verbs.attack.devices import Joined
 from poolscope.verbs.attack.pieces import Weighed
 from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.attack.store import Section, sections
@@ -50,6 +51,7 @@ class Scoring:
     dtype : of the users' names in the table.
     parts : where the table goes, if anywhere.
     head : rows of it that are handed back; top : of each adversary the surest users, as many.
+    joined : how pseudonyms are joined to users, if they are.
     """
 
     scorer: Scorer
@@ -59,6 +61,7 @@ class Scoring:
     parts: Parts | None
     head: int
     top: int
+    joined: Joined | None = None
 
 
 class ScoredCrowd(NamedTuple):
@@ -93,6 +96,8 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
     tick(late / 2)
     scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
     frame = scorer.frame(scored, names.cast(scoring.dtype))
+    if scoring.joined is not None:
+        frame = scoring.joined.counted(frame)
     if scoring.parts is not None:
         scoring.parts.write(crowd.number, frame)
     head = frame.head(scoring.head).rows(named=True)

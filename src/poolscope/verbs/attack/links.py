@@ -20,8 +20,8 @@ from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.attack import prepared
 from poolscope.verbs.attack.pieces import block
+from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.users import name_hashes, together
 
@@ -51,7 +51,7 @@ def link_users(
     path, target, engine = Path(reports_path), Path(out), engine or Local()
     check_output(target, overwrite=True, inputs=(path,))
     with warnings.catch_warnings(), ExitStack() as stack:
-        # what is odd about the reports `attack` says; and that it takes pseudonyms for users does not hold here
+        # what is odd about the reports `attack` says
         warnings.simplefilter("ignore")
         ready = stack.enter_context(prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent))
         scorer, remedy = ready.scorer, "take some of the users"

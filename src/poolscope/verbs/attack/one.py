@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,8 +24,9 @@ from poolscope.mechanisms.role import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.reports.shares import masses
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.attack import prepared
+from poolscope.verbs.attack.devices import check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.verbs.attack.pieces import block
+from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.scorer import Scorer
 
 
@@ -56,19 +58,27 @@ def attack_user(
     *,
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
+    join: float | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
 ) -> Story:
     """One user of a file of reports, report by report; see `attack` for the parameters.
 
-    An adversary who estimates the popularity from the reports themselves does so from those of all users.
+    An adversary who estimates the popularity from the reports themselves does so from those of all users. With `join`
+    a user is a device, by any of its pseudonyms.
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
     if target is not None:
         check_output(target, overwrite=True, inputs=(path,))
+    check_rate(join)
     beside = target.parent if target else Path(tempfile.gettempdir())
     with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:
+        if join is not None:
+            joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
+            ready, user = with_devices(ready, joined), joined.device_of(user)
+        elif scenario.devices.window is not None:
+            warnings.warn(names_of(ready.scorer), stacklevel=2)
         found = []
         for piece in ready.pieces:
             users, reports = block(ready.reading, piece)

@@ -59,12 +59,19 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """What every task that reads reports needs; `methods` are those by which adversaries estimate the popularity."""
+    """What every task that reads reports needs.
+
+    Parameters
+    ----------
+    methods : those by which adversaries estimate the popularity.
+    devices : what users are called in place of some names of the file: columns ``pseudonym`` and ``user``.
+    """
 
     mechanism: Mechanism
     universe: Universe
     folder: Path
     methods: tuple[str | None, ...] = ()
+    devices: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,4 +177,7 @@ def _early(rows: Integers, count: int) -> tuple[Integers, NDArray[np.bool_]]:
 def block(reading: Reading, piece: Piece) -> tuple[pl.Series, Reports]:
     """The users and the reports of a piece, checked."""
     check_shared(reading.folder, "the folder of temporary files")
-    return next(blocks(piece, reading.mechanism.report_columns, reading.universe, rows=piece.count))
+    users, reports = next(blocks(piece, reading.mechanism.report_columns, reading.universe, rows=piece.count))
+    if reading.devices is not None:
+        users = users.replace(reading.devices["pseudonym"], reading.devices["user"])
+    return users, reports

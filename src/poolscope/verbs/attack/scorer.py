@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.decide import believed, guesses
-from poolscope.attack.devices import attack_on
 from poolscope.attack.fresh import CHUNK
+from poolscope.attack.memory.posteriors import grouped_posterior
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
-from poolscope.game.columns import exposed_columns
+from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
 from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.role import Mechanism, Reports
@@ -60,7 +60,8 @@ class Gathered:
 class Scored:
     """What the adversaries make of some users.
 
-    posterior : for each adversary (users, observations, k); guess, confidence : (users, adversaries, observations);
+    posterior : for each adversary (users, observations, k); guess, confidence, error : (users, adversaries,
+    observations), error the standard error of the confidence where reports are grouped by chance, and else 0;
     used : (users, observations) reports; exposed : by column, (users, adversaries) the report that exposed them, or -1.
     """
 
@@ -69,6 +70,7 @@ class Scored:
     posterior: list[Floats]
     guess: Integers
     confidence: Floats
+    error: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,6 +156,7 @@ class Scorer:
         lengths, told = gathered.lengths, gathered.told
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
+        chance = {a: np.empty_like(posterior[a]) for a in self.grouping}
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
         first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
@@ -175,17 +178,18 @@ class Scorer:
             tick(share * int(lengths[users].sum()))
 
         def grouped(user: int) -> None:
+            assert isinstance(self.device, Keeping)
             rows = slice(starts[user], starts[user] + lengths[user])
             reports = {name: told[name][rows] for name in self.mechanism.report_columns}
             for a in self.grouping:
                 adversary = self.adversaries[a]
                 counts = [0, *used[user].tolist()]
-                found = attack_on(self.device).posterior(reports, adversary, None, counts)
+                found, error = grouped_posterior(self.device, reports, adversary, None, counts)
                 exposing = np.empty((1, len(thresholds)), dtype=np.int32)
                 kernels.first_sure(found, thresholds, exposing)
                 # nothing is known between the counts
                 first[user, a] = np.where(exposing[0] < 0, -1, np.array(counts)[exposing[0]])
-                posterior[a][user] = found[0, 1:]
+                posterior[a][user], chance[a][user] = found[0, 1:], error[0, 1:]
             tick(share * int(lengths[user]))
 
         if self.single:
@@ -195,9 +199,12 @@ class Scorer:
             # the longest first, as they take longest
             for _ in engine.map(grouped, np.argsort(-lengths, kind="stable").tolist()):
                 pass
-        guess, confidence = self._decide(gathered.hashes, posterior)
+        guess, confidence = self._decide(gathered.hashes, used, posterior)
+        error = np.zeros_like(confidence)
+        for a, errors in chance.items():
+            error[:, a] = np.take_along_axis(errors, guess[:, a, :, None], axis=2)[:, :, 0]
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
-        return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence)
+        return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence, error=error)
 
     def _shares(self, lengths: Integers) -> Iterator[Integers]:
         """Users of about the same length together: a table is as long as the longest of them."""
@@ -210,10 +217,10 @@ class Scorer:
             yield order[begin:end]
             begin = end
 
-    def _decide(self, hashes: Keys, posterior: list[Floats]) -> tuple[Integers, Floats]:
+    def _decide(self, hashes: Keys, used: Integers, posterior: list[Floats]) -> tuple[Integers, Floats]:
         """Guess and confidence (users, adversaries, observations)."""
         keys = user_keys(self.seed, hashes)
-        guess, confidence = zip(*(guesses(rows, keys) for rows in posterior), strict=True)
+        guess, confidence = zip(*(guesses(rows, keys, used) for rows in posterior), strict=True)
         return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
@@ -238,7 +245,10 @@ class Scorer:
         ]
         new = np.diff(scored.used, axis=1, prepend=-1) > 0
         kept = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
-        return frame.with_columns(exposed).with_columns(self._pool_columns(scored)).filter(kept)
+        frame = frame.with_columns(exposed).with_columns(self._pool_columns(scored))
+        if self.grouping:
+            frame = frame.with_columns(pl.Series(CONFIDENCE_ERROR, scored.error.ravel()))
+        return frame.filter(kept)
 
     def guessed(self, scored: Scored) -> Integers:
         """The guesses as indices into `pool_names`, one behind its end where the adversary is not sure enough."""

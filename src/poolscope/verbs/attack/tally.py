@@ -19,25 +19,35 @@ GRAIN = 2.0**-40
 
 class Counts(NamedTuple):
     """Some users summed up: how many they are, reports used (observations,), confidence (adversaries, observations) in
-    units of `GRAIN`, how many it is sure of (levels, adversaries, observations) and guesses (adversaries, observations,
-    pools + 1)."""
+    units of `GRAIN`, how many it is sure of (levels, adversaries, observations), guesses (adversaries, observations,
+    pools + 1), the standard errors of confidences as these are, and the largest of them (adversaries, observations)."""
 
     users: int
     used: Integers
     confidence: Integers
     sure: Integers
     guesses: Integers
+    error: Integers
+    largest: Integers
+
+    def __add__(self, other: Counts) -> Counts:  # type: ignore[override]
+        """Of both groups of users."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in self._fields}
+        return Counts(**sums | {"largest": np.maximum(self.largest, other.largest)})
 
 
 def count(scorer: Scorer, scored: Scored) -> Counts:
     """Some users summed up."""
     guessed, pools = scorer.guessed(scored), len(scorer.pool_names)
+    error = np.rint(scored.error / GRAIN).astype(np.int64)
     return Counts(
         users=len(scored.used),
         used=scored.used.sum(axis=0),
         confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
         sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in LEVELS]),
         guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(pools + 1)], axis=-1),
+        error=error.sum(axis=0),
+        largest=error.max(axis=0),
     )
 
 
@@ -51,6 +61,8 @@ class Guessed:
     confidence : the mean over users; baseline : 1/k, what a random guess has.
     sure : of how many users it is sure at n, by the confidence that this takes.
     guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
+    confidence_error, confidence_error_most : where its posteriors are sampled, the standard error that this leaves a
+        confidence with, in the mean and at most.
     """
 
     adversary: str
@@ -61,6 +73,8 @@ class Guessed:
     guesses: Mapping[str, int]
     no_guess: int
     baseline: float
+    confidence_error: float | None = None
+    confidence_error_most: float | None = None
 
 
 def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
@@ -80,7 +94,7 @@ class Tally:
 
     def __init__(self, scorer: Scorer, head: int, top: int) -> None:
         self._scorer, self._most, self._surest = scorer, head, top
-        self._sums: list[Any] = []
+        self._sums: Counts | None = None
         self._head: list[tuple[int, dict[str, Any]]] = []
         self._top: pl.DataFrame | None = None
 
@@ -88,13 +102,13 @@ class Tally:
         """Add a crowd, whichever is done first."""
         self._top = top if self._top is None else surest(pl.concat([self._top, top]), self._surest)
         # Python's integers: many users' confidences are more than 64 bits hold
-        more = [np.asarray(count, dtype=object) for count in counts]
-        self._sums = [a + b for a, b in zip(self._sums, more, strict=True)] if self._sums else more
+        more = Counts._make(np.asarray(count, dtype=object) for count in counts)
+        self._sums = more if self._sums is None else self._sums + more
         self._head = sorted([*self._head, *((number, row) for row in head)], key=lambda row: row[0])[: self._most]
 
     @property
     def users(self) -> int:
-        return int(self._sums[0])
+        return 0 if self._sums is None else int(self._sums.users)
 
     @property
     def head(self) -> list[dict[str, Any]]:
@@ -108,23 +122,25 @@ class Tally:
 
     def results(self) -> list[Guessed]:
         """One record for each adversary and observation count."""
-        scorer = self._scorer
-        _, used, confidence, sure, guesses = self._sums
+        scorer, sums = self._scorer, self._sums
+        assert sums is not None
         asked = [None] if scorer.observations is None else list(scorer.observations)
         return [
             Guessed(
                 adversary=adversary.name,
                 n=n,
-                reports=int(used[o]),
-                confidence=confidence[a, o] / self.users * GRAIN,
-                sure={level: int(sure[i, a, o]) for i, level in enumerate(LEVELS)},
+                reports=int(sums.used[o]),
+                confidence=sums.confidence[a, o] / self.users * GRAIN,
+                sure={level: int(sums.sure[i, a, o]) for i, level in enumerate(LEVELS)},
                 guesses={
-                    name: int(guesses[a, o, i])
+                    name: int(sums.guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
                     if name in adversary.universe.pool_names
                 },
-                no_guess=int(guesses[a, o, -1]),
+                no_guess=int(sums.guesses[a, o, -1]),
                 baseline=1.0 / adversary.k,
+                confidence_error=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
+                confidence_error_most=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
             )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)

@@ -1,0 +1,26 @@
+"""What an attack on a file found, in sentences."""
+
+from __future__ import annotations
+
+from poolscope.game.columns import CONFIDENCE_ERROR
+from poolscope.metrics.words import chance_in_words, percent
+from poolscope.verbs.attack.attack import Inferred
+from poolscope.verbs.attack.devices import Joined
+
+
+def chance_of(found: Inferred) -> str:
+    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_ERROR}`")
+
+
+def joined_in_words(joined: Joined) -> str:
+    """How many devices the pseudonyms of a file are, and which stay apart."""
+    names, devices = joined.pseudonyms, joined.devices
+    said = f"{names:,} pseudonym{'s' * (names != 1)} joined to {devices:,} user{'s' * (devices != 1)} by kept answers"
+    said += f": {joined.links:,} links, at most {percent(joined.rate)} of them wrong in the mean."
+    if joined.refused:
+        said += (
+            f" {joined.refused:,} pseudonyms are linked and stay apart, as two of one device would be in use at once: "
+            "there are wrong links, or the file is not in order of time."
+        )
+    return said
