@@ -84,3 +84,27 @@ def test_an_overconfident_attack_is_not(name):
     sure = found(name) ** 8
     p = calibration_p(TRUTH.iota, sure / sure.sum(axis=1, keepdims=True), SEED)
     assert p <= LEVEL, f"p = {p:.2g} is not below {LEVEL:.2g}: the test sees nothing"
+
+
+@every_device
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_the_first_reports_say_does_not_hang_on_the_rest(name, count):
+    """So that evidence is made once for all observation counts: to the bit that of the first reports alone."""
+    device = device_of(DEVICES[name], memory=True)
+    for user in range(3):
+        reports = reports_of(device, TRACES[[user]], KEYS[[user]])
+        whole = device.evidence(reports).first(count)
+        alone = device.evidence({column: np.asarray(x)[:count] for column, x in reports.items()})
+        np.testing.assert_array_equal(whole.slots, alone.slots)
+        for found, expected in zip(whole.law, alone.law, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["cms", "rappor", "loloha"])
+def test_a_posterior_does_not_hang_on_other_observation_counts(name):
+    device = device_of(DEVICES[name], memory=True)
+    reports, lengths = reports_of(device, TRACES[:3], KEYS[:3]), np.full(3, N)
+    several = posterior(device, reports, ORACLE, lengths=lengths, observations=[0, 2, N])
+    for row, count in enumerate((0, 2, N)):
+        alone = posterior(device, reports, ORACLE, lengths=lengths, observations=[count])
+        np.testing.assert_array_equal(several[:, row], alone[:, 0])

@@ -1,5 +1,6 @@
 """How likely two windows are one device's: against the sum over all answers that it may keep."""
 
+import tracemalloc
 from fractions import Fraction
 from itertools import product
 
@@ -9,6 +10,7 @@ from cases.memory import CROWD, STRONG, traces_of
 from cases.synthetic import SEED
 from oracle import kept
 
+from poolscope.attack import linking
 from poolscope.attack.linking import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
 from poolscope.mechanisms.kept import Bits, Identical, Values
@@ -99,6 +101,68 @@ def test_the_ratio_of_two_reports_is_exact(case):
     found = log_ratios(repeated(law, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     assert np.abs(expected).max() > 0.05
+
+
+def crowded(hashes):
+    """Reports of slots that set so many bits, or fewer."""
+    draw = np.random.default_rng(SEED)
+    positions = draw.integers(0, 25, size=(hashes, 37))
+    ones, weight = draw.integers(0, 2, size=(9, 24), dtype=np.uint8), draw.dirichlet(np.ones(37))
+    return Bits(ones, np.minimum(positions, 24), (0.8, 0.1), (0.75, 0.2)), weight
+
+
+@pytest.mark.parametrize("hashes", [1, 2, 4, 5, 8])
+def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
+    """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
+    law, weight = crowded(hashes)
+    found = []
+    for cells, few in ((linking.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
+        monkeypatch.setattr(linking, "CELLS", cells)
+        monkeypatch.setattr(linking, "FEW", few)
+        found.append(log_ratios(law, weight, 4))
+    np.testing.assert_allclose(found, np.broadcast_to(written_out(law, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10)
+
+
+def written_out(law, weight, cut):
+    """Slot by slot and bit by bit; a position that a slot has twice counts twice, as for the attack."""
+    set_, unset = (
+        [
+            [sum(chance * a[x] * a[y] for chance, a in ((one, of_one), (1 - one, of_zero))) for y in (0, 1)]
+            for x in (0, 1)
+        ]
+        for of_one, of_zero in [([1 - law.again[0], law.again[0]], [1 - law.again[1], law.again[1]])]
+        for one in law.permanent
+    )
+    alone = [[sum(row) for row in law_] for law_ in (set_, unset)]
+    m = law.ones.shape[1]
+    out = np.empty((cut, len(law.ones) - cut))
+    for r, u in product(range(cut), range(len(law.ones) - cut)):
+        x, y = law.ones[r], law.ones[cut + u]
+        mine, other, both = [], [], []
+        for places in law.positions.T:
+            one = [np.prod([alone[1][b] for b in bits]) for bits in (x, y)]
+            pair = np.prod([unset[a][b] for a, b in zip(x, y, strict=True)])
+            for j in places[places < m]:
+                one = [value * alone[0][bits[j]] / alone[1][bits[j]] for value, bits in zip(one, (x, y), strict=True)]
+                pair *= set_[x[j]][y[j]] / unset[x[j]][y[j]]
+            mine.append(one[0])
+            other.append(one[1])
+            both.append(pair)
+        mine, other, both = np.array(mine), np.array(other), np.array(both)
+        chance = (weight @ mine) * (weight @ other)
+        out[r, u] = np.log(1 + weight**2 @ (both - mine * other) / chance)
+    return out
+
+
+def test_many_bits_to_a_slot_need_little_memory():
+    """A table of all pairs of patterns of 12 bits would have 10^11 numbers."""
+    law, weight = crowded(12)
+    tracemalloc.start()
+    try:
+        assert np.all(np.isfinite(log_ratios(law, weight, 4)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def area(same, different, score):

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from cases.memory import STRONG, traces_of
 
+from poolscope.attack.memory import groupings
 from poolscope.attack.memory.chains import begun, belief_of
-from poolscope.attack.memory.groupings import MANY, by_groupings
+from poolscope.attack.memory.groupings import LARGE, MANY, SOME, are_many, by_groupings
+from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import ENOUGH, agreed, kept_posterior
-from poolscope.attack.memory.scores import normalised, occupancy_scores
+from poolscope.attack.memory.scores import occupancy_scores
 from poolscope.attack.memory.slots import slots_of
 from poolscope.attack.memory.units import units_of
 from poolscope.mechanisms import LGRR, Memoised, Rappor, device_of, reports_of
@@ -57,6 +59,21 @@ def told(p, user):
     return normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
 
 
+def test_few_sets_are_many_if_they_are_large():
+    assert [are_many(sets, 1) for sets in (SOME + 1, MANY, MANY + 1)] == [False, False, True]
+    assert [are_many(SOME + 1, LARGE * (SOME + 1) - less) for less in (1, 0)] == [False, True]
+    assert not are_many(SOME, 1000)
+
+
+def test_groups_that_are_no_longer_kept_are_worked_out_again(monkeypatch):
+    """To the bit the same, with room for the factors of one grouping only."""
+    expected = grouped(0.3, BUSY[0], 1)
+    monkeypatch.setattr(groupings, "ROOM", 0)
+    _, slots, units, belief = parts(rappor(0.3), BUSY[0])
+    found = by_groupings(units, belief, slots.order, STRONG, np.uint64(1), ENOUGH)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_there_are_users_with_many_objects():
     assert len(BUSY) >= 5
 
@@ -76,7 +93,7 @@ def test_without_noise_anew_the_groups_are_known():
 def test_little_noise_leaves_little_to_find_out():
     """Near what whoever is told the groups thinks, which chains over the pools as well are not."""
     near, far = [], []
-    for user in BUSY[:3]:
+    for user in BUSY:
         expected = told(0.05, user)
         _, _, units, belief = parts(rappor(0.05), user)
         near.append(np.abs(grouped(0.05, user, 1)[0] - expected).sum() / 2)
@@ -88,7 +105,7 @@ def test_little_noise_leaves_little_to_find_out():
 @pytest.mark.parametrize("p", [0.1, 0.3])
 def test_the_stated_error_is_what_other_draws_differ_by(p):
     """Over users and pools; a third of it would be caught."""
-    pairs = [(grouped(p, user, 1), grouped(p, user, 2)) for user in BUSY[:4]]
+    pairs = [(grouped(p, user, key), grouped(p, user, key + 1)) for user in BUSY for key in (1, 3, 5)]
     gaps = sum(float(((a - b) ** 2).sum()) for (a, _), (b, _) in pairs)
     stated = sum(float((x**2 + y**2).sum()) for (_, x), (_, y) in pairs)
     assert 0.2 < gaps / stated < 4
@@ -115,7 +132,7 @@ def test_few_sets_are_left_to_the_chains(device):
     for n in (12, N):
         evidence, slots, units, belief = parts(device, BUSY[0], n)
         found = kept_posterior(evidence, STRONG, KEYS[0])
-        many = len(begun(units, belief, KEYS[0], 1)[0].groups) > MANY
+        many = are_many(len(begun(units, belief, np.uint64(0), 1)[0].groups), n)
         assert many == (n == N)
         expected = by_groupings(units, belief, slots.order, STRONG, KEYS[0], ENOUGH) if many else None
         np.testing.assert_array_equal(found, expected or agreed(units, belief, KEYS[0]))

@@ -11,7 +11,7 @@ from cases.synthetic import SEED
 from oracle.kept_sums import enumerated
 from scipy import stats
 
-from poolscope.attack.memory.chains import belief_of
+from poolscope.attack.memory.chains import begun, belief_of
 from poolscope.attack.memory.sampler import CHAINS, agreed, kept_posterior
 from poolscope.attack.memory.slots import slots_of
 from poolscope.attack.memory.units import units_of
@@ -117,3 +117,13 @@ def test_a_chain_that_joins_no_reports_is_caught():
     belief = belief_of(ORACLE, slots, 4)
     apart = np.array([agreed(units, belief, key).posterior[0] for key in KEYS[:40]])
     assert off(apart, exact[0]) > 6
+
+
+@pytest.mark.parametrize(("again", "sets"), [((0.9, 0.1), 1), ((1.0, 0.0), 3)])
+def test_long_reports_begin_in_one_set_unless_they_cannot_be(again, sets):
+    """A report of many bits is less likely than any bit that cannot be; without noise anew no two of these are one."""
+    ones = np.random.default_rng(SEED).integers(0, 2, size=(3, 20_000), dtype=np.uint8)
+    slots = slots_of(np.arange(5), ORACLE)
+    units = units_of(Bits(ones, np.arange(5)[None], (0.9, 0.1), again), slots)
+    _, together = begun(units, belief_of(ORACLE, slots, 3), KEYS[0], 2)
+    assert len(together.groups) == sets

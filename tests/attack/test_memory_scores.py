@@ -12,8 +12,9 @@ from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.groupings import MANY
+from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.posteriors import EXACT, found_by
-from poolscope.attack.memory.scores import exact_scores, normalised, occupancy_scores
+from poolscope.attack.memory.scores import exact_scores, occupancy_scores
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms import GRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
 from poolscope.world.behaviour import Behaviour

@@ -41,8 +41,11 @@ from poolscope.mechanisms.role import Reports, distinct
 from poolscope.world.densities import Density
 from poolscope.world.popularity import within_pools
 
-#: Slots whose bits are looked at in all reports at once.
-SLOTS = 1 << 12
+#: Bits of reports at slots that are looked at at once, one number each: 16 MB, and some more to work with.
+CELLS = 1 << 21
+
+#: Bits of a slot up to which matrices are multiplied for each of their patterns.
+FEW = 4
 
 #: The chance of a bit that nothing sets.
 NEVER = 1e-30
@@ -162,16 +165,16 @@ def _(law: Bits, weight: Floats, cut: int) -> Floats:
     alike = m - both - differ
     base = xlogy(both, pairs[1][1, 1]) + xlogy(differ, pairs[1][0, 1]) + xlogy(alike, pairs[1][0, 0])
     plain = xlogy(ones, singles[1][1]) + xlogy(m - ones, singles[1][0])
-    single, pair = _of_patterns(_over(*singles), len(law.positions)), _of_patterns(_over(*pairs), len(law.positions))
+    of_one, of_two = _over(*singles), _over(*pairs)
     total, share, slots = np.zeros(len(ones)), np.zeros(both.shape), np.zeros(both.shape)
-    for start in range(0, len(weight), SLOTS):
-        some = slice(start, start + SLOTS)
-        codes = _codes(law.ones, law.positions[:, some])
-        picked = single[codes] * weight[some]
+    tile = max(1, CELLS // len(ones))
+    for start in range(0, len(weight), tile):
+        some = slice(start, start + tile)
+        digits = _digits(law.ones, law.positions[:, some])
+        picked = weight[some] * _product(of_one, digits)
         total += picked.sum(axis=1)
         share += picked[:cut] @ picked[cut:].T
-        for code in np.unique(codes[:cut]):
-            slots += np.where(codes[:cut] == code, weight[some] ** 2, 0.0) @ pair[code][codes[cut:]].T
+        slots += _together(digits, cut, of_two, weight[some] ** 2)
     share /= total[:cut][:, None] * total[cut:]
     with np.errstate(divide="ignore"):
         joint = base - plain[:cut][:, None] - plain[cut:] + np.log(slots) - np.log(total[:cut])[:, None]
@@ -187,13 +190,43 @@ def _bit_chances(one: float, q: float, p: float) -> tuple[Floats, Floats]:
     return pair, single
 
 
-def _codes(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[np.int32]:
-    """(reports, slots) the bits of a report that a slot sets, as digits 0 and 1 of a number; 2 where there is none."""
+def _digits(ones: NDArray[np.uint8], positions: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """(any, reports, slots) the bits of a report that a slot sets, 0 or 1; 2 where there is none."""
     bits = np.hstack([ones, np.full((len(ones), 1), 2, dtype=np.uint8)])
-    code = np.zeros((len(ones), positions.shape[1]), dtype=np.int32)
-    for row in positions:
-        code = 3 * code + bits[:, row]
+    return np.stack([bits[:, row] for row in positions])
+
+
+def _together(digits: NDArray[np.uint8], cut: int, ratio: Floats, weight: Floats) -> Floats:
+    """(cut, rest) the sum over slots of weight times the ratios of two reports at all bits of the slot.
+
+    A slot of few bits has few patterns, and there is a product of matrices for each. With more, reports are taken one
+    by one: a table of all pairs of patterns would have 43 million numbers for 8 bits.
+    """
+    first, second, out = digits[:, :cut], digits[:, cut:], np.zeros((cut, digits.shape[1] - cut))
+    if len(digits) <= FEW:
+        one, two, every = _codes(first), _codes(second), np.indices([3] * len(digits)).reshape(len(digits), -1)
+        for code in np.unique(one):
+            out += np.where(one == code, weight, 0.0) @ _product(ratio, every[:, [code]], every)[two].T
+        return out
+    for r in range(cut):
+        out[r] = _product(ratio, first[:, [r]], second) @ weight
+    return out
+
+
+def _codes(digits: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """(reports, slots) the number of a pattern."""
+    code = np.zeros(digits.shape[1:], dtype=np.int64)
+    for digit in digits:
+        code = 3 * code + digit
     return code
+
+
+def _product(ratio: Floats, *digits: NDArray[np.integer]) -> Floats:
+    """The product of the ratios at all digits, of one report or of two."""
+    out: Floats = np.ones(np.broadcast_shapes(*(of.shape[1:] for of in digits)))
+    for each in zip(*digits, strict=True):
+        out *= ratio[each]
+    return out
 
 
 def _over(set_: Floats, unset: Floats) -> Floats:
@@ -201,11 +234,3 @@ def _over(set_: Floats, unset: Floats) -> Floats:
     ratio = np.ones([size + 1 for size in unset.shape])
     ratio[tuple(slice(0, size) for size in unset.shape)] = set_ / unset
     return ratio
-
-
-def _of_patterns(ratio: Floats, bits: int) -> Floats:
-    """The same of so many bits at once, by the number that they are the digits of."""
-    out: Floats = np.ones([1] * ratio.ndim)
-    for _ in range(bits):
-        out = np.kron(out, ratio).astype(np.float64)
-    return out

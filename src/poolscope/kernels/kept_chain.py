@@ -10,11 +10,23 @@ from numba import njit
 
 from poolscope.kernels.kept_deals import node, prefer, weigh, weights
 from poolscope.kernels.kept_draws import coin, drawn_slot, log_phi, log_sum, mixed, pick, share_at, table
-from poolscope.kernels.kept_sets import NEVER, claim, empty, log_join, log_joins, log_law, put, refresh, take
+from poolscope.kernels.kept_sets import (
+    add,
+    can_join,
+    claim,
+    copy_said,
+    empty,
+    log_joins,
+    log_law,
+    put,
+    refresh,
+    take,
+)
 from poolscope.kernels.kept_splits import split_or_merge
 
-#: Times that a slot is drawn again if it is taken.
-TRIES = 4
+#: Times that a slot is drawn again if it is taken, and what is below the likeliest by so much is never drawn: that is
+#: once in 10^13 times.
+TRIES, FAR = 4, 30.0
 
 
 @njit(nogil=True, cache=True)
@@ -46,10 +58,20 @@ def relocate(units, sets, place, room, g):
 @njit(nogil=True, cache=True)
 def reassign(units, sets, place, room, u):
     """Unit u, of one report, to a set that is there or to a slot of its own; back to where it was if that is taken."""
-    before = sets.slot[sets.set_of[u]]
+    g, spare = sets.set_of[u], units.count.shape[0]
+    before, alone = sets.slot[g], sets.size[g] == 1
+    if not alone:
+        copy_said(sets, g, spare)
     take(units, sets, u)
     s = _chosen(units, sets, place, room, u, TRIES)
-    _settle(units, sets, u, before if s < 0 else s)
+    if s >= 0 and s != before:
+        _settle(units, sets, u, s)
+        return
+    # mostly it goes back, and what its set said before is known: alone in the set that was freed last
+    sets.set_of[u] = claim(sets, before) if alone else g
+    add(units, sets, u, g, 1)
+    if not alone:
+        copy_said(sets, spare, g)
 
 
 @njit(nogil=True, cache=True)
@@ -61,23 +83,24 @@ def _settle(units, sets, u, s):
 @njit(nogil=True, cache=True)
 def _chosen(units, sets, place, room, u, tries):
     """A slot for unit u, which is in no set; -1 if it drew those of sets that it cannot join."""
-    n, chances, own = units.count.shape[0], room.chances, units.table[u]
-    chances[:] = -np.inf
+    n, chances, own = sets.top[0], room.chances, units.table[u]
+    mixed(place, units.count[u], units.log_total[own], room.mix)
+    alone = log_sum(room.mix, room.mix.shape[0])
+    top = alone
     if units.joins:
         log_joins(units, sets, u, chances[:n])
         for g in range(n):
             if sets.size[g] > 0:
                 chances[g] += log_phi(units, place, sets.slot[g])
-    mixed(place, units.count[u], units.log_total[own], room.mix)
-    chances[n] = log_sum(room.mix, room.mix.shape[0])
-    top = -np.inf
-    for g in range(n + 1):
-        top = max(top, chances[g])
+                top = max(top, chances[g])
+    else:
+        chances[:n] = -np.inf
     total = 0.0
-    for g in range(n + 1):
-        if chances[g] > top - 50.0:
+    for g in range(n):
+        if chances[g] > top - FAR:
             total += np.exp(chances[g] - top)
         chances[g] = total
+    total += np.exp(alone - top)
     for _ in range(tries):
         want = coin(place) * total
         g = 0
@@ -117,14 +140,16 @@ def start(units, sets, place, room, together):
     sets.set_of[:] = -1
     n = units.count.shape[0]
     for g in range(n):
-        sets.spare[g] = g
+        # from the last: those in use then stand together at the beginning
+        sets.spare[g] = n - 1 - g
         empty(sets, g)
     sets.spare[n] = n
+    sets.top[0] = 0
     for i in range(n):
         u, s = room.order[i], -1
         for j in range(i if together and units.joins else 0):
             g = sets.set_of[room.order[j]]
-            if log_join(units, sets, g, u) > NEVER / 2.0:
+            if can_join(units, sets, g, u):
                 s = sets.slot[g]
                 break
         if s < 0:

@@ -16,11 +16,41 @@ def _log_mass(units, sets, place, room, g):
 
 
 @njit(nogil=True, cache=True)
+def _at_most(units, sets, place, room, g):
+    """A bound of `_log_mass` that needs no table: the best slot's law, the best slot's share for all reports but one,
+    and the shares of all slots, which are one together, for that.
+    """
+    if units.kind == IDENTICAL or sets.size[g] == 1 or sets.made[g] == sets.mark[g]:
+        return _log_mass(units, sets, place, room, g)
+    best, phi, part = -np.inf, -np.inf, sets.part[g]
+    for j in range(part.shape[0]):
+        best = max(best, part[j])
+    for k in range(units.top_share.shape[0]):
+        phi = max(phi, place.log_weight[k] + units.top_share[k])
+    return sets.level[g] + units.positions.shape[0] * best + (sets.total[g] - 1) * phi + 1e-6
+
+
+@njit(nogil=True, cache=True)
+def _unite(sets, g, h, both):
+    """Set `both` as what g and h are together, without a slot; `refresh` is left to do."""
+    sets.slot[both] = -1
+    sets.size[both] = sets.size[g] + sets.size[h]
+    sets.names[both] = sets.names[g] + sets.names[h]
+    sets.total[both] = sets.total[g] + sets.total[h]
+    sets.answer[both] = sets.answer[g]
+    sets.mark[both] = sets.mark[g] + sets.mark[h]
+    for j in range(sets.ones.shape[1]):
+        sets.ones[both, j] = sets.ones[g, j] + sets.ones[h, j]
+
+
+@njit(nogil=True, cache=True)
 def split_or_merge(units, sets, place, room):
     """Two units at random: what is one set is split between them, what are two is merged.
 
     The others are dealt one after the other, each by what the two sets say of it so far at no slot in particular; slots
-    are drawn from the laws of the sets that result, so that of the odds only the sums of these laws are left.
+    are drawn from the laws of the sets that result, so that of the odds only the sums of these laws are left. Two sets
+    at random are hardly ever one: the coin is drawn first, and where bounds of the sums tell that it decides against
+    the move, nothing is dealt and no table made.
     """
     n, order = units.count.shape[0], room.order
     t = int(coin(place) * n)
@@ -29,8 +59,15 @@ def split_or_merge(units, sets, place, room):
     g, h = sets.set_of[t], sets.set_of[u]
     if units.kind == IDENTICAL and units.row[t] != units.row[u]:
         return
-    left, right, both = n, n + 1, n + 2
-    for some in (left, right, both):
+    left, right, both, want = n, n + 1, n + 2, np.log(coin(place))
+    there = _log_mass(units, sets, place, room, g)
+    if g != h:
+        there += _log_mass(units, sets, place, room, h)
+        _unite(sets, g, h, both)
+        refresh(units, sets, both)
+        if want >= _at_most(units, sets, place, room, both) - there:
+            return
+    for some in (left, right):
         empty(sets, some)
     add(units, sets, t, left, 1)
     add(units, sets, u, right, 1)
@@ -55,19 +92,15 @@ def split_or_merge(units, sets, place, room):
         refresh(units, sets, some)
         room.side[v] = some
     room.side[t], room.side[u] = left, right
-    # what is there has its table already
-    one, two, whole = left, right, g
-    if g != h:
-        one, two, whole = g, h, both
-        for v in range(n):
-            if sets.set_of[v] == g or sets.set_of[v] == h:
-                add(units, sets, v, both, 1)
-        refresh(units, sets, both)
-    odds = _log_mass(units, sets, place, room, one) + _log_mass(units, sets, place, room, two)
-    odds -= _log_mass(units, sets, place, room, whole) + log_deal
-    if g != h:
-        odds = -odds
-    if coin(place) >= np.exp(odds):
+    if g == h:
+        most = _at_most(units, sets, place, room, left) + _at_most(units, sets, place, room, right)
+        if want >= most - there - log_deal:
+            return
+        odds = _log_mass(units, sets, place, room, left) + _log_mass(units, sets, place, room, right)
+        odds -= there + log_deal
+    else:
+        odds = _log_mass(units, sets, place, room, both) - there + log_deal
+    if want >= odds:
         return
     if g == h:
         a = drawn_slot(units, place, sets.total[left], *table(units, sets, room, left), room.mix)

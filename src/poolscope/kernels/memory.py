@@ -6,8 +6,8 @@ from numba import njit
 # A running product below this goes into the logarithm, so that the next factor finds room.
 _SMALL = 1e-100
 
-# Nodes that are summed at once: their masses for a hundred groups stay in the first cache.
-TILE = 32
+# Nodes that are summed at once: what they are multiplied by stays in the second cache for all groups.
+TILE = 64
 
 
 @njit(nogil=True, cache=True)
@@ -30,82 +30,96 @@ def injective_sums(weights, out):
 
 
 @njit(nogil=True, cache=True)
-def bin_moments(weights, order, first, off, out):
-    """out (bins, 3, groups): the sums of weight, weight off and weight off^2 / 2 over the objects of each bin.
+def bin_moments(weights, order, first, off, single, out):
+    """out (groups, columns): the sums of weight, weight off and weight off^2 / 2 over the objects of each bin.
 
-    weights (groups, objects); order (some,): the objects that count, by bin; first (bins + 1,) where each bin begins in
-    it; off (some,) how far the mean of the bin is above the object.
+    weights (groups, objects); order (objects,): the objects by bin; first (bins + 1,) where each bin begins in it; off
+    (objects,) how far the mean of the bin is above the object. Of a `single` bin the first is all.
     """
     for g in range(weights.shape[0]):
-        row = weights[g]
-        for b in range(out.shape[0]):
+        row, column = weights[g], 0
+        for b in range(single.shape[0]):
             none, once, twice = 0.0, 0.0, 0.0
             for i in range(first[b], first[b + 1]):
                 weight, gap = row[order[i]], off[i]
                 none += weight
                 once += weight * gap
                 twice += weight * gap * gap
-            out[b, 0, g] = none
-            out[b, 1, g] = once
-            out[b, 2, g] = 0.5 * twice
+            out[g, column] = none
+            column += 1
+            if not single[b]:
+                out[g, column] = once
+                out[g, column + 1] = 0.5 * twice
+                column += 2
+
+
+@njit(inline="always")
+def _mass(moments, basis, low, high, at, count, out):
+    """out[:count]: the moments low to high by the basis, at so many nodes from `at` on."""
+    out[:] = 0.0
+    for c in range(low, high - 3, 4):
+        a, b, d, e = moments[c], moments[c + 1], moments[c + 2], moments[c + 3]
+        one, two = basis[c, at : at + count], basis[c + 1, at : at + count]
+        three, four = basis[c + 2, at : at + count], basis[c + 3, at : at + count]
+        for q in range(count):
+            out[q] += (a * one[q] + b * two[q]) + (d * three[q] + e * four[q])
+    for c in range(high - (high - low) % 4, high):
+        a, one = moments[c], basis[c, at : at + count]
+        for q in range(count):
+            out[q] += a * one[q]
 
 
 @njit(nogil=True, cache=True)
-def unseen_masses(moments, rates, single, node, room, mass):
-    """mass[g, q]: sum over objects of their weight times e^(-rate node), the objects of a bin taken together.
+def group_factors(moments, basis, sections, kind, powers, room, out):
+    """What each group multiplies the likelihood by, if a pool is the preferred one: out (groups, k, nodes).
 
-    moments (bins, 3, groups) are the sums of weight, weight (mean - rate) and weight (mean - rate)^2 / 2 over the
-    objects of each bin, rates (bins,) their means: with y = (mean - rate) node, e^y is taken for 1 + y + y^2 / 2. Of a
-    `single` rate the first is all. node (nodes,); room (3, TILE) is scratch.
+    The mass of a section at a node is the sum over its objects of their weight times e^(-rate node), the objects of a
+    bin taken together: with y = (mean - rate) node, e^y is taken for 1 + y + y^2 / 2. moments (groups, columns);
+    basis (2, columns, nodes) of preferred and other pools; sections (k + 2,) where the columns of each begin; powers
+    (3, kinds, nodes) are the weights of neutral, preferred and other pools to the power of a count, a group's being
+    that of kind[group]. room (4, TILE) is scratch. A tile of the basis stays in a cache for all groups.
     """
-    bins, _, groups = moments.shape
-    mass[:] = 0.0
-    for first in range(0, node.shape[0], TILE):
-        some = node[first : first + TILE]
-        none, once, twice = room[0], room[1], room[2]
-        for b in range(bins):
-            for q in range(some.shape[0]):
-                none[q] = np.exp(-rates[b] * some[q])
-                once[q] = none[q] * some[q]
-                twice[q] = once[q] * some[q]
-            for g in range(groups):
-                a, row = moments[b, 0, g], mass[g, first : first + TILE]
-                if single[b]:
-                    for q in range(row.shape[0]):
-                        row[q] += a * none[q]
-                else:
-                    c, d = moments[b, 1, g], moments[b, 2, g]
-                    for q in range(row.shape[0]):
-                        row[q] += a * none[q] + c * once[q] + d * twice[q]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def log_products(neutral, own, other, kind, powers, room, out):
-    """Log of each pool's product over groups at every node: out (k, nodes).
-
-    neutral (groups, nodes), own and other (k, groups, nodes) are masses; powers (3, kinds, nodes) are the weights of
-    neutral, preferred and alternative pools to the power of a count, a group's being that of kind[group]. room
-    (2, nodes) is scratch.
-    """
-    k, groups, nodes = own.shape
-    product, factor = room[0], room[1]
-    for i in range(k):
-        logs = out[i]
-        logs[:] = 0.0
-        product[:] = 1.0
+    groups, k, nodes = out.shape
+    for at in range(0, nodes, TILE):
+        count = min(TILE, nodes - at)
+        base, others, own, other = room[0, :count], room[1, :count], room[2, :count], room[3, :count]
         for g in range(groups):
-            p0, p1, p2 = powers[0, kind[g]], powers[1, kind[g]], powers[2, kind[g]]
-            factor[:] = 0.0
-            for j in range(k):
-                if j != i:
-                    for q in range(nodes):
-                        factor[q] += other[j, g, q]
-            for q in range(nodes):
-                factor[q] = neutral[g, q] * p0[q] + own[i, g, q] * p1[q] + factor[q] * p2[q]
-            for q in range(nodes):
-                if product[q] < _SMALL:
-                    logs[q] += np.log(product[q])
-                    product[q] = 1.0
-                product[q] *= factor[q]
-        for q in range(nodes):
-            logs[q] += np.log(product[q])
+            row, of = moments[g], kind[g]
+            p1, p2 = powers[1, of, at : at + count], powers[2, of, at : at + count]
+            _mass(row, basis[0], sections[0], sections[1], at, count, base)
+            p0 = powers[0, of, at : at + count]
+            for q in range(count):
+                base[q] *= p0[q]
+            others[:] = 0.0
+            for i in range(k):
+                _mass(row, basis[0], sections[i + 1], sections[i + 2], at, count, own)
+                _mass(row, basis[1], sections[i + 1], sections[i + 2], at, count, other)
+                factor = out[g, i, at : at + count]
+                # a pool's own part, and of the others those before it; those after it are still to come
+                for q in range(count):
+                    factor[q] = base[q] + own[q] * p1[q] + others[q]
+                for q in range(count):
+                    other[q] *= p2[q]
+                    others[q] += other[q]
+                for j in range(i):
+                    before = out[g, j, at : at + count]
+                    for q in range(count):
+                        before[q] += other[q]
+
+
+@njit(nogil=True, cache=True)
+def log_product(factors, rows, room, out):
+    """Adds the logarithm of the product of some rows of factors (groups, nodes) to out (nodes,); room is as long."""
+    room[:] = 1.0
+    for r in rows:
+        row, small = factors[r], 0
+        for q in range(out.shape[0]):
+            room[q] *= row[q]
+            small += room[q] < _SMALL
+        if small > 0:
+            for q in range(out.shape[0]):
+                if room[q] < _SMALL:
+                    out[q] += np.log(room[q])
+                    room[q] = 1.0
+    for q in range(out.shape[0]):
+        out[q] += np.log(room[q])

@@ -157,9 +157,12 @@ class KeptPositions:
         return self.mechanism.sent(self.mechanism.positions(own_keys(users)), answers)
 
     def evidence(self, reports: Reports) -> Evidence:
+        """Different answers in order of arrival."""
         first, which = distinct(reports)
-        different = {name: np.asarray(column)[first] for name, column in reports.items()}
-        return Evidence(self.mechanism.bucket_of, Identical(which, self.mechanism.log_law(different), shared=True))
+        arrived = np.argsort(first)
+        different = {name: np.asarray(column)[first[arrived]] for name, column in reports.items()}
+        law = Identical(np.argsort(arrived)[which], self.mechanism.log_law(different), shared=True)
+        return Evidence(self.mechanism.bucket_of, law)
 
 
 @keeping.register

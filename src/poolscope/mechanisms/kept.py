@@ -17,7 +17,7 @@ from poolscope.base.arrays import Floats, Integers
 class Identical(NamedTuple):
     """A report is its answer: all reports of a set are the same.
 
-    answer : (reports,) which of the user's different answers each is.
+    answer : (reports,) which of the user's different answers each is, the first to come being 0.
     log_law : (answers, slots) log Pr[answer | slot]; -inf is impossible.
     shared : whether `log_law` is the probability itself, so that two slots may turn out to have one answer; else it is
         known up to a constant of the answer, and the same answer is taken for the same slot.
@@ -26,6 +26,11 @@ class Identical(NamedTuple):
     answer: Integers
     log_law: Floats
     shared: bool
+
+    def first(self, count: int) -> Identical:
+        """Of the first reports; answers are numbered as they come."""
+        answer = self.answer[:count]
+        return Identical(answer, self.log_law[: answer.max(initial=-1) + 1], self.shared)
 
 
 class Bits(NamedTuple):
@@ -41,6 +46,10 @@ class Bits(NamedTuple):
     positions: NDArray[np.integer]
     permanent: tuple[float, float]
     again: tuple[float, float]
+
+    def first(self, count: int) -> Bits:
+        """Of the first reports."""
+        return self._replace(ones=self.ones[:count])
 
 
 class Values(NamedTuple):
@@ -59,6 +68,10 @@ class Values(NamedTuple):
     permanent: tuple[float, float]
     again: tuple[float, float]
 
+    def first(self, count: int) -> Values:
+        """Of the first reports."""
+        return self._replace(value=self.value[:count])
+
 
 class Evidence(NamedTuple):
     """The reports of one user.
@@ -69,3 +82,7 @@ class Evidence(NamedTuple):
 
     slots: Integers
     law: Identical | Bits | Values
+
+    def first(self, count: int) -> Evidence:
+        """Of the first reports."""
+        return Evidence(self.slots, self.law.first(count))

@@ -1,9 +1,9 @@
 """The posterior of the pools where a user has many sets of reports: chains say which reports belong together.
 
-Given which do, a set is one object, and what remains is the occupancy of groups of reports (`scores`), in which objects
-and behaviour are summed out; the posterior is its mean over the groupings of the chains (Rao and Blackwell). With many
-sets the chains take long to find which pools these lie in, all of which must move at once, but not which reports are
-one set's.
+Given which do, a set is one object, and what remains is the occupancy of groups of reports (`occupancy`), in which
+objects and behaviour are summed out; the posterior is its mean over the groupings of the chains (Rao and Blackwell).
+With many sets the chains take long to find which pools these lie in, all of which must move at once, but not which
+reports are one set's.
 """
 
 from __future__ import annotations
@@ -12,59 +12,107 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.chains import Chain, begun, between
-from poolscope.attack.memory.scores import normalised, occupancy_scores
+from poolscope.attack.memory.occupancy import Grid, normalised, occupancy_of
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.randomness import children
 from poolscope.kernels.kept_draws import Belief
-from poolscope.kernels.kept_sets import Units, laws
+from poolscope.kernels.kept_sets import Units, weigh_sets
 
-#: Sets of reports above which chains do not agree on the pools.
-MANY = 30
+#: Sets of reports above which chains do not agree on the pools; of LARGE or more reports each, in the mean, above SOME.
+MANY, SOME, LARGE = 30, 20, 3
 
 #: Chains that say whether they agree, and chains if they do not.
 FEW, CHAINS = 4, 8
 
-#: Rounds until the first grouping is taken, rounds from one to the next, and groupings of a chain at most.
-FIRST, APART, MOST = 6, 4, 16
+#: Rounds until the grouping of a trial is taken, and until one that counts; rounds from one to the next, and groupings
+#: of a chain at most.
+TRIAL, FIRST, APART, MOST = 6, 10, 4, 16
+
+#: Numbers that are kept of the factors of groups: 32 MB.
+ROOM = 1 << 22
+
+
+def are_many(sets: int, reports: int) -> bool:
+    """Whether so many sets of so many reports are left to groupings: where sets are large, few of them hold chains."""
+    return sets > MANY or (sets > SOME and reports >= LARGE * sets)
 
 
 def by_groupings(
     units: Units, belief: Belief, order: Integers, adversary: Adversary, key: np.uint64, enough: float
 ) -> tuple[Floats, Floats]:
-    """Posterior (k,) and its standard error, from as many groupings as one of a few chains says that are needed.
+    """Posterior (k,) and its standard error, from as many groupings as a trial of a few chains says that are needed.
 
-    order : (objects,) the objects as units have them; enough : the standard error that is asked for.
+    order : (objects,) the objects as units have them; enough : the standard error that is asked for. Other chains than
+    those of the trial count: a trial in which all agree by chance would else be told again as a small error.
     """
-    chains, known = begun(units, belief, key, CHAINS), dict[bytes, Floats]()
-
-    def taken(some: list[Chain], groupings: int, rounds: int) -> tuple[Floats, Floats]:
-        means = np.zeros((len(some), adversary.k))
-        for chain, mean in zip(some, means, strict=True):
-            for _ in range(groupings):
-                chain.go(rounds)
-                mean += _of_grouping(chain, order, adversary, known) / groupings
-        return between(means)
-
-    _, error = taken(chains[:FEW], 1, FIRST)
+    trial, own = children(key, np.arange(2))
+    groupings = _Groupings(units, order, adversary)
+    _, error = groupings.of(begun(units, belief, trial, FEW), 1, TRIAL)
     needed = (error.max() / enough) ** 2
     if needed <= 1:
-        return taken(chains[:FEW], 1, APART)
-    groupings = int(np.clip(np.ceil(needed * FEW / CHAINS), 2, MOST))
+        return groupings.of(begun(units, belief, own, FEW), 1, FIRST)
+    count = int(np.clip(np.ceil(needed * FEW / CHAINS), 2, MOST))
+    chains = begun(units, belief, own, CHAINS)
     for chain in chains:
         # they are not yet far from their starts: as long as what counts
-        chain.go(APART * groupings)
-    return taken(chains, groupings, APART)
+        chain.go(APART * count)
+    return groupings.of(chains, count, APART)
 
 
-def _of_grouping(chain: Chain, order: Integers, adversary: Adversary, known: dict[bytes, Floats]) -> Floats:
-    """The posterior of the pools, given the sets of a chain; those of groupings that came before are known."""
-    marks = chain.sets.mark[chain.groups]
-    name = np.sort(marks).tobytes()
-    if name not in known:
+class _Groupings:
+    """The posteriors of groupings of a user's reports; the factors of groups that came before are known."""
+
+    def __init__(self, units: Units, order: Integers, adversary: Adversary) -> None:
+        self.units, self.adversary = units, adversary
+        self.occupancy = occupancy_of(adversary, int(units.count.sum()))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        self.order: Integers = place[self.occupancy.bins.order]
+        self.grid: Grid | None = None
+        self.rows: dict[np.uint64, int] = {}
+        self.factors = np.empty((0, adversary.k, 0))
+
+    def of(self, chains: list[Chain], groupings: int, rounds: int) -> tuple[Floats, Floats]:
+        """The mean over chains and its error, of so many groupings of each, so many rounds apart."""
+        means = np.zeros((len(chains), self.adversary.k))
+        for chain, mean in zip(chains, means, strict=True):
+            for _ in range(groupings):
+                chain.go(rounds)
+                mean += self.posterior(chain) / groupings
+        return between(means)
+
+    def posterior(self, chain: Chain) -> Floats:
+        """The posterior (k,) of the pools, given the sets of a chain."""
         # in an order that does not hang on the chain's, so that the last digit does not either
-        groups = chain.groups[np.argsort(marks)]
-        found = np.empty((len(groups), len(order)))
-        laws(chain.units, chain.sets, groups, found)
-        log_likelihood = np.empty_like(found)
-        log_likelihood[:, order] = found
-        known[name] = normalised(occupancy_scores(log_likelihood, chain.sets.total[groups], adversary), adversary)
-    return known[name]
+        groups = chain.groups[np.argsort(chain.sets.mark[chain.groups])]
+        marks = chain.sets.mark[groups]
+        if self.grid is None:
+            self._settle(chain, groups)
+        new = np.array([mark not in self.rows for mark in marks])
+        if len(self.rows) + new.sum() > len(self.factors):
+            # too many to be kept: from the beginning
+            self.rows.clear()
+            new[:] = True
+        if new.any():
+            self._learn(chain, groups[new])
+        rows = np.array([self.rows[mark] for mark in marks])
+        assert self.grid is not None
+        return normalised(self.occupancy.scores(self.factors, rows, self.grid), self.adversary)
+
+    def _settle(self, chain: Chain, groups: Integers) -> None:
+        """The grid that the first grouping needs is that of all."""
+        self.grid = self.occupancy.settled(self._moments(chain, groups), chain.sets.total[groups])[0]
+        k, nodes = self.grid.log_base.shape
+        self.factors = np.empty((max(len(self.units.count), ROOM // (k * nodes)), k, nodes))
+
+    def _learn(self, chain: Chain, groups: Integers) -> None:
+        assert self.grid is not None
+        found = self.occupancy.factors(self._moments(chain, groups), chain.sets.total[groups], self.grid)
+        first = len(self.rows)
+        self.factors[first : first + len(groups)] = found
+        self.rows.update(zip(chain.sets.mark[groups], range(first, first + len(groups)), strict=True))
+
+    def _moments(self, chain: Chain, groups: Integers) -> Floats:
+        weights = np.empty((len(groups), len(self.order)))
+        weigh_sets(self.units, chain.sets, groups, np.empty(len(self.units.top_share)), weights)
+        return self.occupancy.moments(weights, self.order)

@@ -12,14 +12,15 @@ import numpy as np
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import lengths_of, posterior_of_each
 from poolscope.attack.memory.groupings import MANY
+from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import Found, kept_posterior
-from poolscope.attack.memory.scores import exact_scores, normalised, occupancy_scores
+from poolscope.attack.memory.scores import exact_scores, occupancy_scores
 from poolscope.attack.memory.units import of_one_slot
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Identical
+from poolscope.mechanisms.kept import Evidence, Identical
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
@@ -103,27 +104,36 @@ def grouped_posterior(
     posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))
     for user, (start, size) in enumerate(zip(np.cumsum(sizes) - sizes, sizes, strict=True)):
         used = np.minimum(counts, size)
+        # chains begin anew for each count, but what reports say of objects is the same
+        most = int(used.max(initial=0))
+        own = {name: np.asarray(column)[start : start + most] for name, column in reports.items()}
+        evidence = device.evidence(own) if most > 0 else None
         for count in np.unique(used):
-            first = {name: np.asarray(column)[start : start + count] for name, column in reports.items()}
-            posterior[user, used == count], error[user, used == count] = found_by(device, first, adversary)
+            found = _without_chance(adversary.belief.pool_prior(adversary.k))
+            if evidence is not None and count > 0:
+                first = {name: column[:count] for name, column in own.items()}
+                found = _found(evidence.first(int(count)), adversary, _key(first))
+            posterior[user, used == count], error[user, used == count] = found
     return Found(posterior, error)
 
 
 def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
-    """What the reports of one user say, by chains or, where groups are objects, by the better score (`EXACT`, `MANY`).
+    """What the reports of one user say.
 
     Chance hangs from the reports, so that it is the same wherever they are.
     """
-    if report_count(reports) == 0:
-        return _without_chance(adversary.belief.pool_prior(adversary.k))
-    evidence = device.evidence(reports)
+    return Found(*(x[0, 0] for x in grouped_posterior(device, reports, adversary, None, [report_count(reports)])))
+
+
+def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
+    """By chains or, where groups are objects, by the better score (`EXACT`, `MANY`)."""
     law = evidence.law
     if isinstance(law, Identical) and _are_objects(law, evidence.slots):
         groups, counts = len(law.log_law), np.bincount(law.answer)
         if groups <= EXACT or groups > MANY:
             scores = exact_scores if groups <= EXACT else occupancy_scores
             return _without_chance(normalised(scores(law.log_law, counts, adversary), adversary))
-    return kept_posterior(evidence, adversary, _key(reports))
+    return kept_posterior(evidence, adversary, key)
 
 
 def _are_objects(law: Identical, slots: Integers) -> bool:

@@ -9,9 +9,10 @@ the reports lie in each section, the integral over relevant interest and polariz
 of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes of a Gauss
 rule that is exact for n reports, which changes nothing of that.
 
-Several chains with different starts first go on for `TRIAL` rounds: how far they disagree says how many more they need
-to agree to `ENOUGH`, of which they get `MOST` at most. Only these count, so that the error that is stated, what they
-disagree by in the end, is not one that was waited for until it was small. Where a user has many sets of reports, the
+Several chains with different starts first go on for `TRIAL` rounds: how far they disagree says how many rounds others
+need to agree to `ENOUGH`, of which these get `MOST` at most. Only the others count: the error that is stated, what they
+disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found to agree,
+by chance maybe, and that have not gone far since. Where a user has many sets of reports, the
 chains do not agree in any time; then they say which reports belong together, and no more (`groupings`).
 
 References
@@ -30,19 +31,20 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.chains import begun, belief_of, between
-from poolscope.attack.memory.groupings import MANY, by_groupings
+from poolscope.attack.memory.groupings import are_many, by_groupings
 from poolscope.attack.memory.slots import slots_of
 from poolscope.attack.memory.units import units_of
 from poolscope.base.arrays import Floats
+from poolscope.base.randomness import children
 from poolscope.kernels.kept_draws import Belief
 from poolscope.kernels.kept_sets import Units
 from poolscope.mechanisms.kept import Evidence, Identical
 
-#: Chains of a user, rounds until they are far from their start, and rounds that say how many more there must be.
+#: Chains of a user, rounds until they are far from their start, and rounds that say how many there must be.
 CHAINS, BURN, TRIAL = 8, 8, 16
 
-#: The standard error that is asked for, of the pool that chains agree on least, and the rounds that count at most.
-ENOUGH, MOST = 0.02, 256
+#: The standard error that is asked for, of the pool that chains agree on least, and the rounds that count.
+ENOUGH, LEAST, MOST = 0.02, 32, 256
 
 
 class Found(NamedTuple):
@@ -61,7 +63,8 @@ def kept_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> 
     if n == 0 or (isinstance(law, Identical) and _excluded(law)):
         return Found(prior, np.zeros(len(prior)))
     belief, objects = belief_of(adversary, slots, n), len(slots.order) == len(evidence.slots)
-    if objects and len(begun(units, belief, key, 1)[0].groups) > MANY:
+    # from a key of its own: the same reports must not be attacked one way with one key and the other with another
+    if objects and are_many(len(begun(units, belief, np.uint64(0), 1)[0].groups), n):
         return Found(*by_groupings(units, belief, slots.order, adversary, key, ENOUGH))
     return agreed(units, belief, key)
 
@@ -72,14 +75,16 @@ def _excluded(law: Identical) -> bool:
 
 
 def agreed(units: Units, belief: Belief, key: np.uint64) -> Found:
-    """The mean over the chains, for as long as a trial says that they need, or that there is time for."""
-    chains = begun(units, belief, key, CHAINS)
+    """The mean over chains, for as long as a trial of others says that they need, or that there is time for."""
+    trial, own = children(key, np.arange(2))
 
-    def gone(rounds: int) -> tuple[Floats, Floats]:
-        return between(np.stack([chain.go(rounds) for chain in chains]) / rounds)
+    def gone(key: np.uint64, rounds: int) -> tuple[Floats, Floats]:
+        means = []
+        for chain in begun(units, belief, key, CHAINS):
+            chain.go(BURN)
+            means.append(chain.go(rounds) / rounds)
+        return between(np.stack(means))
 
-    for chain in chains:
-        chain.go(BURN)
-    _, error = gone(TRIAL)
+    _, error = gone(trial, TRIAL)
     needed = TRIAL * (error.max() / ENOUGH) ** 2
-    return Found(*gone(int(np.clip(np.ceil(needed), TRIAL, MOST))))
+    return Found(*gone(own, int(np.clip(np.ceil(needed), LEAST, MOST))))

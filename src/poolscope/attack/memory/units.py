@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
         class_of=slots.class_of,
         first=slots.first,
         log_share=slots.log_share,
+        # a class is never without slots
+        top_share=np.maximum.reduceat(slots.log_share, slots.first[:-1]),
+        power=np.empty((int(count.sum()) + 1, len(slots.order))),
+        powered=np.zeros(int(count.sum()) + 1, dtype=bool),
         cumulative=np.empty((tables, len(slots.order))),
         log_total=np.empty((tables, len(slots.blend))),
     )
@@ -70,7 +74,7 @@ def _(law: Identical, slots: Slots) -> dict[str, Any]:
 def _(law: Bits, slots: Slots) -> dict[str, Any]:
     n, width = law.ones.shape
     features_of = law.ones.sum(axis=1, dtype=np.int64)
-    set_, unset = (_bit_laws(n + 1, one, *law.again) for one in law.permanent)
+    plain, marked = _bit_laws(n, law.permanent, law.again)
     return {
         "kind": BITS,
         "joins": n > 1,
@@ -79,8 +83,8 @@ def _(law: Bits, slots: Slots) -> dict[str, Any]:
         "features": np.argsort(law.ones ^ 1, axis=1, kind="stable")[:, : max(1, features_of.max(initial=0))].copy(),
         "features_of": features_of,
         "positions": np.ascontiguousarray(law.positions[:, slots.order], dtype=np.int64),
-        "plain": unset,
-        "marked": set_,
+        "plain": plain,
+        "marked": marked,
         "table": np.arange(n),
     }
 
@@ -115,14 +119,25 @@ def _nothing(units: int, slots: int) -> dict[str, Any]:
         "features_of": np.zeros(units, dtype=np.int64),
         "law": none,
         "positions": np.zeros((1, slots), dtype=np.int64),
-        "plain": none,
-        "marked": none,
+        "plain": none[None],
+        "marked": none[None],
         "steps": np.zeros(5),
         "decay": np.ones(1),
     }
 
 
-def _bit_laws(most: int, one: float, q: float, p: float) -> Floats:
+@lru_cache(maxsize=16)
+def _bit_laws(n: int, permanent: tuple[float, float], again: tuple[float, float]) -> tuple[Floats, Floats]:
+    """`plain` and `marked` of a device and so many reports, see `Units`: the same for all of its users."""
+    set_, unset = (_log_ones(n + 1, one, *again) for one in permanent)
+    zero, one = (np.diff(law[:, :-1], axis=0) for law in (unset, set_))
+    more, marked_more = (np.diff(law[1:], axis=1) for law in (unset, set_))
+    over = (set_ - unset)[:-1, :-1]
+    plain = np.stack([unset[:-1, :-1], zero, over, more], axis=2)
+    return plain, np.stack([one, marked_more], axis=2)
+
+
+def _log_ones(most: int, one: float, q: float, p: float) -> Floats:
     """(most + 1, most + 1) log Pr[o ones of c reports] at a bit whose answer is one with that probability."""
     c, o = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
     zeros = np.maximum(c - o, 0)
@@ -150,10 +165,12 @@ def empty_sets(units: Units) -> Sets:
         level=np.zeros(sets),
         part=np.zeros((sets, width + 1)),
         base=np.zeros(sets),
-        gain=np.zeros((sets, width)),
+        gain=np.zeros((width, sets)),
         mark=np.zeros(sets, dtype=np.uint64),
         made=np.zeros(sets, dtype=np.uint64),
         set_of=whole(n),
         holder=whole(len(units.class_of)),
         spare=whole(n + 1),
+        top=whole(1),
+        factor=np.empty(width + 1),
     )
