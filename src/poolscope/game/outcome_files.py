@@ -6,14 +6,16 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
+from poolscope.base.engines import Local
 from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
 from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
@@ -22,6 +24,7 @@ from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, with_errors
 Attack = tuple[str, int]
 
 Kept = TypeVar("Kept")
+Told = TypeVar("Told")
 
 #: Bytes of outcomes that are held of several attacks at once, and of each row: its confidence and whether it is right.
 #: To look at all files anew for each attack would take most of the time.
@@ -84,22 +87,36 @@ class OutcomeFiles:
             yield part
 
     def looked_at(
-        self, attacks: Sequence[Attack], columns: Sequence[str], keep: Callable[[Attack, pl.DataFrame], Kept]
-    ) -> Iterator[tuple[Attack, list[Kept]]]:
-        """Each attack, and what is kept of its rows in each file: of as many attacks at a look as memory allows."""
+        self,
+        attacks: Sequence[Attack],
+        columns: Sequence[str],
+        keep: Callable[[Attack, pl.DataFrame], Kept],
+        tell: Callable[[Attack, list[Kept]], Told],
+    ) -> Iterator[Told]:
+        """What is told of each attack from what is kept of its rows in each file, on all cores.
+
+        As many attacks are looked at together as memory allows.
+        """
         at_once = max(1, MOST_HELD * len(attacks) // max(1, ROW_BYTES * self.rows))
+
+        def kept(place: int) -> tuple[int, dict[Attack, Kept]]:
+            file = self.files[place]
+            with decoding(file):
+                label, count = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
+                rows = scan(file).select(label, count, *columns).collect()
+                found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
+            return place, {attack: keep(attack, found[attack]) for attack in some if attack in found}
+
+        def told(place: int) -> tuple[int, Told]:
+            attack = some[place]
+            return place, tell(attack, [found[attack] for found in files if attack in found])
+
         for begin in range(0, len(attacks), at_once):
             some = attacks[begin : begin + at_once]
-            kept: dict[Attack, list[Kept]] = {attack: [] for attack in some}
-            for file in self.files:
-                with decoding(file):
-                    label, wanted = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
-                    rows = scan(file).select(label, wanted, *columns).collect()
-                    found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
-                for attack in some:
-                    if attack in found:
-                        kept[attack].append(keep(attack, found[attack]))
-            yield from kept.items()
+            files = _in_order(Local().map(kept, range(len(self.files))))
+            # one at a time where one is all that memory allows
+            cores = Local() if at_once > 1 else Local(threads=1)
+            yield from _in_order(cores.map(told, range(len(some))))
 
     @property
     def rows(self) -> int:
@@ -137,6 +154,11 @@ def needed(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns of a file that these are made of."""
     found = (name for column in columns for name in (("guess", "pool") if column == CORRECT else (column,)))
     return tuple(dict.fromkeys(found))
+
+
+def _in_order(found: Iterable[tuple[int, Told]]) -> list[Told]:
+    """What threads found, by its place."""
+    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
 # As strings: two columns of categories need not share them.

@@ -170,14 +170,16 @@ def records_of(outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part]:
         return Counted.of(rows, attack[1]), part_of(rows, held)
 
-    attacks = [(name, n) for name in game.pool_counts for n in game.observations]
-    columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
-    for attack, found in outcomes.looked_at(attacks, columns, kept):
+    def told(attack: Attack, found: list[tuple[Counted, Part]]) -> Record:
         counted = Counted()
         for part, _ in found:
             counted += part
         rows = outcomes.joined(attack, held, [part for _, part in found])
-        yield record_of(rows, counted, *attack, game, manifest.seed, threshold)
+        return record_of(rows, counted, *attack, game, manifest.seed, threshold)
+
+    attacks = [(name, n) for name in game.pool_counts for n in game.observations]
+    columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
+    return outcomes.looked_at(attacks, columns, kept, told)
 
 
 def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:

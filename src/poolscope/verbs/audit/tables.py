@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
@@ -37,7 +37,6 @@ class Tables:
 
 def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
     """Few attacks are looked at at a time: all of them together may not fit into memory."""
-    found: dict[str, list[pl.DataFrame]] = {"curves": [], "exposure": [], "maps": [], "calibration": []}
     attacks = outcomes.attacks()
     if not attacks:
         raise InputError("must have at least one row", file=outcomes.files[0].parent)
@@ -52,15 +51,20 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
         exposed = exposure_counts(rows, horizon) if first[attack[0]] == attack else 0
         return part_of(rows, HELD), behaved, exposed
 
-    columns = tuple(dict.fromkeys(("user", *needed(HELD), "gamma", "delta", *exposing)))
-    for attack, parts in outcomes.looked_at(attacks, columns, kept):
+    def told(attack: Attack, parts: list[tuple[Part, Counts, Counts]]) -> dict[str, pl.DataFrame]:
         held, behaved, exposed = zip(*parts, strict=True)
         rows = outcomes.joined(attack, HELD, held)
         label = [pl.lit(attack[0]).alias("adversary"), pl.lit(attack[1]).alias("n"), pl.all()]
-        found["curves"].append(precision_curve(rows, seed, CURVE_POINTS).select(label))
-        found["calibration"].append(calibration(rows).select(label))
+        found = {
+            "curves": precision_curve(rows, seed, CURVE_POINTS).select(label),
+            "calibration": calibration(rows).select(label),
+        }
         if attack in mapped:
-            found["maps"].append(behaviour_shares(np.asarray(sum(behaved)), k).select(label))
+            found["maps"] = behaviour_shares(np.asarray(sum(behaved)), k).select(label)
         if first[attack[0]] == attack:
-            found["exposure"].append(exposure_shares(np.asarray(sum(exposed)), rows.height).with_columns(label[0]))
-    return Tables(**{name: pl.concat(parts) for name, parts in found.items()})
+            found["exposure"] = exposure_shares(np.asarray(sum(exposed)), rows.height).with_columns(label[0])
+        return found
+
+    columns = tuple(dict.fromkeys(("user", *needed(HELD), "gamma", "delta", *exposing)))
+    every = list(outcomes.looked_at(attacks, columns, kept, told))
+    return Tables(**{f.name: pl.concat(one[f.name] for one in every if f.name in one) for f in fields(Tables)})
