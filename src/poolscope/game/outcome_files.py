@@ -103,7 +103,12 @@ class OutcomeFiles:
             file = self.files[place]
             with decoding(file):
                 label, count = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
-                rows = scan(file).select(label, count, *columns).collect()
+                table = scan(file)
+                if len(some) < len(attacks):
+                    table = table.filter(
+                        pl.any_horizontal(*((name == _ADVERSARY) & (pl.col("n") == n) for name, n in some))
+                    )
+                rows = table.select(label, count, *columns).collect()
                 found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
             return place, {attack: keep(attack, found[attack]) for attack in some if attack in found}
 
