@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 
@@ -12,6 +13,7 @@ from cases.records import Pools
 from cases.synthetic import POOLS, attack, game
 
 from poolscope.base.errors import InputError
+from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import summarise
 from poolscope.pages import audit
 from poolscope.verbs.audit.folder import read_run
@@ -290,3 +292,13 @@ def test_missing_folder_and_empty_outcomes(tmp_path, outcomes):
         outcomes.clear().write_parquet(path)
     with pytest.raises(InputError, match="must have at least one row"):
         write_page(folder)
+
+
+def test_an_interval_that_is_a_point_leaves_no_sign_behind(run):
+    """Of very many users all of a kind, both ends are the same to the digits that are shown."""
+    summary = read_run(run).summary
+    sure = Estimate(1.0, 0.99999, 1.0)
+    results = [replace(record, precision_top10=sure) for record in summary.results]
+    told = audit._tiles(summary.model_copy(update={"results": results}))["tiles"]
+    assert [tile["interval"] for tile in told][1] == ""
+    assert all(tile["interval"] for tile in told[:1] + told[2:])

@@ -142,9 +142,10 @@ def _tiles(summary: Summary) -> dict[str, Any]:
         {
             "value": tied(large_percent(getattr(record, name).value)),
             "label": tied(label),
-            "interval": tied(f"{interval(getattr(record, name), share)} %"),
+            "interval": tied(f"{ends} %") if ends else "",
         }
         for name, label in chosen
+        for ends in [interval(getattr(record, name), share)]
     ]
     tiles.append(
         {
