@@ -19,7 +19,15 @@ def two_views():
 
 
 @pytest.mark.parametrize(
-    "noise", [{"epsilon": 0.01}, {"epsilon": 4.0}, {"epsilon": 60.0}, {"f": 0.5, "p": 0.1, "q": 0.9}]
+    "noise",
+    [
+        {"epsilon": 0.01},
+        {"epsilon": 4.0},
+        {"epsilon": 60.0},
+        {"epsilon": 599.0},
+        {"epsilon": 1400.0},
+        {"f": 0.5, "p": 0.1, "q": 0.9},
+    ],
 )
 @pytest.mark.parametrize(("hashes", "m"), [(1, 5), (2, 3), (2, 128), (4, 16), (8, 9)])
 def test_masses_are_sums_of_likelihoods(hashes, m, noise):

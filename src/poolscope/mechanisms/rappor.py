@@ -21,6 +21,9 @@ from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import Rates, ReportColumn, Reports, check_epsilon, check_objects, derived, lie, settle
 from poolscope.mechanisms.views import Views
 
+#: From this epsilon on ratios of likelihoods, e^epsilon, come near the largest number that there is.
+BEYOND = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rappor(Hashed, Counting, Likelihood):
@@ -208,7 +211,7 @@ class Rappor(Hashed, Counting, Likelihood):
     def mass(self, reports: Reports, views: Views) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
         table, by_cohort = views.matrix(), self.grouped(reports["cohort"])
-        if math.isfinite(self.epsilon):
+        if self.epsilon < BEYOND:
             # by what each bit that is set says, and each that is not
             yes, no = (1.0 - self.dropped) / self.raised, self.dropped / (1.0 - self.raised)
             bits = np.arange(self.hashes + 1.0)
