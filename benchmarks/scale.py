@@ -46,7 +46,7 @@ def usage() -> dict[str, float]:
 
 def play(scenario: str, users: int, engine: str) -> dict[str, float]:
     """One audit: its seconds with and without start-up, and what it took."""
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(dir=".", prefix="poolscope-") as folder:
         out = Path(folder) / "run"
         loaded = load_scenario(scenario)
         play_block(loaded.game(0, Local().map), range(16), 0)  # compiled before the clock starts
@@ -148,7 +148,7 @@ def main() -> None:
     else:
         print(machine())
         for users in given.users:
-            with tempfile.TemporaryDirectory(dir=".") as folder:
+            with tempfile.TemporaryDirectory(dir=".", prefix="poolscope-") as folder:
                 print(
                     users, {k: round(v, 1) for k, v in end(given.scenario[0], users, Path(folder)).items()}, flush=True
                 )
