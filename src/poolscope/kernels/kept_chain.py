@@ -6,38 +6,36 @@ so does drawing the behaviour given how many reports lie in each section.
 """
 
 import numpy as np
-from numba import njit
 
 from poolscope.kernels.kept_deals import node, prefer, weigh, weights
-from poolscope.kernels.kept_draws import coin, drawn_slot, log_phi, log_sum, mixed, pick, share_at, table
+from poolscope.kernels.kept_draws import coin, drawn_slot, in_class, log_phi, log_sum, mixed, pick, share_at
 from poolscope.kernels.kept_sets import (
-    add,
-    can_join,
     claim,
-    copy_said,
     empty,
     log_joins,
     log_law,
+    log_stay,
+    move,
     put,
-    refresh,
     take,
 )
 from poolscope.kernels.kept_splits import split_or_merge
+from poolscope.kernels.kept_tables import table
+from poolscope.kernels.uncounted import uncounted
 
 #: Times that a slot is drawn again if it is taken, and what is below the likeliest by so much is never drawn: that is
 #: once in 10^13 times.
 TRIES, FAR = 4, 30.0
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def relocate(units, sets, place, room, g):
     """A slot for the whole set from its own law: a free one it takes, for one that is taken the two may change places.
 
     The law of the set itself cancels, so that only the other's decides on the change.
     """
     a = sets.slot[g]
-    cumulative, log_total = table(units, sets, room, g)
-    b = drawn_slot(units, place, sets.total[g], cumulative, log_total, room.mix)
+    b = drawn_slot(units, place, sets.total[g], table(units, sets, g), room.mix)
     if b == a:
         return
     h = sets.holder[b]
@@ -46,83 +44,92 @@ def relocate(units, sets, place, room, g):
         change += sets.total[h] * (log_phi(units, place, a) - log_phi(units, place, b))
         if coin(place) >= np.exp(change):
             return
-        sets.slot[h] = a
+        move(units, sets, h, a)
     sets.holder[a] = h
     sets.holder[b] = g
-    sets.slot[g] = b
-    refresh(units, sets, g)
-    if h >= 0:
-        refresh(units, sets, h)
+    move(units, sets, g, b)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def reassign(units, sets, place, room, u):
-    """Unit u, of one report, to a set that is there or to a slot of its own; back to where it was if that is taken."""
-    g, spare = sets.set_of[u], units.count.shape[0]
-    before, alone = sets.slot[g], sets.size[g] == 1
-    if not alone:
-        copy_said(sets, g, spare)
-    take(units, sets, u)
-    s = _chosen(units, sets, place, room, u, TRIES)
-    if s >= 0 and s != before:
-        _settle(units, sets, u, s)
+    """Unit u, of one report, to a set that is there or to a slot of its own; it stays if that is taken.
+
+    One that is by itself and shall be so stays as well: slots of sets are for `relocate`, and to every way from here to
+    a set there is as likely a way back.
+    """
+    g = sets.set_of[u]
+    s = _chosen(units, sets, place, room, u)
+    if s < 0 or s == sets.slot[g] or (sets.size[g] == 1 and sets.holder[s] < 0):
         return
-    # mostly it goes back, and what its set said before is known: alone in the set that was freed last
-    sets.set_of[u] = claim(sets, before) if alone else g
-    add(units, sets, u, g, 1)
-    if not alone:
-        copy_said(sets, spare, g)
+    take(units, sets, u)
+    if sets.size[g] == 0:
+        room.phi[g] = -np.inf
+    _settle(units, sets, place, room, u, s)
 
 
-@njit(nogil=True, cache=True)
-def _settle(units, sets, u, s):
+@uncounted
+def _settle(units, sets, place, room, u, s):
+    """Unit u, which is in no set, to slot s."""
     g = sets.holder[s]
-    put(units, sets, u, claim(sets, s) if g < 0 else g)
+    if g < 0:
+        g = claim(sets, s)
+        room.phi[g] = log_phi(units, place, s)
+    put(units, sets, u, g)
 
 
-@njit(nogil=True, cache=True)
-def _chosen(units, sets, place, room, u, tries):
-    """A slot for unit u, which is in no set; -1 if it drew those of sets that it cannot join."""
-    n, chances, own = sets.top[0], room.chances, units.table[u]
-    mixed(place, units.count[u], units.log_total[own], room.mix)
-    alone = log_sum(room.mix, room.mix.shape[0])
-    top = alone
-    if units.joins:
-        log_joins(units, sets, u, chances[:n])
-        for g in range(n):
-            if sets.size[g] > 0:
-                chances[g] += log_phi(units, place, sets.slot[g])
-                top = max(top, chances[g])
-    else:
-        chances[:n] = -np.inf
+@uncounted
+def _chosen(units, sets, place, room, u):
+    """A slot for unit u as if it were in no set; -1 if it drew those of sets that it cannot join.
+
+    room.phi has of every set what its slot weighs, as a logarithm, and -inf where there is none.
+    """
+    n, mix, mine = sets.top[0], room.mix, sets.set_of[u]
+    chances, there = room.chances[:n], mine >= 0 and sets.size[mine] > 1
+    mixed(units, place, units.count[u], units.table[u], mix)
+    top = -np.inf
+    for k in range(mix.shape[0]):
+        top = max(top, mix[k])
+    for g in range(n):
+        chances[g] = room.phi[g]
+    log_joins(units, sets, u, chances)
+    if mine >= 0:
+        chances[mine] = room.phi[mine] + log_stay(units, sets, u) if there else -np.inf
+    for chance in chances:
+        top = max(top, chance)
     total = 0.0
     for g in range(n):
         if chances[g] > top - FAR:
             total += np.exp(chances[g] - top)
         chances[g] = total
-    total += np.exp(alone - top)
-    for _ in range(tries):
+    joined = total
+    for k in range(mix.shape[0]):
+        total += np.exp(mix[k] - top)
+        mix[k] = total
+    for _ in range(TRIES):
         want = coin(place) * total
-        g = 0
-        while g < n and want >= chances[g]:
-            g += 1
-        if g < n:
+        if want < joined:
+            g = 0
+            while want >= chances[g]:
+                g += 1
             return sets.slot[g]
-        s = drawn_slot(units, place, units.count[u], units.cumulative[own], units.log_total[own], room.mix)
-        if sets.holder[s] < 0:
+        k = 0
+        while k < mix.shape[0] - 1 and want >= mix[k]:
+            k += 1
+        s = in_class(units, units.table[u], k, coin(place))
+        if sets.holder[s] < 0 or (sets.holder[s] == mine and not there):
             return s
     return -1
 
 
-@njit(nogil=True, cache=True)
-def _free_slot(units, sets, place, room, c, cumulative, log_total):
-    """A free slot from a table, however little the free ones have of it."""
-    table, top = room.tables[0], -np.inf
+@uncounted
+def _free_slot(units, sets, place, c, row):
+    """A free slot from a table, however little the free ones have of it; where a set's table may be is scratch."""
+    table, top = units.cumulative[units.tables], -np.inf
     for s in range(table.shape[0]):
-        k, share = units.class_of[s], share_at(units, cumulative, s)
+        k, share = units.class_of[s], share_at(units, row, s)
         table[s] = -np.inf
         if sets.holder[s] < 0 and share > 0.0:
-            table[s] = log_total[k] + c * place.log_weight[k] + np.log(share)
+            table[s] = units.log_total[row, k] + c * place.log_weight[k] + np.log(share)
         top = max(top, table[s])
     if top == -np.inf:
         for s in range(table.shape[0]):
@@ -131,11 +138,12 @@ def _free_slot(units, sets, place, room, c, cumulative, log_total):
     return pick(table, table.shape[0], coin(place))
 
 
-@njit(nogil=True, cache=True)
-def start(units, sets, place, room, together):
-    """Units one after the other, as they stand in room.order, each given those before it; or `together`, each with the
-    first that it can share an answer with.
+@uncounted
+def start(units, sets, place, room, favour):
+    """Units one after the other, as they stand in room.order, each given those before it; sets that are there weigh
+    more by `favour`, a logarithm.
     """
+    units.chain[0] = 0
     sets.holder[:] = -1
     sets.set_of[:] = -1
     n = units.count.shape[0]
@@ -145,22 +153,17 @@ def start(units, sets, place, room, together):
         empty(sets, g)
     sets.spare[n] = n
     sets.top[0] = 0
+    room.phi[:] = -np.inf
     for i in range(n):
-        u, s = room.order[i], -1
-        for j in range(i if together and units.joins else 0):
-            g = sets.set_of[room.order[j]]
-            if can_join(units, sets, g, u):
-                s = sets.slot[g]
-                break
+        u = room.order[i]
+        s = _chosen(units, sets, place, room, u)
         if s < 0:
-            s = _chosen(units, sets, place, room, u, TRIES)
-        if s < 0:
-            own = units.table[u]
-            s = _free_slot(units, sets, place, room, units.count[u], units.cumulative[own], units.log_total[own])
-        _settle(units, sets, u, s)
+            s = _free_slot(units, sets, place, units.count[u], units.table[u])
+        _settle(units, sets, place, room, u, s)
+        room.phi[sets.holder[s]] = favour + log_phi(units, place, s)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def behave(units, sets, belief, place, room):
     """Sections of the reports, the pools' posterior given these, and a behaviour from its own."""
     counts, weight, k = place.counts, place.weight, place.posterior.shape[0]
@@ -193,13 +196,17 @@ def behave(units, sets, belief, place, room):
     weigh(belief, weight, place.log_weight)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def sweep(units, belief, sets, place, room, sweeps, pairs, jumps, out):
     """So many rounds of all moves; out (pools,) has the pools' posteriors added, one a round."""
     n = units.count.shape[0]
-    sets.made[:] = 0  # the tables may be another chain's
+    if units.chain[0] != place.key:
+        sets.made[:] = 0
+        units.chain[0] = place.key
     for _ in range(sweeps):
         if units.joins:
+            for g in range(n):
+                room.phi[g] = log_phi(units, place, sets.slot[g]) if sets.size[g] > 0 else -np.inf
             for u in range(n):
                 reassign(units, sets, place, room, u)
             for _ in range(pairs):

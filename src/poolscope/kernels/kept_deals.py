@@ -1,13 +1,14 @@
 """Another preferred pool in one move: all sets of the pools concerned are dealt anew."""
 
 import numpy as np
-from numba import njit
 
-from poolscope.kernels.kept_draws import coin, in_class, pick, share_at, table
-from poolscope.kernels.kept_sets import NEVER, refresh
+from poolscope.kernels.kept_draws import coin, in_class, pick, share_at
+from poolscope.kernels.kept_sets import NEVER, move
+from poolscope.kernels.kept_tables import table
+from poolscope.kernels.uncounted import uncounted
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _dealt(units, sets, place, room, count, among, log_weight, draw):
     """Sets room.order[:count] to slots of the classes `among` one after the other, each by its law among free slots.
 
@@ -18,10 +19,10 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
     for i in range(count):
         g = room.order[i]
         c = sets.total[g]
-        cumulative, log_total = table(units, sets, room, g)
+        row = table(units, sets, g)
         top = -np.inf
         for b in among:
-            mix[b] = log_total[b] + c * log_weight[b]
+            mix[b] = units.log_total[row, b] + c * log_weight[b]
             top = max(top, mix[b])
         whole = 0.0
         for b in among:
@@ -30,14 +31,14 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
         free = whole
         for j in range(i):
             s = room.side[j]
-            free -= mix[units.class_of[s]] * share_at(units, cumulative, s)
+            free -= mix[units.class_of[s]] * share_at(units, row, s)
         if not free > 1e-9 * whole:
             total = -np.inf
             break
         total += top + np.log(free)
         s = sets.slot[g]
         if draw:
-            s = _among(units, place, room, among, cumulative, whole, free)
+            s = _among(units, place, room, among, row, whole, free)
         room.side[i] = s
         room.taken[s] = True
         placed += 1
@@ -46,8 +47,8 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
     return total
 
 
-@njit(nogil=True, cache=True)
-def _among(units, place, room, among, cumulative, whole, free):
+@uncounted
+def _among(units, place, room, among, row, whole, free):
     """A slot of these classes that is not taken, from a table: by trial, or by going through all if little is left."""
     mix = room.mix
     if free > 0.2 * whole:
@@ -56,15 +57,15 @@ def _among(units, place, room, among, cumulative, whole, free):
             while at < among.shape[0] - 1 and want >= mix[among[at]]:
                 want -= mix[among[at]]
                 at += 1
-            s = in_class(units, cumulative, among[at], coin(place))
+            s = in_class(units, row, among[at], coin(place))
             if not room.taken[s]:
                 return s
     want, last = coin(place) * free, -1
     for b in among:
         before = 0.0
         for s in range(units.first[b], units.first[b + 1]):
-            share = cumulative[s] - before
-            before = cumulative[s]
+            share = units.cumulative[row, s] - before
+            before = units.cumulative[row, s]
             if share > 0.0 and not room.taken[s]:
                 last = s
                 want -= mix[b] * share
@@ -73,7 +74,7 @@ def _among(units, place, room, among, cumulative, whole, free):
     return last
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def weights(belief, iota, gamma, delta, weight):
     """weight (k + 1,) of the sections, from a preferred pool and nodes of relevant interest and polarization."""
     interest, polarization = belief.interest, belief.polarization
@@ -82,7 +83,7 @@ def weights(belief, iota, gamma, delta, weight):
         weight[i + 1] = np.exp(interest[0, gamma] + polarization[0 if i == iota else 1, delta])
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def weigh(belief, weight, log_weight):
     """The log weights of the classes from the weights of the sections."""
     for c in range(log_weight.shape[0]):
@@ -92,7 +93,7 @@ def weigh(belief, weight, log_weight):
         log_weight[c] = np.log(total) if total > 0.0 else NEVER
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def node(axis, one, other, nodes, coin):
     """A node of an axis with probability proportional to x^one y^other times its weight."""
     for i in range(axis.shape[1]):
@@ -100,7 +101,7 @@ def node(axis, one, other, nodes, coin):
     return pick(nodes, axis.shape[1], coin)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def prefer(units, sets, belief, place, room):
     """Another preferred pool, or another relevant interest as well: the sets of both pools, and then the neutral ones,
     are dealt anew at once; the sets elsewhere stay, at the weight that they then have.
@@ -150,9 +151,10 @@ def prefer(units, sets, belief, place, room):
         sets.holder[sets.slot[order[m]]] = -1
     for m in range(count):
         g = order[m]
-        sets.slot[g] = room.side[m]
         sets.holder[room.side[m]] = g
-        refresh(units, sets, g)
+        move(units, sets, g, room.side[m])
     place.at[1], place.at[2] = other, interest
-    place.weight[:] = room.weight
-    place.log_weight[:] = room.log_weight
+    for i in range(place.weight.shape[0]):
+        place.weight[i] = room.weight[i]
+    for c in range(place.log_weight.shape[0]):
+        place.log_weight[c] = room.log_weight[c]

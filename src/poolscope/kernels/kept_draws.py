@@ -5,8 +5,8 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.kept_sets import tabulate
 from poolscope.kernels.random import uniform
+from poolscope.kernels.uncounted import uncounted
 
 #: Behaviour as an adversary believes it. log_prior (pools,); interest (3, nodes) log gamma, log 1 - gamma, log weight;
 #: polarization (3, nodes) log delta, log (1 - delta)/(k - 1), log weight; integral (n + 1, n + 1): log of the mean of
@@ -18,9 +18,9 @@ Belief = namedtuple("Belief", "log_prior interest polarization integral blend on
 #: used, preferred pool, nodes of interest and polarization.
 Place = namedtuple("Place", "key at weight log_weight counts posterior")
 
-#: Scratch: chances (units + 1,), order and side (units,), among (3,), taken (slots,), tables (sets, slots), totals
-#: (sets, classes), nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
-Room = namedtuple("Room", "chances order side among taken tables totals nodes mix weight log_weight")
+#: Scratch: chances and phi (units,), order and side (units,), among (3,), taken (slots,),
+#: nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
+Room = namedtuple("Room", "chances phi order side among taken nodes mix weight log_weight")
 
 
 @njit(inline="always")
@@ -30,7 +30,7 @@ def coin(place):
     return uniform(place.key, i)
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def pick(logs, count, coin):
     """An index with probability proportional to exp(logs); logs become cumulated."""
     top = -np.inf
@@ -49,7 +49,7 @@ def pick(logs, count, coin):
     return count - 1
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def log_sum(logs, count):
     top = -np.inf
     for i in range(count):
@@ -63,19 +63,19 @@ def log_sum(logs, count):
 
 
 @njit(inline="always")
-def mixed(place, c, log_total, mix):
+def mixed(units, place, c, row, mix):
     """mix: log weight of each class for c reports of that table."""
     for k in range(mix.shape[0]):
-        mix[k] = log_total[k] + c * place.log_weight[k]
+        mix[k] = units.log_total[row, k] + c * place.log_weight[k]
 
 
 @njit(inline="always")
-def in_class(units, cumulative, k, coin):
+def in_class(units, row, k, coin):
     """A slot of class k from a table."""
     low, high = units.first[k], units.first[k + 1] - 1
     while low < high:
         middle = (low + high) >> 1
-        if cumulative[middle] <= coin:
+        if units.cumulative[row, middle] <= coin:
             low = middle + 1
         else:
             high = middle
@@ -83,34 +83,22 @@ def in_class(units, cumulative, k, coin):
 
 
 @njit(inline="always")
-def share_at(units, cumulative, s):
+def share_at(units, row, s):
     """What a table gives to slot s of its class."""
-    before = cumulative[s - 1] if s > units.first[units.class_of[s]] else 0.0
-    return cumulative[s] - before
+    before = units.cumulative[row, s - 1] if s > units.first[units.class_of[s]] else 0.0
+    return units.cumulative[row, s] - before
 
 
-@njit(nogil=True, cache=True)
-def drawn_slot(units, place, c, cumulative, log_total, mix):
+@uncounted
+def drawn_slot(units, place, c, row, mix):
     """A slot from a table, whether it is free or not; -1 where no slot is possible."""
-    mixed(place, c, log_total, mix)
+    mixed(units, place, c, row, mix)
     k = pick(mix, mix.shape[0], coin(place))
     if k < 0:
         return -1
-    return in_class(units, cumulative, k, coin(place))
+    return in_class(units, row, k, coin(place))
 
 
 @njit(inline="always")
 def log_phi(units, place, s):
     return place.log_weight[units.class_of[s]] + units.log_share[s]
-
-
-@njit(inline="always")
-def table(units, sets, room, g):
-    """The table of set g: of one unit its own, of more the one that was made when its units came together."""
-    if sets.size[g] == 1:
-        own = units.table[sets.names[g]]
-        return units.cumulative[own], units.log_total[own]
-    if sets.made[g] != sets.mark[g]:
-        tabulate(units, sets, g, room.tables[g], room.totals[g])
-        sets.made[g] = sets.mark[g]
-    return room.tables[g], room.totals[g]

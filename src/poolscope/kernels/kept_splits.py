@@ -1,21 +1,21 @@
 """One set of reports made two, and two made one."""
 
 import numpy as np
-from numba import njit
 
-from poolscope.kernels.kept_draws import coin, drawn_slot, log_sum, mixed, table
+from poolscope.kernels.kept_draws import coin, drawn_slot, log_sum, mixed
 from poolscope.kernels.kept_sets import IDENTICAL, add, claim, empty, log_join, refresh, release
+from poolscope.kernels.kept_tables import table
+from poolscope.kernels.uncounted import uncounted
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _log_mass(units, sets, place, room, g):
     """Log of the sum over slots of set g's law."""
-    log_total = table(units, sets, room, g)[1]
-    mixed(place, sets.total[g], log_total, room.mix)
+    mixed(units, place, sets.total[g], table(units, sets, g), room.mix)
     return log_sum(room.mix, room.mix.shape[0])
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _at_most(units, sets, place, room, g):
     """A bound of `_log_mass` that needs no table: the best slot's law, the best slot's share for all reports but one,
     and the shares of all slots, which are one together, for that.
@@ -30,7 +30,7 @@ def _at_most(units, sets, place, room, g):
     return sets.level[g] + units.positions.shape[0] * best + (sets.total[g] - 1) * phi + 1e-6
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def _unite(sets, g, h, both):
     """Set `both` as what g and h are together, without a slot; `refresh` is left to do."""
     sets.slot[both] = -1
@@ -43,7 +43,7 @@ def _unite(sets, g, h, both):
         sets.ones[both, j] = sets.ones[g, j] + sets.ones[h, j]
 
 
-@njit(nogil=True, cache=True)
+@uncounted
 def split_or_merge(units, sets, place, room):
     """Two units at random: what is one set is split between them, what are two is merged.
 
@@ -103,8 +103,8 @@ def split_or_merge(units, sets, place, room):
     if want >= odds:
         return
     if g == h:
-        a = drawn_slot(units, place, sets.total[left], *table(units, sets, room, left), room.mix)
-        b = drawn_slot(units, place, sets.total[right], *table(units, sets, room, right), room.mix)
+        a = drawn_slot(units, place, sets.total[left], table(units, sets, left), room.mix)
+        b = drawn_slot(units, place, sets.total[right], table(units, sets, right), room.mix)
         if a == b or (sets.holder[a] >= 0 and sets.holder[a] != g) or (sets.holder[b] >= 0 and sets.holder[b] != g):
             return
         order[others], order[others + 1] = t, u
@@ -117,7 +117,7 @@ def split_or_merge(units, sets, place, room):
             add(units, sets, v, to, 1)
         refresh(units, sets, h)
     else:
-        a = drawn_slot(units, place, sets.total[both], *table(units, sets, room, both), room.mix)
+        a = drawn_slot(units, place, sets.total[both], table(units, sets, both), room.mix)
         if sets.holder[a] >= 0 and sets.holder[a] != g and sets.holder[a] != h:
             return
         release(sets, g)

@@ -23,6 +23,9 @@ from poolscope.world.densities import Density
 #: Splits and merges to a round, and other preferred pools that are tried.
 PAIRS, JUMPS = 8, 2
 
+#: By how much, as a logarithm, every other chain favours sets that are there when reports are dealt.
+FAVOUR = 10.0
+
 
 class Chain(NamedTuple):
     """One chain: the sets of reports and their slots, and the behaviour."""
@@ -33,10 +36,10 @@ class Chain(NamedTuple):
     place: Place
     room: Room
 
-    def go(self, rounds: int) -> Floats:
+    def go(self, rounds: int, jumps: int = JUMPS) -> Floats:
         """So many rounds; the sum (k,) over them of the pools' posterior, given how many reports lie in each."""
         out = np.zeros(len(self.belief.log_prior))
-        kernels.sweep(*self, rounds, PAIRS, JUMPS, out)
+        kernels.sweep(*self, rounds, PAIRS, jumps, out)
         return out
 
     @property
@@ -50,8 +53,9 @@ def begun(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chai
     """So many chains, which differ at the start by more than they will later: what they then disagree by says how far
     they have come.
 
-    Every other one deals the reports one after the other, the largest units first, each to a set that is there or to
-    one of its own, which makes too many sets; the rest begins with as few as there can be.
+    Each deals the reports one after the other, the largest units first, to a set that is there or to one of its own.
+    That makes too many sets, as the first reports of an object have none to join; every other chain favours sets that
+    are there.
     """
     room, order = _room(units, belief), np.argsort(-units.count, kind="stable")
     chains = []
@@ -61,7 +65,7 @@ def begun(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chai
         place.weight[:] = np.array([0.5, *np.full(k, 0.5 / k)])
         weigh(belief, place.weight, place.log_weight)
         room.order[:] = order
-        kernels.start(units, sets, place, room, i % 2 == 1)
+        kernels.start(units, sets, place, room, FAVOUR if i % 2 else 0.0)
         kernels.behave(units, sets, belief, place, room)
         chains.append(chain)
     return chains
@@ -124,15 +128,13 @@ def _place(key: np.uint64, belief: Belief) -> Place:
 
 def _room(units: Units, belief: Belief) -> Room:
     n, (classes, sections), slots = len(units.count), belief.blend.shape, len(units.class_of)
-    tables = n + 3 if units.joins else 1
     return Room(
-        chances=np.empty(n + 1),
+        chances=np.empty(n),
+        phi=np.empty(n),
         order=np.empty(n, dtype=np.int64),
         side=np.empty(n, dtype=np.int64),
         among=np.empty(3, dtype=np.int64),
         taken=np.zeros(slots, dtype=bool),
-        tables=np.empty((tables, slots)),
-        totals=np.empty((tables, classes)),
         nodes=np.empty(max(belief.interest.shape[1], belief.polarization.shape[1], sections)),
         mix=np.empty(classes),
         weight=np.empty(sections),

@@ -16,7 +16,8 @@ from poolscope.attack.memory.occupancy import Grid, normalised, occupancy_of
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.randomness import children
 from poolscope.kernels.kept_draws import Belief
-from poolscope.kernels.kept_sets import Units, weigh_sets
+from poolscope.kernels.kept_sets import Units
+from poolscope.kernels.kept_tables import weigh_sets
 
 #: Sets of reports above which chains do not agree on the pools; of LARGE or more reports each, in the mean, above SOME.
 MANY, SOME, LARGE = 30, 20, 3
@@ -24,9 +25,15 @@ MANY, SOME, LARGE = 30, 20, 3
 #: Chains that say whether they agree, and chains if they do not.
 FEW, CHAINS = 4, 8
 
-#: Rounds until the grouping of a trial is taken, and until one that counts; rounds from one to the next, and groupings
-#: of a chain at most.
-TRIAL, FIRST, APART, MOST = 6, 10, 4, 16
+#: Rounds until the grouping of a trial is taken, until one that counts, and from one to the next.
+TRIAL, FIRST, APART = 4, 6, 4
+
+#: Groupings of a chain at most, which are fewer where reports and objects are many: so many times both, at least LEAST.
+#: That bounds the time of a user.
+MOST, WORK, LEAST = 16, 1.5e6, 3
+
+#: The least number that others may be divided by.
+TINY = np.finfo(np.float64).tiny
 
 #: Numbers that are kept of the factors of groups: 32 MB.
 ROOM = 1 << 22
@@ -49,13 +56,12 @@ def by_groupings(
     groupings = _Groupings(units, order, adversary)
     _, error = groupings.of(begun(units, belief, trial, FEW), 1, TRIAL)
     needed = (error.max() / enough) ** 2
-    if needed <= 1:
-        return groupings.of(begun(units, belief, own, FEW), 1, FIRST)
-    count = int(np.clip(np.ceil(needed * FEW / CHAINS), 2, MOST))
-    chains = begun(units, belief, own, CHAINS)
+    chains = begun(units, belief, own, FEW if needed <= 1 else CHAINS)
+    most = np.clip(WORK / units.cumulative.shape[1] / units.count.sum(), LEAST, MOST)
+    count = int(np.clip(np.ceil(needed * FEW / len(chains)), 1, most))
     for chain in chains:
-        # they are not yet far from their starts: as long as what counts
-        chain.go(APART * count)
+        # chains that disagree are longer on their way: what counts begins the later, the more of it there is
+        chain.go(FIRST + APART * (count - 2), jumps=0)
     return groupings.of(chains, count, APART)
 
 
@@ -69,7 +75,7 @@ class _Groupings:
         place[order] = np.arange(len(order))
         self.order: Integers = place[self.occupancy.bins.order]
         self.grid: Grid | None = None
-        self.rows: dict[np.uint64, int] = {}
+        self.rows: dict[int, int] = {}
         self.factors = np.empty((0, adversary.k, 0))
 
     def of(self, chains: list[Chain], groupings: int, rounds: int) -> tuple[Floats, Floats]:
@@ -77,7 +83,8 @@ class _Groupings:
         means = np.zeros((len(chains), self.adversary.k))
         for chain, mean in zip(chains, means, strict=True):
             for _ in range(groupings):
-                chain.go(rounds)
+                # of as many sets hardly ever all those of a pool are dealt anew
+                chain.go(rounds, jumps=0)
                 mean += self.posterior(chain) / groupings
         return between(means)
 
@@ -85,9 +92,10 @@ class _Groupings:
         """The posterior (k,) of the pools, given the sets of a chain."""
         # in an order that does not hang on the chain's, so that the last digit does not either
         groups = chain.groups[np.argsort(chain.sets.mark[chain.groups])]
-        marks = chain.sets.mark[groups]
+        marks = chain.sets.mark[groups].tolist()
         if self.grid is None:
             self._settle(chain, groups)
+        assert self.grid is not None
         new = np.array([mark not in self.rows for mark in marks])
         if len(self.rows) + new.sum() > len(self.factors):
             # too many to be kept: from the beginning
@@ -96,21 +104,25 @@ class _Groupings:
         if new.any():
             self._learn(chain, groups[new])
         rows = np.array([self.rows[mark] for mark in marks])
-        assert self.grid is not None
         return normalised(self.occupancy.scores(self.factors, rows, self.grid), self.adversary)
 
     def _settle(self, chain: Chain, groups: Integers) -> None:
         """The grid that the first grouping needs is that of all."""
-        self.grid = self.occupancy.settled(self._moments(chain, groups), chain.sets.total[groups])[0]
+        self.grid, found, _ = self.occupancy.settled(self._moments(chain, groups), chain.sets.total[groups])
         k, nodes = self.grid.log_base.shape
         self.factors = np.empty((max(len(self.units.count), ROOM // (k * nodes)), k, nodes))
+        self._keep(chain, groups, found)
 
     def _learn(self, chain: Chain, groups: Integers) -> None:
         assert self.grid is not None
-        found = self.occupancy.factors(self._moments(chain, groups), chain.sets.total[groups], self.grid)
+        moments = self._moments(chain, groups)
+        self._keep(chain, groups, self.occupancy.factors(moments, chain.sets.total[groups], self.grid))
+
+    def _keep(self, chain: Chain, groups: Integers, found: Floats) -> None:
+        """By their marks; over the largest of each group, as products of many must not get too small."""
         first = len(self.rows)
-        self.factors[first : first + len(groups)] = found
-        self.rows.update(zip(chain.sets.mark[groups], range(first, first + len(groups)), strict=True))
+        self.factors[first : first + len(groups)] = found / np.maximum(found.max(axis=(1, 2), keepdims=True), TINY)
+        self.rows.update(zip(chain.sets.mark[groups].tolist(), range(first, first + len(groups)), strict=True))
 
     def _moments(self, chain: Chain, groups: Integers) -> Floats:
         weights = np.empty((len(groups), len(self.order)))

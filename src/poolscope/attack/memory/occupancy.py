@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.quadrature import fixed_rule
@@ -115,20 +114,24 @@ class Occupancy:
         """Log scores (k,) of groups whose factors stand in these rows."""
         logs = grid.log_base.copy()
         log_product(factors.reshape(len(factors), -1), rows, np.empty(logs.size), logs.reshape(-1))
-        found: Floats = logsumexp(logs, axis=1)
-        return found
+        top = logs.max(axis=1)
+        # as scipy's, which takes ten times as long for so few; of nothing but zeros that is -inf
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Floats = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
+        return np.where(np.isneginf(top), top, found)
 
-    def settled(self, moments: Floats, counts: Integers) -> tuple[Grid, Floats]:
-        """A grid that is fine enough for these groups, and their log scores on it."""
+    def settled(self, moments: Floats, counts: Integers) -> tuple[Grid, Floats, Floats]:
+        """A grid that is fine enough for these groups, and their factors and log scores on it."""
         rows, before = np.arange(len(counts)), None
         for nodes in self.ladder:
             grid = self.grid(nodes)
-            scores = self.scores(self.factors(moments, counts, grid), rows, grid)
+            factors = self.factors(moments, counts, grid)
+            scores = self.scores(factors, rows, grid)
             posterior = normalised(scores, self.adversary)
             if before is not None and np.abs(posterior - before).max() < MOVED:
                 break
             before = posterior
-        return grid, scores
+        return grid, factors, scores
 
     def grid(self, nodes: int) -> Grid:
         """Of so many nodes on each axis."""
@@ -178,7 +181,8 @@ def normalised(log_scores: Floats, adversary: Adversary) -> Floats:
     """Posterior from log scores; reports that the model excludes leave the prior."""
     if np.all(np.isneginf(log_scores)):
         return adversary.belief.pool_prior(adversary.k)
-    posterior: Floats = np.exp(log_scores - logsumexp(log_scores))
+    odds = np.exp(log_scores - log_scores.max())
+    posterior: Floats = odds / odds.sum()
     return posterior
 
 

@@ -57,7 +57,7 @@ def occupancy_scores(log_likelihood: Floats, counts: Integers, adversary: Advers
     counts = _checked(log_likelihood, counts, adversary)
     weights, scale = _scaled(log_likelihood, counts, adversary)
     occupancy = occupancy_of(adversary, int(counts.sum()))
-    return occupancy.settled(occupancy.moments(weights), counts)[1] + scale
+    return occupancy.settled(occupancy.moments(weights), counts)[2] + scale
 
 
 def _checked(log_likelihood: Floats, counts: Integers, adversary: Adversary) -> Integers:

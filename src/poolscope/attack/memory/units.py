@@ -12,7 +12,8 @@ from scipy import special
 from poolscope.attack.memory.slots import Slots
 from poolscope.base.arrays import Floats
 from poolscope.base.randomness import children
-from poolscope.kernels.kept_sets import BITS, IDENTICAL, NEVER, VALUES, Sets, Units, tabulate_units
+from poolscope.kernels.kept_sets import BITS, IDENTICAL, NEVER, VALUES, Sets, Units
+from poolscope.kernels.kept_tables import tabulate_units
 from poolscope.mechanisms.kept import Bits, Identical, Values
 
 #: Below this probability of an answer at any slot no two slots of a user are taken to share it.
@@ -30,6 +31,7 @@ def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
     parts = _parts(law, slots)
     count = parts["count"]
     tables = int(parts["table"].max(initial=-1)) + 1
+    rows = tables + (len(count) + 3 if parts["joins"] else 1)
     units = Units(
         **_nothing(len(count), len(slots.order)) | parts,
         mark=children(np.uint64(0), np.arange(len(count))),
@@ -40,8 +42,10 @@ def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
         top_share=np.maximum.reduceat(slots.log_share, slots.first[:-1]),
         power=np.empty((int(count.sum()) + 1, len(slots.order))),
         powered=np.zeros(int(count.sum()) + 1, dtype=bool),
-        cumulative=np.empty((tables, len(slots.order))),
-        log_total=np.empty((tables, len(slots.blend))),
+        tables=tables,
+        chain=np.zeros(1, dtype=np.uint64),
+        cumulative=np.empty((rows, len(slots.order))),
+        log_total=np.empty((rows, len(slots.blend))),
     )
     tabulate_units(units, empty_sets(units))
     return units
@@ -166,6 +170,7 @@ def empty_sets(units: Units) -> Sets:
         part=np.zeros((sets, width + 1)),
         base=np.zeros(sets),
         gain=np.zeros((width, sets)),
+        flat=np.zeros(sets),
         mark=np.zeros(sets, dtype=np.uint64),
         made=np.zeros(sets, dtype=np.uint64),
         set_of=whole(n),
