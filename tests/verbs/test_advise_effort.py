@@ -43,7 +43,7 @@ def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     monkeypatch.setattr(effort, "_seconds", lambda players, kind: 60.0)
     advice = advised(tmp_path)
     assert advice.horizon == 4
-    assert advice.recommendation.users == 12
+    assert advice.recommendation.users == advice.question.users == 12
     assert {trial.users for finding in advice.findings for trial in finding.trials} == {12}
     (note,) = (note for note in advice.notes if note.startswith("l-grr: at most 12 users play a trial"))
     assert "as one takes 60 s of a processor" in note

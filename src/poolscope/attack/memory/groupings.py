@@ -53,7 +53,7 @@ def by_groupings(
     those of the trial count: a trial in which all agree by chance would else be told again as a small error.
     """
     trial, own = children(key, np.arange(2))
-    groupings = _Groupings(units, order, adversary)
+    groupings = Groupings(units, order, adversary)
     _, error = groupings.of(begun(units, belief, trial, FEW), 1, TRIAL)
     needed = (error.max() / enough) ** 2
     chains = begun(units, belief, own, FEW if needed <= 1 else CHAINS)
@@ -65,7 +65,7 @@ def by_groupings(
     return groupings.of(chains, count, APART)
 
 
-class _Groupings:
+class Groupings:
     """The posteriors of groupings of a user's reports; the factors of groups that came before are known."""
 
     def __init__(self, units: Units, order: Integers, adversary: Adversary) -> None:

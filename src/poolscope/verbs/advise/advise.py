@@ -98,6 +98,7 @@ def advise(
         tolerance=tolerance,
     )
     players = with_efforts(players_of(scenario, question, seed, engine, progress), users)
+    question = players.question
     candidates = candidates_of(players, target.absolute().parent if target else Path(gettempdir()))
     findings: list[Finding] = []
     start = START

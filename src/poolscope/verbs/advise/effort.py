@@ -30,7 +30,10 @@ FURTHER = 4.0
 
 
 def with_efforts(players: Players, users: int | None) -> Players:
-    """The players, with as many users for each mechanism as there is time for; those that are asked for, if any are."""
+    """The players, with as many users for each mechanism as there is time for; those that are asked for, if any are.
+
+    Their question then says the most that play a trial of any mechanism.
+    """
     question = players.question
     slow = [kind for kind in question.mechanisms if is_grouped(players, kind)]
     efforts = {}
@@ -38,7 +41,9 @@ def with_efforts(players: Players, users: int | None) -> Players:
         # whoever asks for users has them at once
         seconds = _seconds(players, kind) if users is None else None
         efforts[kind] = _effort(seconds, SECONDS / len(slow) / PLAYS) if seconds else Effort(users=question.users)
-    return replace(players, efforts=efforts)
+    timed = replace(players, efforts=efforts)
+    most = max(timed.most_users(kind) for kind in question.mechanisms)
+    return replace(timed, question=replace(question, users=most))
 
 
 def _effort(seconds: float, share: float) -> Effort:
