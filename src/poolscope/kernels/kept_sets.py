@@ -222,7 +222,6 @@ def log_joins(units, sets, u, out):
     features, base, gain, count = units.features, sets.base, sets.gain, units.features_of[u]
     for g in range(n):
         out[g] += base[g]
-    # by their numbers, for a row of its own would be counted as held, which takes as long as summing it
     for i in range(0, count - 3, 4):
         one, two, three, four = features[u, i], features[u, i + 1], features[u, i + 2], features[u, i + 3]
         for g in range(n):
