@@ -57,7 +57,7 @@ def by_groupings(
     _, error = groupings.of(begun(units, belief, trial, FEW), 1, TRIAL)
     needed = (error.max() / enough) ** 2
     chains = begun(units, belief, own, FEW if needed <= 1 else CHAINS)
-    most = np.clip(WORK / units.cumulative.shape[1] / units.count.sum(), LEAST, MOST)
+    most = np.clip(WORK / len(units.class_of) / units.count.sum(), LEAST, MOST)
     count = int(np.clip(np.ceil(needed * FEW / len(chains)), 1, most))
     for chain in chains:
         # chains that disagree are longer on their way: what counts begins the later, the more of it there is
