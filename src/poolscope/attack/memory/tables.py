@@ -10,7 +10,8 @@ randomized response has the two probabilities q and p - q instead. Responses tha
 formula.
 
 Where slots are few, `table_sum` adds up all tables (`kernels.table_sums`) on a grid of relevant interest and
-polarization: no error is left but that of the grid.
+polarization: no error is left but that of the grid. Where they are many, tables are sampled (`tempering`); where two
+slots hardly ever share a response, maps from responses to slots are (`allocation`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.special import gammaln
 
 from poolscope.attack.adversary import Adversary
@@ -33,7 +36,7 @@ from poolscope.world.popularity import within_pools
 #: Below it the probability of "any other response" is what rounding left of nothing.
 ROUNDING = 1e-13
 
-#: Products and sums up to which all tables are added up: about as long as sampling them takes.
+#: Products and sums up to which all tables are added up: a quarter of a second.
 SUM_WORK = 6e8
 
 #: Reports up to which the products of a sum stay in the range of a double.
@@ -61,12 +64,25 @@ class Tables(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        """Whether there can be such reports: a response without noise needs a slot of its own."""
+        """Whether there can be such reports: a response that is sent without noise needs a slot of its own."""
         if self.rate[0] > 0:
             return True
-        held = np.isfinite(self.log_law[:, :-1])
-        open_ = ~(self.base > 0).any(axis=1)
-        return bool(held.any(axis=0)[open_].all()) and int(open_.sum()) <= len(self.mass)
+        held = np.isfinite(self.log_law[:, :-1])[:, ~self.base.any(axis=1)]
+        if held.all():
+            return held.shape[1] <= held.shape[0]
+        return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
+
+    @property
+    def sharing(self) -> float:
+        """A bound of how many further slots are expected to have sent a response that was reported.
+
+        A slot has sent one with probability n times its largest weight at most. Infinite where reports are noisy: then
+        any slot may have sent any of them.
+        """
+        if self.rate[0] > 0 or self.base.any():
+            return np.inf
+        sent = np.minimum(1.0, self.counts.sum() * self.mass.max(axis=1, initial=0.0))
+        return float(sent @ np.exp(self.log_law[:, :-1]).sum(axis=1))
 
 
 class Grid(NamedTuple):
@@ -187,13 +203,19 @@ def grid_of(adversary: Adversary, n: int) -> Grid:
 
 @lru_cache(maxsize=32)
 def _grid(belief: Behaviour, k: int, neutral: bool, n: int) -> Grid:
-    (gamma, rest, weight), (delta, others, more) = axes(belief, k, neutral, n, GRID_ERROR)
-    own, other = np.outer(gamma, delta).ravel(), np.outer(gamma, others).ravel()
+    interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
+    prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
+    return Grid(section_weights(interest, polarization, k), prior)
+
+
+def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
+    """(k, k + 1, nodes) of the sections if a pool is the preferred one, at all nodes of two `axes`."""
+    own, other = (np.outer(interest[0], polarization[row]).ravel() for row in (0, 1))
     weights = np.empty((k, k + 1, len(own)))
     weights[:] = other
-    weights[:, 0] = np.repeat(rest, len(delta))
+    weights[:, 0] = np.repeat(interest[1], polarization.shape[1])
     weights[np.arange(k), np.arange(1, k + 1)] = own
-    return Grid(weights, np.outer(belief.pool_prior(k), np.outer(weight, more).ravel()))
+    return weights
 
 
 def axes(belief: Behaviour, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:
