@@ -31,6 +31,8 @@ class Adversary:
     belief : priors of relevant interest, polarization and preferred pool.
     phrase : who that is, in plain words.
     knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
+    redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
+        estimate of its own, so that intervals hold for the draw of the estimate too.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Adversary:
     belief: Behaviour = field(default_factory=Behaviour)
     phrase: str = ""
     knows_memory: bool = True
+    redraws: tuple[Adversary, ...] = ()
 
     def __post_init__(self) -> None:
         popularity = np.asarray(self.popularity, dtype=np.float64)
@@ -59,6 +62,10 @@ class Adversary:
     @property
     def k(self) -> int:
         return self.universe.k
+
+    def with_estimate(self, number: int) -> Adversary:
+        """The adversary with one of its estimates, from 0; itself where it has one popularity alone."""
+        return self.redraws[number - 1] if number and self.redraws else self
 
     @classmethod
     def weak(cls, universe: Universe, belief: Behaviour | None = None) -> Adversary:

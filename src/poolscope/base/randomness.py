@@ -51,6 +51,11 @@ def curator_key(seed: int, index: int) -> np.uint64:
     return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
 
 
+def redraw_keys(key: np.uint64, count: int) -> Keys:
+    """The keys of further simulations of a curator, beyond those of its reports and hash functions."""
+    return children(key, (1 << 40) + np.arange(count))
+
+
 def report_keys(users: Keys, first: int, count: int) -> Keys:
     """(users, count) the key of each user's reports first, first + 1, ..."""
     return children(children(users, Stream.REPORTS)[:, None], np.arange(first, first + count))

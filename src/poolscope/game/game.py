@@ -15,18 +15,18 @@ import polars as pl
 from poolscope.attack.adversary import Adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
-from poolscope.base.arrays import Floats, Keys, Tick
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.game.outcomes import Attacked, table
+from poolscope.game.outcomes import Attacked, joined_groups, table
 from poolscope.game.referee import Referee
 from poolscope.mechanisms.devices import Device, Fresh
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.sending import Sending, Sent
-from poolscope.world.behaviour import Behaviour, Truth
+from poolscope.world.behaviour import Behaviour, Preferences, Truth
 from poolscope.world.popularity import uniform
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
@@ -101,6 +101,11 @@ class Game:
         """Number of pools of each adversary of the outcome table."""
         counts = {a.name: a.k for a in self.adversaries}
         return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+
+    @property
+    def estimates(self) -> int:
+        """Estimates of the popularity that an adversary has at most, each met by a group of users."""
+        return max((1 + len(a.redraws) for a in self.adversaries), default=1)
 
     def prior_guess(self, adversary: str) -> float | None:
         """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
@@ -177,17 +182,33 @@ def play_block(
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
     met = players(game, users, seed, engine)
-    referee = Referee(
-        keys=met.keys,
-        truth=met.truth,
-        sent=met.sent,
-        observations=game.observations,
-        threads=engine.map,
-        tick=tick,
-        threshold=game.threshold,
-    )
-    attacked = list(_attacked(game, met.sent, referee, engine))
+    if game.estimates == 1:
+        attacked = list(_attacked(game, game.adversaries, met, game.non_private, engine, tick))
+    else:
+        estimate = estimate_of(np.arange(users.start, users.stop), game.estimates)
+        groups = []
+        for number in np.unique(estimate):
+            rows = np.flatnonzero(estimate == number)
+            own = [adversary.with_estimate(int(number)) for adversary in game.adversaries]
+            groups.append((rows, list(_attacked(game, own, met.some(rows), False, engine, tick))))
+        redrawn = [bool(adversary.redraws) for adversary in game.adversaries]
+        attacked = joined_groups(groups, estimate, redrawn)
+        if game.non_private:
+            attacked += _attacked(game, [], met, True, engine, lambda _: None)
     return table(met.names, game.observations, attacked, recorded=game.recorded is not None)
+
+
+def estimate_of(users: Integers, estimates: int) -> Integers:
+    """Which of an adversary's estimates each user meets, by the user's number.
+
+    However many users play, each estimate is met by nearly as many of them: with G estimates, the numbers from G 2^r to
+    G 2^(r+1) are cut into G runs. Long runs let the users of a block share what their reports have in common.
+    """
+    rounds = np.maximum(users // estimates, 1)
+    power = np.floor(np.log2(rounds)).astype(np.int64)
+    first = np.where(users < estimates, 0, estimates << power)
+    out: Integers = (users - first) >> power
+    return out
 
 
 class Players(NamedTuple):
@@ -197,6 +218,15 @@ class Players(NamedTuple):
     names: pl.Series
     truth: Truth
     sent: Sent
+
+    def some(self, rows: Integers) -> Players:
+        """These of the users."""
+
+        def truth(universe: Universe) -> Preferences:
+            found = self.truth(universe)
+            return Preferences(found.iota[rows], found.gamma[rows], found.delta[rows])
+
+        return Players(self.keys[rows], self.names[rows], truth, self.sent[rows])
 
 
 def players(game: Game, users: range, seed: int, engine: Local) -> Players:
@@ -214,16 +244,27 @@ def players(game: Game, users: range, seed: int, engine: Local) -> Players:
     return Players(keys, names, truth, game.sending.sent(np.ascontiguousarray(traces), keys))
 
 
-def _attacked(game: Game, sent: Sent, referee: Referee, engine: Local) -> Iterator[Attacked]:
+def _attacked(
+    game: Game, adversaries: Sequence[Adversary], met: Players, non_private: bool, engine: Local, tick: Tick
+) -> Iterator[Attacked]:
     """Obfuscate what is sent once and let every adversary attack the same reports."""
-    left = 1.0
-    if game.adversaries:
+    sent, left = met.sent, 1.0
+    referee = Referee(
+        keys=met.keys,
+        truth=met.truth,
+        sent=sent,
+        observations=game.observations,
+        threads=engine.map,
+        tick=tick,
+        threshold=game.threshold,
+    )
+    if adversaries:
         attack = attack_on(game.device)
-        found = attack.posteriors(sent, referee.keys, game.adversaries, game.observations, engine, referee.tick)
+        found = attack.posteriors(sent, met.keys, adversaries, game.observations, engine, tick)
         left = 1.0 - attack.prepared
-        for adversary, posteriors in zip(game.adversaries, found, strict=True):
-            yield referee.judge(adversary, posteriors, left / len(game.adversaries))
+        for adversary, posteriors in zip(adversaries, found, strict=True):
+            yield referee.judge(adversary, posteriors, left / len(adversaries))
         left = 0.0
-    if game.non_private:
+    if non_private:
         looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
         yield referee.judge(looking, non_private_posteriors(game.universe, sent), left)

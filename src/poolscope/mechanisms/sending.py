@@ -117,7 +117,7 @@ class Sent:
     lengths: Integers
     window: int | None = None
 
-    def __getitem__(self, users: slice) -> Sent:
+    def __getitem__(self, users: slice | Integers) -> Sent:
         return Sent(
             objects=self.objects[users], places=self.places[users], lengths=self.lengths[users], window=self.window
         )

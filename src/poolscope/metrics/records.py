@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from poolscope.attack.levels import at_levels
-from poolscope.game.columns import CONFIDENCE_ERROR, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
+from poolscope.metrics.clusters import effect_of_share
 from poolscope.metrics.exposure import (
     CHANCE,
     by_chance,
     confidence_error,
-    exposed_count,
+    exposed_by,
     first_exposed,
     precision_when_sure,
     reports_until,
@@ -188,38 +189,71 @@ class Counted:
     exposed : users exposed by n, by the column that says so.
     firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
         were. Three times: as it is, early and late by the error of chance in the attack.
+    groups : the same of the users who met each estimate of the popularity; empty where users are independent.
     """
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
     firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in CHANCE})
+    groups: dict[int, Counted] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `counted_columns`."""
+        if ESTIMATE in rows.columns and not rows[ESTIMATE].null_count():
+            every = cls()
+            for (estimate,), some in rows.partition_by(ESTIMATE, include_key=False, as_dict=True).items():
+                every.groups[int(estimate)] = cls.of(some, n)
+                every._count(every.groups[int(estimate)])
+            return every
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
         own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
 
         exposed = Counter(
-            {name + end: exposed_count(rows, column, n) for name in columns for end, column in by_chance(rows, name)}
+            {
+                name + end: int(exposed_by(rows, column, n).sum())
+                for name in columns
+                for end, column in by_chance(rows, name)
+            }
         )
-        return cls(answers(rows), exposed, {end: first_exposed(rows, column) for end, column in by_chance(rows, own)})
+        firsts = {end: first_exposed(rows, column)[0] for end, column in by_chance(rows, own)}
+        return cls(answers(rows), exposed, firsts)
 
     def __iadd__(self, other: Counted) -> Counted:
+        self._count(other)
+        for estimate, own in other.groups.items():
+            self.groups.setdefault(estimate, Counted())._count(own)
+        return self
+
+    def _count(self, other: Counted) -> None:
         self.answers.update(other.answers)
         self.exposed.update(other.exposed)
         for end, firsts in other.firsts.items():
             self.firsts[end].update(firsts)
-        return self
+
+    @property
+    def parts(self) -> list[Counted]:
+        """The users who met each estimate; all of them where they are independent."""
+        return [self.groups[estimate] for estimate in sorted(self.groups)] or [self]
 
     def share_exposed(self, column: str) -> Estimate:
         """Share of the users exposed by n, as the column says."""
-        users = self.answers.total()
-        return between(*(share_of(self.exposed[column + end], users) for end in CHANCE))
+        users = [part.answers.total() for part in self.parts]
+        effect = effect_of_share([part.exposed[column] for part in self.parts], users)
+        return between(*(share_of(self.exposed[column + end], sum(users), effect) for end in CHANCE))
 
     def reports_until(self, share: float) -> Estimate:
         """Reports until that share of the users is exposed."""
-        return between(*(reports_until(self.firsts[end], share) for end in reversed(CHANCE)))
+        return between(*(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(CHANCE)))
+
+    def least_security(self, k: int, seed: int) -> Estimate:
+        """The least Bayes security; the widest design effect of how often a pool is guessed of its users holds."""
+        pools = self.pools
+        effect = max(
+            effect_of_share([one.answers[pool, pool] for one in self.parts], [one.pools[pool] for one in self.parts])
+            for pool in pools
+        )
+        return least_security_of(self.answers, k, seed, effect)
 
     @property
     def pools(self) -> Counter[str]:
@@ -253,13 +287,13 @@ def record_of(
     The rows need no more than ``confidence`` and ``correct``, and the error of the first where it has one: there may be
     millions.
     """
-    correct, _ = ranked(rows, seed)
+    correct, _, groups = ranked(rows, seed)
     k, known = game.pool_counts[adversary], game.prior_guess(adversary)
     users, baseline = rows.height, 1 / k
     most = max(counted.pools.values())
-    precision, together = precision_of(correct, 1.0), counted.correlation
+    precision, together = precision_of(correct, 1.0, groups), counted.correlation
     prior = prior_guess(baseline, most, users, known)
-    estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
+    estimates = {name: precision_of(correct, top, groups) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
     # a threshold that nobody played with is one of confidences, not of who was exposed
     columns = exposed_columns(threshold if threshold == game.threshold else None)
@@ -272,14 +306,14 @@ def record_of(
         users=users,
         baseline=baseline,
         majority=most / users,
-        auc=auc_of(correct),
+        auc=auc_of(correct, groups),
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
         most_right=most_right_in_mean(
             game.epsilon(adversary), *game.sending.linked(n), most / users if known is None else known
         ),
         bayes_security=security_of(precision, prior, together),
-        bayes_security_least=least_security_of(counted.answers, k, seed),
+        bayes_security_least=counted.least_security(k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),

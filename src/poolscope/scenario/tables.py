@@ -339,8 +339,13 @@ class AdversaryTable(Table):
 
 
 class AttackTable(Table):
-    """``[attack]``: after how many reports, and how sure the adversary must be."""
+    """``[attack]``: after how many reports, and how sure the adversary must be.
+
+    ``estimates`` is how many times an estimated popularity is drawn: users play in as many groups, so that intervals
+    hold for the draw of the estimate too. With 1 all users meet the same, and intervals are given that estimate.
+    """
 
     observations: Annotated[tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)]
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     non_private: bool = True
+    estimates: Annotated[int, Field(ge=1, le=1000)] = 20

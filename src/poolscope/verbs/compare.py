@@ -164,7 +164,7 @@ def _outcomes(
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name in game.pool_counts:
             outcomes = OutcomeFiles(tuple(parts))
-            columns = outcomes.with_errors((*OUTCOMES, *counted_columns(game.threshold)))
+            columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 

@@ -127,12 +127,12 @@ def _adversaries(
     for index, entry in enumerate(scenario.adversaries):
         if entry.popularity == "estimated" and entry.reports is None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), learnt[entry.method])
+                adversary = adversary_of(entry, other_pools(entry, universe), [learnt[entry.method]])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other, adversary.popularity)
+                adversary = adversary_of(entry, other, [adversary.popularity])
         yield adversary
 
 

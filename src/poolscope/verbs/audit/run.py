@@ -165,7 +165,7 @@ def clear(out: Path, manifest: Manifest) -> None:
 
 def records_of(outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None) -> Iterator[Record]:
     """What is told of each attack."""
-    held, counting = outcomes.with_errors(HELD), outcomes.with_errors(counted_columns(threshold))
+    held, counting = outcomes.extended(HELD), outcomes.extended(counted_columns(threshold))
 
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part]:
         return Counted.of(rows, attack[1]), part_of(rows, held)

@@ -15,7 +15,7 @@ from poolscope.base.arrays import Floats
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.base.randomness import user_keys
-from poolscope.game.game import Game
+from poolscope.game.game import Game, estimate_of
 from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.role import ReportColumn, Reports
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
@@ -72,7 +72,8 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     """The story of a user of a game; `most` events at most. The adversary is the last where nobody says which."""
     if not 0 <= user < (len(game.recorded) if game.recorded else MOST_USERS):
         raise InputError("there is no such user", value=user, place="user")
-    looking = _adversary(game, adversary)
+    (estimate,) = estimate_of(np.array([user]), game.estimates)
+    looking = _adversary(game, adversary).with_estimate(int(estimate))
     keys, horizon = user_keys(seed, np.array([user])), min(game.horizon, most or game.horizon)
     name: int | str = user
     if game.recorded:
