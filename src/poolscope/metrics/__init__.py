@@ -18,6 +18,7 @@ from poolscope.metrics.exposure import (
 )
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import bayes_security, bayes_security_least, evidence, min_entropy_leakage
+from poolscope.metrics.pools import PoolRecord, per_pool
 from poolscope.metrics.precision import (
     auc,
     behaviour_map,
@@ -36,6 +37,7 @@ __all__ = [
     "EpsilonInTime",
     "Estimate",
     "KeptAnswers",
+    "PoolRecord",
     "Record",
     "Records",
     "Trackability",
@@ -58,6 +60,7 @@ __all__ = [
     "kept_by",
     "min_entropy_leakage",
     "most_right",
+    "per_pool",
     "precision",
     "precision_curve",
     "precision_when_sure",

@@ -80,6 +80,7 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
         note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
         chance=tied(chance_in_words(summary.results)),
         exposing=_exposing(summary),
+        by_pool=_by_pool(summary) if summary.pool_results else None,
         tracked=_tracked(summary) if summary.trackability else None,
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
@@ -106,6 +107,20 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     form = f"Reports until exposed at {percent(records[0].exposed_at)}"
     columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
+
+
+def _by_pool(summary: Summary) -> dict[str, Any]:
+    """How far adversaries got with the users of each preferred pool, after the largest number of reports."""
+    last = max(record.n for record in summary.pool_results)
+    rows = [record for record in summary.pool_results if record.n == last]
+    columns = [
+        Column("users", "", "Users", _whole),
+        Column("precision", "", "Guessed correctly, %", share),
+        Column("posterior", "", "Mean posterior of their pool", decimal),
+        Column("exposed", "", f"Exposed at {percent(rows[0].exposed_at)}, % of users", share),
+    ]
+    label = f"Users by preferred pool, n = {last:,}"
+    return table(label, rows, columns, block=("adversary", "Adversary"), row=("pool", "Preferred pool"))
 
 
 def _tracked(summary: Summary) -> dict[str, Any]:

@@ -25,13 +25,14 @@ from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
-from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
+from poolscope.metrics.records import EXPOSED_AT, Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import trackability
 from poolscope.scenario.asked import as_asked
@@ -163,19 +164,26 @@ def clear(out: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def records_of(outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None) -> Iterator[Record]:
-    """What is told of each attack."""
-    held, counting = outcomes.extended(HELD), outcomes.extended(counted_columns(threshold))
+def records_of(
+    outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
+) -> Iterator[tuple[Record, list[PoolRecord]]]:
+    """The record of each attack, and those of the users of each preferred pool."""
+    held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
+    own = (EXPOSED[EXPOSED_AT], EXPOSED_AT) if game.threshold is None else (EXPOSED_AT_THRESHOLD, game.threshold)
+    pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part]:
-        return Counted.of(rows, attack[1]), part_of(rows, held)
+    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part, pl.DataFrame]:
+        return Counted.of(rows, attack[1]), part_of(rows, held), pool_sums(rows, attack[1], own[0])
 
-    def told(attack: Attack, found: list[tuple[Counted, Part]]) -> Record:
+    def told(attack: Attack, found: list[tuple[Counted, Part, pl.DataFrame]]) -> tuple[Record, list[PoolRecord]]:
         counted = Counted()
-        for part, _ in found:
+        for part, _, _ in found:
             counted += part
-        rows = outcomes.joined(attack, held, [part for _, part in found])
-        return record_of(rows, counted, *attack, game, manifest.seed, threshold)
+        rows = outcomes.joined(attack, held, [part for _, part, _ in found])
+        by_pool = pool_records(
+            [sums for _, _, sums in found], *attack, pools.get(attack[0], game.universe.pool_names), own[1]
+        )
+        return record_of(rows, counted, *attack, game, manifest.seed, threshold), by_pool
 
     attacks = [(name, n) for name in game.pool_counts for n in game.observations]
     columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
@@ -189,7 +197,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = Records(records_of(outcomes, game, manifest, threshold))
+        found = list(records_of(outcomes, game, manifest, threshold))
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
@@ -205,6 +213,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             *devices_in_words(game),
         ],
         adversaries=descriptions,
-        results=results,
+        results=Records(record for record, _ in found),
+        pool_results=tuple(record for _, by_pool in found for record in by_pool),
         trackability=trackability(game, manifest.users, manifest.seed),
     )
