@@ -14,7 +14,7 @@ from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
-from poolscope.world.behaviour import Behaviour
+from poolscope.world.behaviour import NONE, Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.universe import Universe
 
@@ -63,6 +63,16 @@ class Adversary:
     def k(self) -> int:
         return self.universe.k
 
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What a posterior is over: the pools, and `NONE` where the adversary holds that a user may prefer none."""
+        return (*self.universe.pool_names, NONE) if self.belief.none else self.universe.pool_names
+
+    @property
+    def prior(self) -> Floats:
+        """Probability of each hypothesis before any report."""
+        return self.belief.hypothesis_prior(self.k)
+
     def with_estimate(self, number: int) -> Adversary:
         """The adversary with one of its estimates, from 0; itself where it has one popularity alone."""
         return self.redraws[number - 1] if number and self.redraws else self
@@ -99,9 +109,10 @@ def view_width(adversaries: Sequence[Adversary]) -> int:
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
-    """Posteriors (users, n + 1, k) from support masses (users, n, k + 1)."""
+    """Posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
     _, n, _ = mass.shape
     # without neutral objects the relevant interest is one, whatever is believed of it
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
-    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, interest, polarization, prior)
+    axes = interest, polarization
+    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, *axes, prior, adversary.belief.none)

@@ -71,7 +71,7 @@ class OnFresh:
             def some(rows: slice) -> tuple[Floats, None]:
                 return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window), None
 
-            return Posteriors(some, at_once(n, adversary.k), sent.window)
+            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.window)
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
@@ -49,7 +50,8 @@ def posterior_of_likelihood(
     Returns
     -------
     (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
-    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN.
+    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN. A belief that a user
+    may prefer no pool adds a last column, the posterior of that hypothesis: every object is then a neutral one.
 
     Examples
     --------
@@ -63,7 +65,7 @@ def posterior_of_likelihood(
     _, n, columns = table.shape
     belief = belief or Behaviour()
     axes = axis(belief.interest, n), axis(belief.polarization, n)
-    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1))
+    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1), belief.none)
     return out[0] if single else out
 
 
@@ -95,13 +97,19 @@ def posteriors(
     interest: Axis,
     polarization: Axis,
     pool_prior: Floats,
+    none: float = 0.0,
 ) -> Floats:
     """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
     users, n, columns = likelihood.shape
     out = np.empty((users, n + 1, columns - 1))
+    log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
-    room = scratch(n, columns - 1)
-    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, interest, polarization, room, out)
+    room, axes = scratch(n, columns - 1), (interest, polarization)
+    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes)
+    if none:
+        # Bayes factors of preferring some pool against none
+        of_none = special.expit(np.log(none) - np.log1p(-none) - log_bayes)
+        out = np.concatenate([out * (1.0 - of_none[:, :, None]), of_none[:, :, None]], axis=2)
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
     return out

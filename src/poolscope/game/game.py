@@ -26,7 +26,7 @@ from poolscope.game.referee import Referee
 from poolscope.mechanisms.devices import Device, Fresh
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.sending import Sending, Sent
-from poolscope.world.behaviour import Behaviour, Preferences, Truth
+from poolscope.world.behaviour import NONE, Behaviour, Preferences, Truth
 from poolscope.world.popularity import uniform
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
@@ -82,6 +82,8 @@ class Game:
                 f"the mechanism must be for the universe's {self.universe.size} objects",
                 value=self.mechanism.universe,
             )
+        if self.none and any(NONE in a.universe.pool_names for a in self.adversaries):
+            raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):
             raise InputError("adversaries must be there and have names of their own", value=names)
@@ -98,9 +100,14 @@ class Game:
 
     @property
     def pool_counts(self) -> dict[str, int]:
-        """Number of pools of each adversary of the outcome table."""
-        counts = {a.name: a.k for a in self.adversaries}
+        """Number of hypotheses of each adversary of the outcome table: its pools, and none where it holds that."""
+        counts = {a.name: len(a.hypotheses) for a in self.adversaries}
         return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+
+    @property
+    def none(self) -> bool:
+        """Whether users may prefer no pool, or an adversary holds that they may."""
+        return bool(self.behaviour.none or any(a.belief.none for a in self.adversaries))
 
     @property
     def estimates(self) -> int:
@@ -112,7 +119,7 @@ class Game:
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
             return None
-        return float(self.behaviour.pool_prior(self.universe.k).max())
+        return float(self.behaviour.hypothesis_prior(self.universe.k).max())
 
     def epsilon(self, adversary: str) -> float:
         """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
@@ -257,6 +264,7 @@ def _attacked(
         threads=engine.map,
         tick=tick,
         threshold=game.threshold,
+        none=game.none,
     )
     if adversaries:
         attack = attack_on(game.device)

@@ -18,7 +18,7 @@ def marginals(likelihood, steps, reports, floor, slope, pool_prior, rule_g, rule
     if n < reports:
         return
     grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
-    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)))
+    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)), np.empty(0))
     rescale(wide, grid, pool_prior, room)
     out_g[:] = 0.0
     out_u[:] = 0.0

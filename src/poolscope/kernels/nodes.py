@@ -185,9 +185,10 @@ def rescale(wide, grid, pool_prior, room):
 
 
 @njit(nogil=True, cache=True)
-def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
+def carry(begin, end, smallest, wide, grid, pool_prior, room, out, log_mean):
     """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
 
+    log_mean (n + 1,), unless it is empty, gets the logarithm of the mean over pools and nodes of the scaled products.
     Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
     report's values, of which one is one: that bounds it from below.
     """
@@ -205,7 +206,7 @@ def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
             _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.product)
         else:
             _multiply_and_sum(t, room.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
-            _write(t, grid.rule_u.shape[1], grid.sums, room.scale, out)
+            _write(t, grid.rule_u.shape[1], grid.sums, room, out, log_mean)
     return smallest, wide
 
 
@@ -274,8 +275,9 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
 
 
 @njit(nogil=True, cache=True)
-def _write(t, size_u, sums, scale, out):
-    """Posteriors of a lane from the sums over g: out (n + 1, k)."""
+def _write(t, size_u, sums, room, out, log_mean):
+    """Posteriors of a lane from the sums over g: out (n + 1, k); log_mean as in `carry`."""
+    scale = room.scale
     k = scale.shape[0]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
@@ -292,7 +294,10 @@ def _write(t, size_u, sums, scale, out):
         t2 += s2[i]
         t3 += s3[i]
     totals = (t0, t1, t2, t3)
+    top = room.tops.max()
     for r in range(min(LANE, out.shape[0] - 1 - t)):
         inverse = 1.0 / totals[r]
         for i in range(k):
             out[t + r + 1, i] = inverse * sums[r, i]
+        if log_mean.shape[0] > 0:
+            log_mean[t + r + 1] = np.log(totals[r]) + top * np.log(2.0)

@@ -60,6 +60,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         for i in range(len(scenario.adversaries))
     ]
     drawn = scenario.users.behaviour if scenario.users else None
+    behaviour = build_behaviour(drawn, universe, popularity) if drawn else Behaviour()
     return Game(
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
@@ -67,7 +68,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         sending=build_sending(scenario),
         adversaries=adversaries,
         observations=scenario.attack.observations,
-        behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
+        behaviour=replace(behaviour, none=scenario.users.none) if scenario.users else behaviour,
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
@@ -209,6 +210,7 @@ def build_behaviour(
         interest=_density(prior.interest, fitted.interest if fitted else UNIFORM),
         polarization=_density(prior.polarization, fitted.polarization if fitted else UNIFORM),
         pools=pools,
+        none=prior.none,
     )
 
 

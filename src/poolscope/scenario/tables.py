@@ -109,6 +109,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1)]
+ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 
 
@@ -269,12 +270,14 @@ class PriorTable(Table):
     """``[adversary.prior]``: what the adversary believes of a user's behaviour.
 
     The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learnt from the
-    external users of recorded traces.
+    external users of recorded traces. With ``none``, the probability that a user prefers no pool, that is one more
+    hypothesis; the others are given that a pool is preferred.
     """
 
     interest: Density = "uniform"
     polarization: Density = "uniform"
     pools: PoolPrior = "uniform"
+    none: ProbabilityBelowOne = 0.0
 
     def pool_weights(self, pool_names: Sequence[str]) -> tuple[float, ...] | None:
         """The given weight of each pool in the order of ``pool_names``; None if it is a word."""
@@ -293,18 +296,22 @@ class PriorTable(Table):
 class UsersTable(Table):
     """``[users]``: synthetic, or recorded; without a count the command chooses.
 
-    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent.
+    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
+    share of users who prefer no pool.
     """
 
     count: Count | None = None
     sigma: NotNegative = 0.0
     behaviour: PriorTable | None = None
+    none: ProbabilityBelowOne = 0.0
     traces: RelativePath | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        for key in ("count", "sigma", "behaviour"):
+        for key in ("count", "sigma", "behaviour", "none"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
+        if self.behaviour is not None and self.behaviour.none:
+            raise rejection("is the belief of an adversary", key="behaviour.none", remedy="write [users] none")
         return self
 
 

@@ -240,7 +240,7 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
-    """The prior of each pool; the non-private adversary's is uniform."""
-    universe = adversary.universe if adversary else game.universe
-    prior = adversary.belief.pool_prior(universe.k) if adversary else np.full(universe.k, 1 / universe.k)
-    return dict(zip(universe.pool_names, prior.tolist(), strict=True))
+    """The prior of each hypothesis; the non-private adversary's is uniform over pools."""
+    if adversary is None:
+        return dict.fromkeys(game.universe.pool_names, 1 / game.universe.k)
+    return dict(zip(adversary.hypotheses, adversary.prior.tolist(), strict=True))

@@ -19,6 +19,7 @@ from poolscope.attack.memory.units import of_one_slot
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Evidence, Identical
 from poolscope.mechanisms.role import Reports, report_count
@@ -99,6 +100,9 @@ def grouped_posterior(
     observations: Sequence[int] | None,
 ) -> Found:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
+    if adversary.belief.none:
+        remedy = "give the adversary no prior.none, or knows_memory = false"
+        raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
     posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))

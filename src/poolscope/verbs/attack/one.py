@@ -104,16 +104,17 @@ def attack_user(
 def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
     """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
     adversary, count = scorer.adversaries[index], len(mass)
-    # the first column is the neutral pool's
-    likely = scorer.mechanism.floor + scorer.mechanism.slope * mass[:, 1:]
+    # the first column is the neutral pool's, which is what the hypothesis of no preferred pool says
+    own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
+    likely = scorer.mechanism.floor + scorer.mechanism.slope * own
     with np.errstate(divide="ignore"):
         evidence = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
     if index in scorer.grouping:
         found = posterior(scorer.device, reports, adversary)
     else:
         found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
-    kinds = {"mass": mass[:, 1:], "evidence": evidence, "posterior": believed(found[1:], adversary)}
-    names = adversary.universe.pool_names
+    kinds = {"mass": own, "evidence": evidence, "posterior": believed(found[1:], adversary)}
+    names = adversary.hypotheses
     columns = [
         pl.Series(f"{kind}.{name}", values[:, names.index(name)])
         if name in names

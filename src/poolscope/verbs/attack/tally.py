@@ -135,10 +135,10 @@ class Tally:
                 guesses={
                     name: int(sums.guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
-                    if name in adversary.universe.pool_names
+                    if name in adversary.hypotheses
                 },
                 no_guess=int(sums.guesses[a, o, -1]),
-                baseline=1.0 / adversary.k,
+                baseline=1.0 / len(adversary.hypotheses),
                 confidence_error=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
                 confidence_error_most=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
             )

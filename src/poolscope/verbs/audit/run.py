@@ -41,6 +41,7 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
 from poolscope.verbs.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.verbs.audit.tables import HELD
+from poolscope.world.behaviour import NONE
 
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
@@ -180,9 +181,8 @@ def records_of(
         for part, _, _ in found:
             counted += part
         rows = outcomes.joined(attack, held, [part for _, part, _ in found])
-        by_pool = pool_records(
-            [sums for _, _, sums in found], *attack, pools.get(attack[0], game.universe.pool_names), own[1]
-        )
+        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.none else []))
+        by_pool = pool_records([sums for _, _, sums in found], *attack, names, own[1])
         return record_of(rows, counted, *attack, game, manifest.seed, threshold), by_pool
 
     attacks = [(name, n) for name in game.pool_counts for n in game.observations]
