@@ -49,7 +49,7 @@ class Game:
     adversaries : who attacks; all see the same reports.
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
-    non_private : whether to play the identity mechanism beside.
+    non_private : whether to play the identity mechanism beside, with priors of the adversaries (`reference_belief`).
     threshold : a confidence at which users count as exposed, beside those at which they always do.
 
     Examples
@@ -101,6 +101,21 @@ class Game:
         """Number of pools of each adversary of the outcome table."""
         counts = {a.name: a.k for a in self.adversaries}
         return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+
+    @property
+    def reference_belief(self) -> Behaviour:
+        """The priors of the non-private adversary: those of an adversary who has the users' own, else the last one's.
+
+        With the users' own priors no attack on reports of the same objects is better on average. Adversaries with pools
+        of their own answer another question and do not count. Without any other the priors are uniform.
+        """
+        k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behaviour
+        beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
+        for belief in beliefs:
+            same = np.allclose(belief.pool_prior(k), truth.pool_prior(k), rtol=0.0, atol=1e-12)
+            if same and belief.polarization == truth.polarization:
+                return belief
+        return beliefs[-1] if beliefs else Behaviour()
 
     def prior_guess(self, adversary: str) -> float | None:
         """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
@@ -225,5 +240,6 @@ def _attacked(game: Game, sent: Sent, referee: Referee, engine: Local) -> Iterat
             yield referee.judge(adversary, posteriors, left / len(game.adversaries))
         left = 0.0
     if game.non_private:
-        looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
-        yield referee.judge(looking, non_private_posteriors(game.universe, sent), left)
+        belief = game.reference_belief
+        looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe), belief=belief)
+        yield referee.judge(looking, non_private_posteriors(game.universe, sent, belief), left)

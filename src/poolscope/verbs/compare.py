@@ -240,7 +240,7 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
-    """The prior of each pool; the non-private adversary's is uniform."""
+    """The prior of each pool; without an adversary, that of the non-private one."""
     universe = adversary.universe if adversary else game.universe
-    prior = adversary.belief.pool_prior(universe.k) if adversary else np.full(universe.k, 1 / universe.k)
-    return dict(zip(universe.pool_names, prior.tolist(), strict=True))
+    belief = adversary.belief if adversary else game.reference_belief
+    return dict(zip(universe.pool_names, belief.pool_prior(universe.k).tolist(), strict=True))
