@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, LATE
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
 from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile, share_of
 from poolscope.metrics.precision import successes
 
@@ -107,7 +107,7 @@ def reports_until(firsts: Mapping[float, int], share: float) -> Estimate:
     return Estimate(value, max(low, 0.0), high)
 
 
-def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """Share of users ``exposed`` by every number of reports, at every threshold.
 
     Parameters
@@ -116,6 +116,8 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
         Outcomes of one adversary at any one n; what exposed a user is a fact of the whole run.
     horizon : int
         The largest number of reports of the run.
+    threshold : float, optional
+        The game's own, where it has one.
 
     Returns
     -------
@@ -127,10 +129,16 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     >>> ps.metrics.exposure(rows, horizon=40).columns
     ['n', 'threshold', 'share', 'low', 'high', 'users']
     """
-    return exposure_shares(exposure_counts(rows, horizon), rows.height)
+    return exposure_shares(exposure_counts(rows, horizon, threshold), rows.height, threshold)
 
 
-def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
+def exposure_columns(threshold: float | None) -> dict[float, str]:
+    """The thresholds of a run in increasing order, the game's own among them, and the column of each."""
+    own = {} if threshold is None else {threshold: EXPOSED_AT_THRESHOLD}
+    return dict(sorted((own | EXPOSED).items()))
+
+
+def exposure_counts(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -> NDArray[np.int64]:
     """Users whom each report exposes, (thresholds, 3, horizon + 1): those of parts of a table add up.
 
     Three times: if chance in the attack hides them, as it is, and if it shows them.
@@ -140,21 +148,23 @@ def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
         first = rows[column].drop_nulls().to_numpy()
         return np.bincount(first[first <= horizon], minlength=horizon + 1)
 
-    return np.stack([[each(name) for _, name in by_chance(rows, column)] for column in EXPOSED.values()])
+    return np.stack(
+        [[each(name) for _, name in by_chance(rows, column)] for column in exposure_columns(threshold).values()]
+    )
 
 
-def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
+def exposure_shares(counts: NDArray[np.int64], users: int, threshold: float | None = None) -> pl.DataFrame:
     """The table of an ``exposure`` from its counts."""
     after = np.arange(counts.shape[2])
     parts = []
-    for threshold, new in zip(EXPOSED, counts, strict=True):
+    for level, new in zip(exposure_columns(threshold), counts, strict=True):
         late, found, early = np.cumsum(new, axis=1)
         low, high = clopper_pearson(late, users)[0], clopper_pearson(early, users)[1]
         parts.append(
             pl.DataFrame(
                 {
                     "n": after,
-                    "threshold": np.full(after.size, threshold),
+                    "threshold": np.full(after.size, level),
                     "share": found / users,
                     "low": low,
                     "high": high,
@@ -165,7 +175,7 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """``exposure`` of every adversary, with column adversary.
 
     What exposed a user is on every row of the user, so one n is enough.
@@ -177,7 +187,7 @@ def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
     """
     parts = outcomes.partition_by("adversary", maintain_order=True)
     return pl.concat(
-        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon, threshold).with_columns(
             pl.lit(str(rows["adversary"][0])).alias("adversary")
         )
         for rows in parts

@@ -24,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poolscope import __version__
+from poolscope.attack.levels import in_percent
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.json import plain
 from poolscope.pages.bundle import javascript
@@ -221,6 +222,7 @@ def _people(explorer: Explorer, _: Request) -> Response:
     return JSONResponse(
         {
             "users": people.users,
+            "exposed_at": people.exposed_at and in_percent(people.exposed_at),
             "columns": people.rows.columns,
             "rows": plain(people.rows.rows()),
             "scenario": scenario and scenario.name,

@@ -355,7 +355,7 @@
 
   function status(done) {
     const { users, waiting, adversary, n } = shown;
-    const from = `From ${users.toLocaleString("en")} users, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
+    const from = `From ${users.toLocaleString("en")} user${users === 1 ? "" : "s"}, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
     const who = waiting.map(visible).join(" and ");
     const then = waiting.length
       ? `; without ${who}, whose estimate of what is popular is being made …`
@@ -612,7 +612,7 @@
 
   const HEADS = {
     user: "User", adversary: "Adversary", n: "n", guess: "Guess", confidence: "Confidence", pool: "Prefers",
-    gamma: "Interest", delta: "Loyalty", exposed_90: "Exposed by",
+    gamma: "Interest", delta: "Loyalty", exposed: "Exposed by",
   };
   const SHARES = new Set(["confidence", "gamma", "delta"]);
   let people = null;
@@ -650,7 +650,7 @@
     rows.sort(([a], [b]) => (a[column] === null) - (b[column] === null) || way * less(a[column], b[column]));
     $("people-head").replaceChildren(
       ...people.columns.map((name) => {
-        const button = made("button", { type: "button", text: HEADS[name] + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
+        const button = made("button", { type: "button", text: HEADS[name] + (name === "exposed" ? `, ${people.exposed_at}` : "") + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
         button.addEventListener("click", () => {
           order = [name, name === by ? -way : SHARES.has(name) ? -1 : 1];
           list();
