@@ -151,3 +151,30 @@ def test_memoized_reports_refuse_the_hypothesis_instead_of_ignoring_it():
     device = ps.mechanisms.device_of(ps.mechanisms.GRR(universe=6, epsilon=2.0), memory=True)
     with pytest.raises(InputError, match="without the hypothesis none"):
         ps.posterior(device, {"value": np.array([0, 1])}, adversary)
+
+
+def test_the_non_private_reference_holds_the_hypothesis_too(tmp_path):
+    path = tmp_path / "none.toml"
+    text = SCENARIO.format(share=0.4, belief=0.4).replace("non_private = false", "")
+    path.write_text(text.replace('[[adversary]]\nname = "assumes"\npopularity = "true"\n', ""))
+    game = ps.load_scenario(str(path)).game(seed=1)
+    outcomes = ps.play(game, users=500, seed=1)
+    private, reference = (ps.metrics.select(outcomes, name, 30) for name in ("doubts", "non-private"))
+    gap = ps.metrics.precision(reference, seed=1).value - ps.metrics.precision(private, seed=1).value
+    assert gap > -4 * np.sqrt(2 * 0.25 / 500)
+    error, limit = ps.metrics.calibration_error(reference, seed=1), ps.metrics.calibration_limit(reference, seed=1)
+    assert error.value <= 1.3 * limit
+    # an object of a pool excludes it: nobody who prefers a pool and has shown one is guessed to prefer none
+    assert (reference.filter(pl.col("pool") == NONE)["guess"] == NONE).mean() > 0.9
+
+
+def test_the_reference_is_that_of_the_likelihood_of_the_objects():
+    """Against the attack on the identity, whose likelihoods are those of the objects."""
+    universe, rng = ps.Universe.sized(7, {"a": 2, "b": 2}), np.random.default_rng(3)
+    from poolscope.attack.shown import non_private_posterior
+
+    traces = rng.choice(7, size=(40, 12), p=[0.02, 0.02, 0.02, 0.02, 0.3, 0.3, 0.32])
+    belief = ps.Behaviour(none=0.3, interest=ps.densities.Beta(a=1.0, b=3.0), pools=(0.7, 0.3))
+    likelihood = (np.arange(-1, 2) == universe.pool_of[traces][..., None]).astype(float)
+    found = non_private_posterior(universe, traces, belief)
+    assert found == pytest.approx(ps.posterior_of_likelihood(likelihood, belief=belief), abs=1e-12)

@@ -20,7 +20,9 @@ from poolscope.world.synthetic import draw_traces, draw_users
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
+from poolscope.pages.explore import app
 from poolscope.pages.explore.serving import explorer_of
+from poolscope.pages.explore.streams import MAX_STREAMS
 
 pytestmark = needs_chromium
 
@@ -105,6 +107,19 @@ def test_it_draws_and_fits(scenario, served, opened, width, scheme):
     bars = page.inner_text("#bars")
     assert HOSTILE[1] in bars
     assert "[U+202E]gnol yrev" in bars
+
+
+def test_a_page_says_that_it_waits_and_goes_on(scenario, browser, monkeypatch):
+    """All streams are taken; when one is free, the answer comes by itself."""
+    monkeypatch.setattr(app, "RETRY_AFTER", 0.2)
+    explorer = explorer_of(scenario.file, SEED)
+    taken = [explorer.streams.open(lambda engine: iter(())) for _ in range(MAX_STREAMS)]
+    with serving(explorer) as address, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_text(f"the explorer is busy with {MAX_STREAMS} answers").wait_for(timeout=20_000)
+        taken[0]._work.close()
+        page.get_by_text("After 20 reports").wait_for(timeout=60_000)
 
 
 def test_two_quick_moves_leave_one_answer(scenario, served, opened):

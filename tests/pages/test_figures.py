@@ -141,7 +141,7 @@ def test_only_the_non_private_game_gets_its_own_panel():
 
 def test_curves_end_before_they_are_noise(every_figure):
     last = max(row["null_rate"] for row in every_figure["precision"]().datasets["rows"])
-    assert 0.8 < last <= 1 - figures.FEWEST / 400
+    assert 0.8 < last <= 1 - figures.MIN_USERS / 400
 
 
 def test_some_points_of_each_curve_answer_and_both_ends_do(outcomes):

@@ -192,9 +192,9 @@ def test_emojis_of_texts(tmp_path):
     assert (made.kept, made.in_pools, made.objects) == (3, 1, None)
     assert made.outside == (("🫠", 3), ("🩹", 1))
     assert describe(made) == [
-        "Read 4 rows; 1 of them have no object.",
-        f"Wrote 3 objects of 1 users to {tmp_path / 'o.csv'}; 1 are in the 6 pools.",
-        "Left out 4 objects, 2 different ones, as outside the universe; most frequent: '🫠' (3), '🩹' (1).",
+        "Read 4 rows; 1 of them without an object.",
+        f"Wrote 3 objects of 1 user to {tmp_path / 'o.csv'}; 1 of them in the 6 pools.",
+        "Left out 4 objects, 2 different, as outside the universe; most frequent: '🫠' (3), '🩹' (1).",
         "2 more users have no object of the universe, hence no trace.",
     ]
 

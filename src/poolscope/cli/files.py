@@ -10,6 +10,7 @@ import polars as pl
 from rich.text import Text
 
 from poolscope.attack.levels import sure
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.errors import one_line
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
@@ -76,7 +77,8 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     """The pseudonyms that are likeliest one device's."""
     console, heads = Terminal(), ["user", "other", "score"]
     for rows in linked.partition_by("adversary", maintain_order=True):
-        title = f"{rows.height:,} pseudonyms that have a likely other, seen by {one_line(rows['adversary'][0])}"
+        having = f"{counted(rows.height, 'pseudonym')} that {'has' if rows.height == 1 else 'have'} a likely other"
+        title = f"{having}, seen by {one_line(rows['adversary'][0])}"
         grid = Grid(title=title, heads=heads, left=["other"], keys=2)
         for row in rows.head(MOST_LINKS).iter_rows(named=True):
             grid.add(_text(row["user"]), _text(row["other"]), f"{row['score']:.2f}")
@@ -94,7 +96,7 @@ def print_story(story: Story, out: Path | None) -> None:
     heads = [f"{kind}\n{one_line(pool)}" for kind in KINDS for pool in story.pools]
     for rows in story.table.partition_by("adversary", maintain_order=True):
         name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
-        title = f"{one_line(story.user)}, {story.reports:,} reports, seen by {name}"
+        title = f"{one_line(story.user)}, {counted(story.reports, 'report')}, seen by {name}"
         kept = "answer" in rows.columns and rows["answer"].count() > 0
         grid = Grid(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
@@ -140,7 +142,7 @@ def _judged(judged: Sequence[Judged]) -> Grid:
 def print_obfuscated(made: Obfuscated, out: Path) -> None:
     """How many reports there are now, and where."""
     console = Terminal()
-    console.print(f"{made.reports:,} reports of {made.users:,} users", highlight=False)
+    console.print(f"{counted(made.reports, 'report')} of {counted(made.users, 'user')}", highlight=False)
     _print_place(console, "Reports", out)
 
 
@@ -148,7 +150,9 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
     """What the curator finds most often, and how well it can tell."""
     console = Terminal()
     heads = ["object", "pool", "count", "standard error", "popularity"]
-    grid = Grid(title=f"{found.reports:,} reports, {found.objects:,} objects", heads=heads, left=["pool"])
+    grid = Grid(
+        title=f"{counted(found.reports, 'report')}, {counted(found.objects, 'object')}", heads=heads, left=["pool"]
+    )
     for row in found.table.sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
         grid.add(
             _text(row["object"]),
@@ -181,7 +185,7 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
 def _confidence(found: Inferred) -> Grid:
     levels = (sure(level) for level in found.results[0].sure)
     grid = Grid(
-        title=f"{found.users:,} users, {found.reports:,} reports",
+        title=f"{counted(found.users, 'user')}, {counted(found.reports, 'report')}",
         heads=["adversary", "n", "confidence", "baseline", *levels],
     )
     last = None
@@ -203,13 +207,13 @@ def _spread(found: Inferred) -> Grid:
     """For how many users each pool is guessed, after as many reports as there are."""
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
-    after = "all" if n is None else f"at most {n}"
-    grid = Grid(title=f"Guesses after {after} reports", heads=["pool", *map(one_line, last)], keys=1)
+    after = "all reports" if n is None else f"at most {counted(n, 'report')}"
+    grid = Grid(title=f"Guesses after {after}", heads=["pool", *map(one_line, last)], keys=1)
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
     lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
     rest = pools[MOST_POOLS:]
     if rest:
-        lines[f"{len(rest)} others"] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
+        lines[counted(len(rest), "other")] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
     if found.threshold is not None:
         lines[NO_GUESS] = [row.no_guess for row in last.values()]
     for pool, counts in lines.items():
@@ -218,7 +222,7 @@ def _spread(found: Inferred) -> Grid:
 
 
 def _share(count: int, users: int) -> str:
-    return f"{100 * count / users:.1f} %"
+    return f"{count} of {users}" if users < MIN_USERS else f"{100 * count / users:.1f} %"
 
 
 def _text(value: object) -> Text:

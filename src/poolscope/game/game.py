@@ -49,7 +49,7 @@ class Game:
     adversaries : who attacks; all see the same reports.
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
-    non_private : whether to play the identity mechanism beside.
+    non_private : whether to play the identity mechanism beside, with priors of the adversaries (`reference_belief`).
     threshold : a confidence at which users count as exposed, beside those at which they always do.
 
     Examples
@@ -102,7 +102,7 @@ class Game:
     def pool_counts(self) -> dict[str, int]:
         """Number of hypotheses of each adversary of the outcome table: its pools, and none where it holds that."""
         counts = {a.name: len(a.hypotheses) for a in self.adversaries}
-        return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+        return counts | ({NON_PRIVATE: len(self.reference.hypotheses)} if self.non_private else {})
 
     @property
     def none(self) -> bool:
@@ -113,6 +113,27 @@ class Game:
     def estimates(self) -> int:
         """Estimates of the popularity that an adversary has at most, each met by a group of users."""
         return max((1 + len(a.redraws) for a in self.adversaries), default=1)
+
+    @property
+    def reference(self) -> Adversary:
+        """The non-private adversary, who sees the objects themselves."""
+        belief, popularity = self.reference_belief, uniform(self.universe)
+        return Adversary(name=NON_PRIVATE, universe=self.universe, popularity=popularity, belief=belief)
+
+    @property
+    def reference_belief(self) -> Behaviour:
+        """The priors of the non-private adversary: those of an adversary who has the users' own, else the last one's.
+
+        With the users' own priors no attack on reports of the same objects is better on average. Adversaries with pools
+        of their own answer another question and do not count. Without any other the priors are uniform.
+        """
+        k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behaviour
+        beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
+        for belief in beliefs:
+            same = np.allclose(belief.pool_prior(k), truth.pool_prior(k), rtol=0.0, atol=1e-12)
+            if same and belief.polarization == truth.polarization and belief.none == truth.none:
+                return belief
+        return beliefs[-1] if beliefs else Behaviour()
 
     def prior_guess(self, adversary: str) -> float | None:
         """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
@@ -274,5 +295,5 @@ def _attacked(
             yield referee.judge(adversary, posteriors, left / len(adversaries))
         left = 0.0
     if non_private:
-        looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
-        yield referee.judge(looking, non_private_posteriors(game.universe, sent), left)
+        reference = game.reference
+        yield referee.judge(reference, non_private_posteriors(game.universe, sent, reference.belief), left)

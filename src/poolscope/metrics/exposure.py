@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, LATE
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
 from poolscope.metrics.clusters import (
     clusters_of,
     effect_of_share,
@@ -123,7 +123,7 @@ def reports_until(firsts: Firsts, share: float) -> Estimate:
     return Estimate(value, max(low, 0.0), high)
 
 
-def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """Share of users ``exposed`` by every number of reports, at every threshold.
 
     Parameters
@@ -132,6 +132,8 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
         Outcomes of one adversary at any one n; what exposed a user is a fact of the whole run.
     horizon : int
         The largest number of reports of the run.
+    threshold : float, optional
+        The game's own, where it has one.
 
     Returns
     -------
@@ -143,11 +145,18 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     >>> ps.metrics.exposure(rows, horizon=40).columns
     ['n', 'threshold', 'share', 'low', 'high', 'users']
     """
-    groups = group_count(rows)
-    return exposure_shares(exposure_counts(rows, horizon, groups))
+    return exposure_shares(exposure_counts(rows, horizon, threshold, group_count(rows)), threshold)
 
 
-def exposure_counts(rows: pl.DataFrame, horizon: int, groups: int = 1) -> NDArray[np.int64]:
+def exposure_columns(threshold: float | None) -> dict[float, str]:
+    """The thresholds of a run in increasing order, the game's own among them, and the column of each."""
+    own = {} if threshold is None else {threshold: EXPOSED_AT_THRESHOLD}
+    return dict(sorted((own | EXPOSED).items()))
+
+
+def exposure_counts(
+    rows: pl.DataFrame, horizon: int, threshold: float | None = None, groups: int = 1
+) -> NDArray[np.int64]:
     """Users whom each report exposes, (thresholds, 3, groups, horizon + 2): those of parts of a table add up.
 
     Three times: if chance in the attack hides them, as it is, and if it shows them. The last cell counts all others.
@@ -158,14 +167,16 @@ def exposure_counts(rows: pl.DataFrame, horizon: int, groups: int = 1) -> NDArra
         first = np.minimum(rows[column].fill_null(horizon + 1).to_numpy(), horizon + 1)
         return np.bincount(own * (horizon + 2) + first, minlength=groups * (horizon + 2)).reshape(groups, -1)
 
-    return np.stack([[each(name) for _, name in by_chance(rows, column)] for column in EXPOSED.values()])
+    return np.stack(
+        [[each(name) for _, name in by_chance(rows, column)] for column in exposure_columns(threshold).values()]
+    )
 
 
-def exposure_shares(counts: NDArray[np.int64]) -> pl.DataFrame:
+def exposure_shares(counts: NDArray[np.int64], threshold: float | None = None) -> pl.DataFrame:
     """The table of an ``exposure`` from its counts."""
     after, users = np.arange(counts.shape[3] - 1), int(counts[0, 0].sum())
     parts = []
-    for threshold, new in zip(EXPOSED, counts, strict=True):
+    for level, new in zip(exposure_columns(threshold), counts, strict=True):
         by_group = np.cumsum(new, axis=2)[1, :, :-1]
         late, found, early = np.cumsum(new.sum(axis=1), axis=1)[:, :-1]
         effect = effects_of_shares(by_group, new[1].sum(axis=1))
@@ -175,7 +186,7 @@ def exposure_shares(counts: NDArray[np.int64]) -> pl.DataFrame:
             pl.DataFrame(
                 {
                     "n": after,
-                    "threshold": np.full(after.size, threshold),
+                    "threshold": np.full(after.size, level),
                     "share": found / users,
                     "low": low,
                     "high": high,
@@ -186,7 +197,7 @@ def exposure_shares(counts: NDArray[np.int64]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """``exposure`` of every adversary, with column adversary.
 
     What exposed a user is on every row of the user, so one n is enough.
@@ -198,7 +209,7 @@ def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
     """
     parts = outcomes.partition_by("adversary", maintain_order=True)
     return pl.concat(
-        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon, threshold).with_columns(
             pl.lit(str(rows["adversary"][0])).alias("adversary")
         )
         for rows in parts

@@ -228,6 +228,8 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
     >>> round(ps.metrics.evidence(rows, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}).value, 2)
     10.02
     """
+    # of users who prefer no pool there is a posterior only if that is a hypothesis
+    rows = rows.filter(pl.col("pool").cast(pl.String).is_in(list(prior)))
     truth = np.array([prior[pool] for pool in rows["pool"].cast(pl.String)])
     posterior = rows["posterior_true"].to_numpy()
     with np.errstate(divide="ignore"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from poolscope.attack.levels import at_levels
+from poolscope.attack.levels import DEFAULT_THRESHOLD, at_levels
 from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
@@ -40,9 +40,6 @@ SURE = at_levels("sure")
 
 EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_to_expose_10": 0.10}
 """Shares of users of whom it is told after how many reports they are exposed, by their fields."""
-
-EXPOSED_AT = 0.9
-"""The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +112,21 @@ class Record(Row):
     confidence_error_most: float | None = None
 
     @property
+    def confident_at(self) -> float:
+        """The confidence of `confident`: the threshold that was asked for, or 0.9."""
+        return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+
+    @property
+    def confident(self) -> Estimate:
+        """Share of users of whom the adversary is sure at n, with the confidence that was asked for."""
+        return self.sure_90 if self.sure is None else self.sure
+
+    @property
+    def exposed_share(self) -> Estimate:
+        """Share of users exposed by n at `exposed_at`."""
+        return self.exposed_90 if self.exposed is None else self.exposed
+
+    @property
     def skewed(self) -> bool:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
@@ -153,7 +165,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
     threshold : float, optional
-        tau: a confidence of your own from which the adversary counts as sure.
+        tau: a confidence of your own from which the adversary counts as sure; the game's where absent.
 
     Returns
     -------
@@ -166,7 +178,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
     [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
-    records = []
+    records, threshold = [], game.threshold if threshold is None else threshold
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
@@ -207,7 +219,7 @@ class Counted:
                 every._count(every.groups[int(estimate)])
             return every
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
-        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
+        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[DEFAULT_THRESHOLD]
 
         exposed = Counter(
             {
@@ -318,7 +330,7 @@ def record_of(
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
         brier=brier(rows),
-        exposed_at=EXPOSED_AT if game.threshold is None else game.threshold,
+        exposed_at=DEFAULT_THRESHOLD if game.threshold is None else game.threshold,
         threshold=threshold,
         sure=None if threshold is None else sure(rows, threshold),
         precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),

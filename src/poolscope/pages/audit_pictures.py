@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from poolscope.base.counting import MIN_USERS
 from poolscope.pages import figures
 from poolscope.pages.charts import Shown
 from poolscope.pages.html import slug
@@ -28,7 +29,7 @@ def _precision(curves: pl.DataFrame, k: int) -> Shown:
         title="How often is the guess right?",
         caption="To the right the adversary guesses for fewer users, the ones it is surest about: a curve above the "
         "dashed line beats a random guess, the area under it is the AUC, its shade is the 95 % interval, grey is the "
-        f"same game without privacy, and a curve ends where fewer than {figures.FEWEST} users are left.",
+        f"same game without privacy, and a curve ends where fewer than {MIN_USERS} users are left.",
         chart=figures.precision_null_rate(curves, k),
     )
 
@@ -38,8 +39,8 @@ def _exposure(table: pl.DataFrame) -> Shown:
         name="exposure",
         title="How many reports does it take?",
         caption="The height of a line is the share of users exposed by that number of reports: the adversary has, at "
-        "some time up to it, been sure of them, with a confidence of 50, 90 or 95 %. The axis is stretched near 0, "
-        f"where caps on reports are decided. {figures.ZOOM}",
+        f"some time up to it, been sure of them, with a confidence of {figures.levels(table)}. The axis is stretched "
+        f"near 0, where caps on reports are decided. {figures.ZOOM}",
         chart=figures.exposure_curves(table),
     )
 
@@ -61,6 +62,6 @@ def _calibration(table: pl.DataFrame) -> Shown:
         name="calibration",
         title="Does the adversary know when it is right?",
         caption="Points on the dashed line mean that of the guesses made with, say, 80 % confidence 80 % are right; "
-        f"bars are 95 % intervals, and points with fewer than {figures.FEWEST} users are left out.",
+        f"bars are 95 % intervals, and points with fewer than {MIN_USERS} users are left out.",
         chart=figures.calibration_plot(table),
     )

@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from poolscope.attack.levels import in_percent
 from poolscope.base.errors import one_line
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.records import Record
@@ -65,6 +66,7 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
             "95\u202f% interval": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
             "RMSE": "format(datum.rmse, '.3~g')",
             "Guessed rightly": style.percent("datum.precision"),
+            f"Exposed, {in_percent(results[0].exposed_at)}": style.percent("datum.exposed"),
             "Users": "format(datum.users, ',')",
         },
         title="datum.line + ' at ε ' + datum.epsilon",
@@ -101,6 +103,7 @@ def _rows(records: Sequence[Choice]) -> pl.DataFrame:
             "low": [record.auc.low for record in records],
             "high": [record.auc.high for record in records],
             "precision": [record.precision.value for record in records],
+            "exposed": [record.exposed_share.value for record in records],
             "users": [record.users for record in records],
             "place": _places(records),
         }

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from poolscope import __version__
-from poolscope.attack.levels import sure
+from poolscope.attack.levels import DEFAULT_THRESHOLD, in_percent, sure
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
-from poolscope.game.columns import EXPOSED
-from poolscope.metrics.exposure import exposure_by_adversary
+from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.words import percent
 from poolscope.pages import figures
 from poolscope.pages.charts import Shown, placed
@@ -27,9 +27,6 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
 from poolscope.verbs.attack.tally import Guessed
 from poolscope.verbs.attack.words import chance_of, joined_in_words
-
-SURE = 0.9
-"""The confidence that the page's sentence speaks of."""
 
 NONE = "no guess"
 
@@ -51,11 +48,11 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         title=scenario.title.strip() or scenario.name,
         words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), chance_of(found))))),
         facts=[
-            f"{found.users:,} user{'s' * (found.users != 1)}",
-            f"{found.reports:,} reports",
+            counted(found.users, "user"),
+            counted(found.reports, "report"),
             f"{len(found.pools)} pools: {', '.join(found.pools)}",
         ],
-        figures=placed([_exposure(posteriors)]),
+        figures=placed([_exposure(posteriors, found.threshold)]),
         tables=list(_tables(found)),
         glossary=explained(POSTERIORS),
         origin=_origin(found, scenario, reports, posteriors),
@@ -66,13 +63,15 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
 
 def in_plain_words(found: Inferred) -> str:
     """Of how many users the adversary who is surest is sure, after all reports."""
+    level = DEFAULT_THRESHOLD if found.threshold is None else found.threshold
     last = {row.adversary: row for row in found.results}
-    name, row = max(last.items(), key=lambda item: (item[1].sure[SURE], item[1].confidence))
-    known = row.sure[SURE]
-    of = f"{known:,} of the {found.users:,} users ({percent(known / found.users)})" if known else "no user"
+    name, row = max(last.items(), key=lambda item: (item[1].sure[level], item[1].confidence))
+    known = row.sure[level]
+    of = f"{known:,} of {counted(found.users, 'user')}" if known else "no user"
+    of += f" ({percent(known / found.users)})" if known and found.users >= MIN_USERS else ""
     return (
         f"From these reports the {name} adversary knows the preferred pool of {of} with a confidence of at least "
-        f"{percent(SURE)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
+        f"{in_percent(level)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
         f"{percent(row.baseline)}."
     )
 
@@ -81,22 +80,22 @@ def _joined(found: Inferred) -> str:
     return "" if found.joined is None else joined_in_words(found.joined)
 
 
-def _exposure(posteriors: Path) -> Shown:
+def _exposure(posteriors: Path, threshold: float | None) -> Shown:
     """Whom each number of reports has exposed, of the users that the table has."""
     text = posteriors.suffix.lower() == ".csv"
     every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
     # a column of CSV in which nobody is exposed has no type
-    rows = every.select("user", "adversary", "n", pl.col(*EXPOSED.values()).cast(pl.Int64))
+    rows = every.select("user", "adversary", "n", pl.col(*exposure_columns(threshold).values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
     horizon = max(1, int(last["n"].to_numpy().max()))
     # of each user the last row: what exposed a user is the same in all of them
-    table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon)
+    table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon, threshold)
     return Shown(
         name="exposure",
         title="How many reports does it take?",
         caption="The height of a line is the share of users of whom the adversary has, at some time up to that number "
-        "of their reports, been sure, with a confidence of 50, 90 or 95 %; whoever has sent fewer counts with those. "
-        f"The axis is stretched near 0. {figures.ZOOM}",
+        f"of their reports, been sure, with a confidence of {figures.levels(table)}; users who sent fewer count with "
+        f"those. The axis is stretched near 0. {figures.ZOOM}",
         chart=figures.exposure_curves(table),
     )
 

@@ -240,7 +240,6 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
-    """The prior of each hypothesis; the non-private adversary's is uniform over pools."""
-    if adversary is None:
-        return dict.fromkeys(game.universe.pool_names, 1 / game.universe.k)
-    return dict(zip(adversary.hypotheses, adversary.prior.tolist(), strict=True))
+    """The prior of each hypothesis; without an adversary, that of the non-private one."""
+    looking = adversary or game.reference
+    return dict(zip(looking.hypotheses, looking.prior.tolist(), strict=True))

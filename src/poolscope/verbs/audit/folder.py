@@ -20,7 +20,7 @@ from pydantic import (
 
 from poolscope.base.errors import InputError, located, one_line
 from poolscope.base.json import plain, read_json
-from poolscope.game.columns import EXPOSED
+from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.pools import PoolRecord
@@ -40,9 +40,8 @@ COLUMNS = (
     "delta",
     "guess",
     "confidence",
-    *EXPOSED.values(),
 )
-"""The columns of the outcome table that the page needs."""
+"""The columns of the outcome table that the page needs, beside those that say who was exposed."""
 
 _REMEDY = "name the folder of a finished audit"
 
@@ -73,6 +72,11 @@ class Summary(BaseModel, frozen=True):
     pool_results: tuple[InstanceOf[PoolRecord], ...] = ()
     trackability: tuple[InstanceOf[Trackability], ...] = ()
     seconds: float | None = None
+
+    @property
+    def threshold(self) -> float | None:
+        """The confidence that was asked for, with which the outcomes say who was exposed."""
+        return None if self.results[0].exposed is None else self.results[0].exposed_at
 
     @field_validator("results", mode="before")
     @classmethod
@@ -139,7 +143,8 @@ class Run:
     @cached_property
     def tables(self) -> Tables:
         """What its pictures show."""
-        return tables(self.outcomes, len(self.summary.pools), self.summary.seed, self.summary.horizon)
+        run = self.summary
+        return tables(self.outcomes, len(run.pools), run.seed, run.horizon, run.threshold)
 
 
 def read_run(folder: Path) -> Run:
@@ -149,7 +154,7 @@ def read_run(folder: Path) -> Run:
     run = Run.within(folder, _read_summary(folder / "summary.json"))
     if not run.outcomes.files:
         raise InputError("must have outcomes/*.parquet", file=folder, remedy=_REMEDY)
-    run.outcomes.check(COLUMNS)
+    run.outcomes.check((*COLUMNS, *exposed_columns(run.summary.threshold)))
     return run
 
 

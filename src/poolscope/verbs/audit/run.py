@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope import __version__
+from poolscope.attack.levels import DEFAULT_THRESHOLD
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
@@ -32,7 +33,7 @@ from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
-from poolscope.metrics.records import EXPOSED_AT, Counted, Record, counted_columns, record_of
+from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import trackability
 from poolscope.scenario.asked import as_asked
@@ -170,7 +171,11 @@ def records_of(
 ) -> Iterator[tuple[Record, list[PoolRecord]]]:
     """The record of each attack, and those of the users of each preferred pool."""
     held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
-    own = (EXPOSED[EXPOSED_AT], EXPOSED_AT) if game.threshold is None else (EXPOSED_AT_THRESHOLD, game.threshold)
+    own = (
+        (EXPOSED[DEFAULT_THRESHOLD], DEFAULT_THRESHOLD)
+        if game.threshold is None
+        else (EXPOSED_AT_THRESHOLD, game.threshold)
+    )
     pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part, pl.DataFrame]:

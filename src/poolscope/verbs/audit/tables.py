@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.game.columns import CORRECT, EXPOSED, NON_PRIVATE
+from poolscope.game.columns import CORRECT, NON_PRIVATE
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.metrics.calibration import calibration
-from poolscope.metrics.exposure import exposure_counts, exposure_shares
+from poolscope.metrics.exposure import exposure_columns, exposure_counts, exposure_shares
 from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve
 
 HELD = ("confidence", CORRECT)
@@ -35,7 +35,7 @@ class Tables:
     calibration: pl.DataFrame
 
 
-def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
+def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: float | None) -> Tables:
     """Few attacks are looked at at a time: all of them together may not fit into memory."""
     attacks = outcomes.attacks()
     if not attacks:
@@ -44,12 +44,13 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
     mapped = {attack for attack in attacks if attack[0] != NON_PRIVATE or not private}
     # what exposed a user is on every row of the user, so one n is enough
     first = {adversary: (adversary, n) for adversary, n in reversed(attacks)}
-    exposing, held, groups = outcomes.extended(tuple(EXPOSED.values())), outcomes.grouped(HELD), outcomes.estimates()
+    exposing = outcomes.extended(tuple(exposure_columns(threshold).values()))
+    held, groups = outcomes.grouped(HELD), outcomes.estimates()
 
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Part, Counts, Counts]:
         own = groups.get(attack[0], 1)
         behaved = behaviour_counts(rows, k, groups=own) if attack in mapped else 0
-        exposed = exposure_counts(rows, horizon, own) if first[attack[0]] == attack else 0
+        exposed = exposure_counts(rows, horizon, threshold, own) if first[attack[0]] == attack else 0
         return part_of(rows, held), behaved, exposed
 
     def told(attack: Attack, parts: list[tuple[Part, Counts, Counts]]) -> dict[str, pl.DataFrame]:
@@ -63,7 +64,8 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int) -> Tables:
         if attack in mapped:
             found["maps"] = behaviour_shares(np.asarray(sum(behaved)), k).select(label)
         if first[attack[0]] == attack:
-            found["exposure"] = exposure_shares(np.asarray(sum(exposed))).with_columns(label[0])
+            shares = exposure_shares(np.asarray(sum(exposed)), threshold)
+            found["exposure"] = shares.with_columns(label[0])
         return found
 
     columns = tuple(dict.fromkeys(("user", *needed(held), "gamma", "delta", *exposing)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from poolscope.base.counting import counted
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
@@ -132,9 +133,9 @@ def make_traces(
 def describe(made: Extracted) -> list[str]:
     """What was written and what was left out, a sentence a line."""
     lines = [
-        f"Read {made.rows:,} rows; {made.rows_without:,} of them have no object.",
-        f"Wrote {made.kept:,} objects of {made.users:,} users to {made.traces}; "
-        f"{made.in_pools:,} are in the {made.universe.k} pools.",
+        f"Read {counted(made.rows, 'row')}; {made.rows_without:,} of them without an object.",
+        f"Wrote {counted(made.kept, 'object')} of {counted(made.users, 'user')} to {made.traces}; "
+        f"{made.in_pools:,} of them in the {counted(made.universe.k, 'pool')}.",
     ]
     if made.objects is not None:
         lines.append(f"Wrote their universe of {made.universe.size:,} objects to {made.objects}.")
@@ -142,11 +143,12 @@ def describe(made: Extracted) -> list[str]:
         left_out = sum(count for _, count in made.outside)
         most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MOST_FREQUENT])
         lines.append(
-            f"Left out {left_out:,} objects, {len(made.outside):,} different ones, as outside the universe; "
+            f"Left out {counted(left_out, 'object')}, {len(made.outside):,} different, as outside the universe; "
             f"most frequent: {most}."
         )
     if made.users_without:
-        lines.append(f"{made.users_without:,} more users have no object of the universe, hence no trace.")
+        more = f"{made.users_without:,} more {'user has' if made.users_without == 1 else 'users have'}"
+        lines.append(f"{more} no object of the universe, hence no trace.")
     return lines
 
 
