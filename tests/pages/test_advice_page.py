@@ -11,13 +11,14 @@ from cases.synthetic import SEED
 
 from poolscope.base.errors import InputError
 from poolscope.cli.advise import print_advice
-from poolscope.metrics import EpsilonInTime
+from poolscope.metrics import EpsilonInTime, Estimate
 from poolscope.pages import advice as page
 from poolscope.pages.advice import command_of, page_of, write_page
 from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
 from poolscope.pages.saving import save
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.words import with_ends
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +104,23 @@ def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "write_text", full)
     with pytest.raises(InputError, match=r"advice\.html: cannot write: No space left"):
         write_page(advice, tmp_path)
+
+
+def test_a_note_names_options_as_the_command_line_does(advice):
+    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `most_users`.",))
+    assert "give --error and --most-users." in page_of(noted)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism tried"), (2, "2 mechanisms tried")])
+def test_one_mechanism_is_singular(advice, count, words):
+    assert f"<li>{words}, ε" in page_of(replace(advice, findings=advice.findings[:count]))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0055, "0.55"), (0.046, "4.6"), (0.974, "97"), (0.9961, "99.6"), (1.0, "100"), (0.0, "0")]
+)
+def test_the_card_and_the_sentence_round_alike(advice, share, text):
+    exposed = Estimate(share, 0.0, 1.0)
+    rounded = replace(advice, recommendation=replace(advice.recommendation, exposed=exposed))
+    assert f'<dd class="value">{text}\u202f%</dd>' in page_of(rounded)
+    assert with_ends(exposed) == f"{text} % (0 to 100 %)"

@@ -8,6 +8,7 @@ knows the file or the key adds it on the way up with :func:`located`. The result
 
 import copy
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -173,6 +174,11 @@ def shown(value: object) -> str:
 def one_line(text: str) -> str:
     """``text`` without line breaks and without characters that a terminal would obey."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def as_options(message: str) -> str:
+    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
+    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
 
 
 def _shortened(text: str, length: int) -> str:

@@ -204,9 +204,13 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
 ) -> None:
     """Write the page of a finished folder again."""
-    from poolscope.pages.finished import write_page
+    from poolscope.cli.progress import working
 
-    typer.echo(write_page(folder))
+    with working("Drawing", "pictures"):
+        from poolscope.pages.finished import write_page
+
+        page = write_page(folder)
+    typer.echo(page)
 
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")

@@ -27,11 +27,14 @@ def traces(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Turn recorded data into traces: what each user picked, in order."""
-    from poolscope.verbs.traces.extract import describe, make_traces
+    from poolscope.cli.progress import working
 
-    made = make_traces(
-        sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
-    )
+    with working("Reading", "rows"):
+        from poolscope.verbs.traces.extract import describe, make_traces
+
+        made = make_traces(
+            sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
+        )
     for line in describe(made):
         typer.echo(line)
 

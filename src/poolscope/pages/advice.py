@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.counting import counted
+from poolscope.base.errors import as_options
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate, exactly
@@ -19,7 +21,7 @@ from poolscope.pages.numbers import share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.advise.advice import Advice, Finding
 from poolscope.verbs.advise.recommend import DELTA
-from poolscope.verbs.advise.words import asked, events, number, spent_in_words, with_ends
+from poolscope.verbs.advise.words import asked, digits, events, number, spent_in_words, with_ends
 from poolscope.verbs.advise.words import share as in_percent
 
 HEAVY = (
@@ -62,7 +64,7 @@ def page_of(advice: Advice) -> str:
         tiles=_tiles(advice),
         sentence=tied(advice.sentence),
         gives=[tied(line) for line in advice.gives],
-        notes=[tied(line.replace("`", "")) for line in advice.notes],
+        notes=[tied(as_options(line)) for line in advice.notes],
         map=figures[0],
         curve=figures[1],
         findings=table(
@@ -107,8 +109,9 @@ def _facts(advice: Advice) -> Iterator[str]:
     yield spent_in_words(found, advice.recommended)
     users = advice.assumptions[1].rstrip(".")
     yield f"{users[:1].lower()}{users[1:]}"
-    yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
-    yield f"verified with {found.users:,} users who did not choose it"
+    tried = counted(len(advice.findings), "mechanism")
+    yield f"{tried} tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
+    yield f"verified with {counted(found.users, 'user')} who did not choose it"
 
 
 def _tiles(advice: Advice) -> dict[str, Any]:
@@ -118,12 +121,12 @@ def _tiles(advice: Advice) -> dict[str, Any]:
         {"value": f"ε {found.epsilon:g}", "label": f"of a report, with {found.mechanism}", "interval": ""},
         {"value": f"{found.cap:,}", "label": f"{what} of a device at most (the cap)", "interval": ""},
         {
-            "value": tied(f"{share(found.exposed.value)} %"),
+            "value": tied(f"{digits(found.exposed.value)} %"),
             "label": tied(
                 f"of users exposed by {min(found.cap, question.reports):,} {what}; "
                 f"asked: {in_percent(question.exposed)}"
             ),
-            "interval": tied(f"{interval(found.exposed, share)} %"),
+            "interval": tied(f"{interval(found.exposed, digits)} %"),
         },
     ]
     if found.errors is not None:
