@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.base.checks import as_floats
+from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compiling import Aside
 from poolscope.kernels.marginals import marginals
@@ -69,7 +70,7 @@ def posterior_of_likelihood(
 
 def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, NDArray[np.int64], bool]:
     """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
-    table = np.asarray(likelihood, dtype=np.float64)
+    table = as_floats("likelihoods", likelihood)
     single = table.ndim == 2
     if single:
         table = table[None]
@@ -101,10 +102,19 @@ def posteriors(
     out = np.empty((users, n + 1, columns - 1))
     COMPILED.wait()
     room = scratch(n, columns - 1)
-    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, interest, polarization, room, out)
+    lost, reports = kernels.posteriors(
+        *_in_memory(likelihood), lengths, floor, slope, pool_prior, interest, polarization, room, out
+    )
+    if lost >= 0:
+        raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
     return out
+
+
+def not_a_number(what: str) -> PoolscopeError:
+    """The error of an integral that failed. It is never passed on as NaN: that means reports which are impossible."""
+    return PoolscopeError(f"internal error: {what} is not a number; please report it with the scenario and the seed")
 
 
 def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -201,7 +211,9 @@ def _marginals(
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
     room = scratch(n, k)
     memory, steps = _in_memory(likelihood[None])
-    marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    possible = marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    if possible and not all(np.isfinite(part).all() for part in out):
+        raise not_a_number("the posterior of relevant interest and polarization")
     return out
 
 
@@ -213,7 +225,7 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     """
     if np.isnan(mass).any():
         return np.full(2, np.nan)
-    edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
+    edges = density.quantile(np.minimum(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum(), 1.0))
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
     from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs

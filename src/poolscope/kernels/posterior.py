@@ -186,11 +186,17 @@ def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axi
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
     likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
-    impossible report: NaN.
+    impossible report: NaN. Returns the first user and count of reports with another posterior that is no number, or
+    -1, -1.
     """
+    lost = (-1, -1)
     for user in range(out.shape[0]):
         n = scale_reports(likelihood, user * steps[0], steps, lengths[user], floor, slope, room)
         _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
+        for t in range(n, 0, -1):
+            if not out[user, t, 0] >= 0.0 and (lost[0] < 0 or lost[0] == user):
+                lost = (user, t)
         for t in range(n + 1, lengths[user] + 1):
             for i in range(out.shape[2]):
                 out[user, t, i] = np.nan
+    return lost

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.world.densities import UNIFORM, Density
 from poolscope.world.universe import Universe
@@ -40,8 +41,10 @@ class Behaviour:
     pools: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        _check_density("interest", self.interest)
+        _check_density("polarization", self.polarization)
         if self.pools is not None:
-            weights = np.asarray(self.pools, dtype=np.float64)
+            weights = as_floats("pool weights", self.pools)
             if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
                 raise InputError("pool weights must be finite and non-negative", value=self.pools)
             if weights.sum() <= 0:
@@ -56,6 +59,17 @@ class Behaviour:
         weights = np.asarray(self.pools, dtype=np.float64)
         prior: Floats = weights / weights.sum()
         return prior
+
+
+def _check_density(name: str, density: object) -> None:
+    """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
+    if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
+        remedy = "for example poolscope.densities.Beta(a=2.0, b=5.0)"
+        raise InputError(f"{name} must be a density", value=density, remedy=remedy)
+    try:
+        hash(density)
+    except TypeError:
+        raise InputError(f"{name} must be a density that can be hashed", value=type(density).__name__) from None
 
 
 class Preferences(NamedTuple):
