@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
-from poolscope.base.checks import as_floats
+from poolscope.base.checks import as_counts, as_floats
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compiling import Aside
@@ -82,8 +82,8 @@ def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, 
     if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
         raise InputError("likelihoods must be finite and not negative")
     users, n, _ = table.shape
-    counts = np.full(users, n) if lengths is None else np.asarray(lengths, dtype=np.int64)
-    if counts.shape != (users,) or np.any(counts < 0) or np.any(counts > n):
+    counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
+    if counts.shape != (users,) or np.any(counts > n):
         raise InputError(f"lengths must be one for each user, between 0 and {n}")
     return table, counts, single
 

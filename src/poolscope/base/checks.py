@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.base.arrays import Floats
+from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 
 #: The largest count that fits into the integers of tables and kernels.
@@ -38,6 +38,15 @@ def check_integers(name: str, values: Any, low: int, high: int = LARGEST_INTEGER
         raise InputError(f"{name} must be a list of integers", value=values)
     for value in values:
         check_integer(f"each of {name}", value, low, high)
+
+
+def as_counts(name: str, values: Any) -> Integers:
+    """The values as (any,) integers of at least 0; refused where they are something else."""
+    found = np.asarray(values)
+    whole = found.dtype.kind in "iu" or not found.size
+    if found.ndim != 1 or not whole or np.any(found < 0):
+        raise InputError(f"{name} must be a list of integers of at least 0", value=values)
+    return found.astype(np.int64)
 
 
 def as_floats(name: str, values: Any) -> Floats:
