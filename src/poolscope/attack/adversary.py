@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from poolscope.attack.posterior import posteriors
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.arrays import Floats
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
@@ -50,7 +51,13 @@ class Adversary:
     redraws: tuple[Adversary, ...] = ()
 
     def __post_init__(self) -> None:
-        popularity = np.asarray(self.popularity, dtype=np.float64)
+        if not isinstance(self.name, str):
+            raise InputError("an adversary's name must be a text", value=self.name)
+        if not isinstance(self.universe, Universe):
+            raise InputError("an adversary's universe must be a Universe", value=self.universe)
+        if not isinstance(self.belief, Behaviour):
+            raise InputError("an adversary's belief must be a Behaviour", value=self.belief)
+        popularity = as_floats("popularity", self.popularity)
         if popularity.shape != (self.universe.size,):
             raise InputError(
                 f"popularity must have one value for each of {self.universe.size} objects",
@@ -87,6 +94,21 @@ class Adversary:
             belief=belief or Behaviour(),
             phrase="who knows nothing about popularity",
         )
+
+
+#: What a subclass cannot bring along: attacks are chosen by the device, and ask an adversary for its fields alone.
+NEVER_ASKED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
+
+
+def check_adversary(adversary: object) -> None:
+    """Refuse what is no adversary, and one with a method of its own that no attack would call."""
+    if not isinstance(adversary, Adversary):
+        raise InputError("must be an Adversary", value=adversary)
+    for name in NEVER_ASKED:
+        if hasattr(adversary, name):
+            rule = f"an adversary's own {name} is never called: what it believes is in its fields"
+            remedy = "call it yourself on the reports, or give the likelihoods to posterior_of_likelihood"
+            raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
 def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:

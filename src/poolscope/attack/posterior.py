@@ -10,7 +10,8 @@ from scipy import special
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.base.checks import as_counts, as_floats
+from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compiling import Aside
 from poolscope.kernels.marginals import marginals
@@ -71,7 +72,7 @@ def posterior_of_likelihood(
 
 def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, NDArray[np.int64], bool]:
     """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
-    table = np.asarray(likelihood, dtype=np.float64)
+    table = as_floats("likelihoods", likelihood)
     single = table.ndim == 2
     if single:
         table = table[None]
@@ -83,8 +84,8 @@ def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, 
     if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
         raise InputError("likelihoods must be finite and not negative")
     users, n, _ = table.shape
-    counts = np.full(users, n) if lengths is None else np.asarray(lengths, dtype=np.int64)
-    if counts.shape != (users,) or np.any(counts < 0) or np.any(counts > n):
+    counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
+    if counts.shape != (users,) or np.any(counts > n):
         raise InputError(f"lengths must be one for each user, between 0 and {n}")
     return table, counts, single
 
@@ -105,7 +106,11 @@ def posteriors(
     log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
     room, axes = scratch(n, columns - 1), (interest, polarization)
-    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes)
+    lost, reports = kernels.posteriors(
+        *_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes
+    )
+    if lost >= 0:
+        raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
     if none:
         # Bayes factors of preferring some pool against none
         of_none = special.expit(np.log(none) - np.log1p(-none) - log_bayes)
@@ -113,6 +118,11 @@ def posteriors(
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
     return out
+
+
+def not_a_number(what: str) -> PoolscopeError:
+    """The error of an integral that failed. It is never passed on as NaN: that means reports which are impossible."""
+    return PoolscopeError(f"internal error: {what} is not a number; please report it with the scenario and the seed")
 
 
 def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -209,7 +219,9 @@ def _marginals(
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
     room = scratch(n, k)
     memory, steps = _in_memory(likelihood[None])
-    marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    possible = marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    if possible and not all(np.isfinite(part).all() for part in out):
+        raise not_a_number("the posterior of relevant interest and polarization")
     return out
 
 
@@ -221,7 +233,7 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     """
     if np.isnan(mass).any():
         return np.full(2, np.nan)
-    edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
+    edges = density.quantile(np.minimum(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum(), 1.0))
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
     from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs

@@ -141,6 +141,8 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
 
 def check_count(name: str, count: int | None) -> None:
     """Refuse a number of users or reports that is none; where it is left out another takes its place."""
+    if count is not None and (isinstance(count, bool) or not hasattr(count, "__index__")):
+        raise InputError(f"{name} must be a whole number", value=count)
     if count is not None and count < 1:
         raise InputError(f"{name} must be at least 1", value=count)
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import Adversary, view_width
+from poolscope.attack.adversary import Adversary, check_adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
+from poolscope.base.checks import as_floats, check_integers, is_number
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
@@ -23,7 +24,7 @@ from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, joined_groups, table
 from poolscope.game.referee import Referee
-from poolscope.mechanisms.devices import Device, Fresh
+from poolscope.mechanisms.devices import Device, draws_fresh
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.sending import Sending, Sent
 from poolscope.world.behaviour import NONE, Behaviour, Preferences, Truth
@@ -71,12 +72,27 @@ class Game:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
+        check_integers("observations", self.observations, 1)
         counts = list(self.observations)
-        if not counts or counts[0] < 1 or any(b <= a for a, b in pairwise(counts)):
+        if not counts or any(b <= a for a, b in pairwise(counts)):
             raise InputError("observations must be increasing and at least 1", value=counts)
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+        if not (is_number(self.sigma) and 0 <= self.sigma < inf):
             raise InputError("sigma must be finite and not negative", value=self.sigma)
+        if self.threshold is not None and not (is_number(self.threshold) and 0 <= self.threshold <= 1):
+            raise InputError("threshold must be a number from 0 to 1", value=self.threshold)
+        for name, kind in (("universe", Universe), ("behaviour", Behaviour), ("sending", Sending)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__}", value=getattr(self, name))
+        popularity = as_floats("popularity", self.popularity)
+        if popularity.shape != (self.universe.size,) or not np.all(np.isfinite(popularity) & (popularity >= 0)):
+            rule = f"popularity must be a finite number of at least 0 for each of {self.universe.size} objects"
+            raise InputError(rule, value=popularity.shape)
         attack_on(self.device)
+        for adversary in self._sequence("adversaries"):
+            check_adversary(adversary)
+            if adversary.universe.size != self.universe.size:
+                rule = f"the universe of adversary {adversary.name!r} must have the game's {self.universe.size} objects"
+                raise InputError(rule, value=adversary.universe.size)
         if self.mechanism.universe != self.universe.size:
             raise InputError(
                 f"the mechanism must be for the universe's {self.universe.size} objects",
@@ -87,6 +103,12 @@ class Game:
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):
             raise InputError("adversaries must be there and have names of their own", value=names)
+
+    def _sequence(self, name: str) -> Sequence[Any]:
+        values = getattr(self, name)
+        if not isinstance(values, Sequence):
+            raise InputError(f"{name} must be a list", value=values)
+        return values
 
     @property
     def mechanism(self) -> Mechanism:
@@ -144,7 +166,7 @@ class Game:
 
     def epsilon(self, adversary: str) -> float:
         """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
-        fresh = isinstance(self.device, Fresh) and adversary != NON_PRIVATE
+        fresh = draws_fresh(self.device) and adversary != NON_PRIVATE
         return float(self.mechanism.epsilon) if fresh else inf
 
     @property
@@ -179,6 +201,8 @@ def play(
     >>> outcomes.height, outcomes["adversary"].unique().sort().to_list()
     (800, ['strong', 'non-private'])
     """
+    if not isinstance(game, Game):
+        raise InputError("must be a Game", value=game, remedy="of a scenario: scenario.game(seed)")
     check_count("users", users)
     engine = engine or Local()
     return in_order(pl.concat(engine.tasks(_play_some, (game, seed), blocks(users, game.block_users), tick)))

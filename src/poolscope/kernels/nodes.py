@@ -98,7 +98,8 @@ def scale_reports(likelihood, begin, steps, n, floor, slope, room):
         scaled[t, 1] = mean
         inverse = 1.0 / top
         for c in range(k + 2):
-            scaled[t, c] *= inverse
+            # the inverse of a subnormal number overflows
+            scaled[t, c] = scaled[t, c] * inverse if inverse < np.inf else scaled[t, c] / top
     for t in range(possible, possible + LANE):
         spread[t, :], room.bend[t, :], room.least[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
@@ -274,9 +275,9 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
             pa[q], pb[q], pc[q], pd[q] = a, b, c, d
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _write(t, size_u, sums, room, out, log_mean):
-    """Posteriors of a lane from the sums over g: out (n + 1, k); log_mean as in `carry`."""
+    """Posteriors of a lane from the sums over g: out (n + 1, k), NaN where all are zero; log_mean as in `carry`."""
     scale = room.scale
     k = scale.shape[0]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]

@@ -189,8 +189,10 @@ def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axi
 
     likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
     impossible report: NaN. log_bayes (users, n + 1), or without rows: the logarithm of how much likelier the reports
-    are if some pool is preferred than if none is.
+    are if some pool is preferred than if none is. Returns the first user and count of reports with another posterior
+    that is no number, or -1, -1.
     """
+    lost = (-1, -1)
     for user in range(out.shape[0]):
         n = scale_reports(likelihood, user * steps[0], steps, lengths[user], floor, slope, room)
         own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else room.least[:0]
@@ -201,8 +203,12 @@ def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axi
             for t in range(n):
                 neutral += np.log(room.scaled[t, 0])
                 own[t + 1] -= neutral
+        for t in range(n, 0, -1):
+            if not out[user, t, 0] >= 0.0 and (lost[0] < 0 or lost[0] == user):
+                lost = (user, t)
         for t in range(n + 1, lengths[user] + 1):
             for i in range(out.shape[2]):
                 out[user, t, i] = np.nan
             if own.shape[0] > 0:
                 log_bayes[user, t] = np.nan
+    return lost

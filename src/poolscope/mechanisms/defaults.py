@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.randomness import children, fresh_keys, generator
+from poolscope.mechanisms.parameters import check_parameters
 from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.world.synthetic import draw_objects
@@ -33,6 +34,11 @@ class Reporting:
 
     universe: int
     shared_column: ClassVar[str | None] = None
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Self:
+        """Check the types of parameters first: `__post_init__` of any mechanism computes with them."""
+        check_parameters(cls, parameters)
+        return super().__new__(cls)
 
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
         return None

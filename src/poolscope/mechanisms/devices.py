@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.checking import check_mechanism, check_permanent
 from poolscope.mechanisms.defaults import tabulated
 from poolscope.mechanisms.kept import Bits, Evidence, Identical
 from poolscope.mechanisms.rappor import Rappor
@@ -30,6 +31,9 @@ ANSWERS, OWN = -1, -2
 class Device(Protocol):
     """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`.
 
+    A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
+    memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.
+
     Examples
     --------
     >>> isinstance(ps.mechanisms.Fresh(mechanism), ps.mechanisms.Device)
@@ -39,6 +43,11 @@ class Device(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """What a report by itself comes from: all that the curator needs to know."""
+        ...
+
+    @property
+    def memoizes(self) -> bool:
+        """Whether reports of one user share responses, so that they are not independent given the objects."""
         ...
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
@@ -115,8 +124,18 @@ class Fresh:
 
     mechanism: Mechanism
 
+    memoizes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_mechanism(self.mechanism)
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         return self.mechanism.report(objects, fresh_keys(users, places))
+
+
+def draws_fresh(device: Device) -> bool:
+    """Whether every report is drawn by the mechanism itself, so that its epsilon and its fast paths hold."""
+    return isinstance(device, Fresh) and type(device).sent is Fresh.sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +156,11 @@ class Memoised:
 
     mechanism: Mechanism
 
+    memoizes: ClassVar[bool] = True
     own: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_mechanism(self.mechanism)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
@@ -179,6 +202,11 @@ class RapporMemory:
     """
 
     mechanism: Rappor
+
+    memoizes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, Rappor)
 
     @property
     def own(self) -> Mapping[str, int]:

@@ -29,4 +29,4 @@ def users_in_words(game: Game) -> str:
 def _of(density: Density, what: str) -> str:
     if density == UNIFORM:
         return f"uniform {what}"
-    return f"Beta({density.a:g}, {density.b:g}) {what}" if isinstance(density, Beta) else f"{what} by a given density"
+    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"

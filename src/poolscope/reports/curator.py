@@ -13,6 +13,7 @@ from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.checking import check_mechanism, checked_reports
 from poolscope.mechanisms.defaults import drawn, numbered
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.listing import as_channel
@@ -60,8 +61,9 @@ def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = Non
     >>> ps.frequencies(mechanism, reports).counts[:3].round(-2)
     array([3000., 1000.,    0.])
     """
-    found = estimator(mechanism, method)
-    return found.estimate(found.count(reports), report_count(reports))
+    check_mechanism(mechanism)
+    columns, found = checked_reports(mechanism, reports), estimator(mechanism, method)
+    return found.estimate(found.count(columns), report_count(columns))
 
 
 def simulate_frequencies(

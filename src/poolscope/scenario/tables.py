@@ -252,6 +252,13 @@ class DensityTable(Table):
         self._only(self.beta is None, "table", "a density without beta")
         if self.table is not None and not any(self.table):
             raise rejection("must have a weight above 0", key="table", value=list(self.table))
+        if self.beta is not None:
+            from poolscope.world.densities import Beta  # takes its time, and most scenarios have none
+
+            try:
+                Beta(a=self.beta[0], b=self.beta[1])
+            except InputError as error:
+                raise rejection(error.rule, key="beta", value=list(self.beta)) from None
         return self
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.world.densities import UNIFORM, Density
 from poolscope.world.universe import Universe
@@ -45,8 +46,10 @@ class Behaviour:
     def __post_init__(self) -> None:
         if not 0 <= self.none < 1:
             raise InputError("none must be a probability below 1", value=self.none)
+        _check_density("interest", self.interest)
+        _check_density("polarization", self.polarization)
         if self.pools is not None:
-            weights = np.asarray(self.pools, dtype=np.float64)
+            weights = as_floats("pool weights", self.pools)
             if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
                 raise InputError("pool weights must be finite and non-negative", value=self.pools)
             if weights.sum() <= 0:
@@ -70,6 +73,17 @@ class Behaviour:
 
 #: The hypothesis that a user prefers no pool.
 NONE = "none"
+
+
+def _check_density(name: str, density: object) -> None:
+    """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
+    if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
+        remedy = "for example poolscope.densities.Beta(a=2.0, b=5.0)"
+        raise InputError(f"{name} must be a density", value=density, remedy=remedy)
+    try:
+        hash(density)
+    except TypeError:
+        raise InputError(f"{name} must be a density that can be hashed", value=type(density).__name__) from None
 
 
 class Preferences(NamedTuple):

@@ -16,6 +16,7 @@ from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
 from poolscope.attack.memory.units import of_one_slot
+from poolscope.attack.posterior import not_a_number
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
@@ -117,6 +118,8 @@ def grouped_posterior(
             if evidence is not None and count > 0:
                 first = {name: column[:count] for name, column in own.items()}
                 found = _found(evidence.first(int(count)), adversary, _key(first))
+                if np.isnan(found.posterior).any():
+                    raise not_a_number(f"the posterior of a user after {count} reports of memoized responses")
             posterior[user, used == count], error[user, used == count] = found
     return Found(posterior, error)
 
