@@ -42,7 +42,7 @@ MOST_OBJECTS = 12
 METHODS = {
     "linear": "Method: linear, from how many reports support an object.",
     "regression": "Method: regression, least squares on what each object is known to send.",
-    "ridge": "Method: ridge, least squares that share out evenly what the reports do not tell apart.",
+    "ridge": "Method: ridge, which shares out evenly what the reports do not tell apart; it has no standard errors.",
     "ibu": "Method: ibu, the popularity that makes the reports most likely.",
 }
 
@@ -158,12 +158,14 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
             _text(row["object"]),
             _text(row["pool"] or ""),
             f"{row['count']:,.0f}",
-            f"{row['standard_error']:,.0f}",
+            "-" if row["standard_error"] is None else f"{row['standard_error']:,.0f}",
             f"{row['popularity']:.5f}",
         )
     grid.print(console)
-    seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
-    console.print(f"{seen}\n{METHODS[found.method]}", style="dim", highlight=False)
+    if found.seen is not None:
+        seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
+        console.print(seen, style="dim", highlight=False)
+    console.print(METHODS[found.method], style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 

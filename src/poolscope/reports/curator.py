@@ -233,7 +233,7 @@ class Counts(Tallied[Countable]):
             return linear
         assert self.design is not None
         regression = self.design.estimate(counted, reports)
-        return min(linear, regression, key=lambda found: float(np.mean(found.errors**2)))
+        return min(linear, regression, key=_mean_squared)
 
     def expected(self, counts: Floats) -> Floats:
         noise, collisions = variance_of_linear(self.mechanism, counts)
@@ -248,3 +248,8 @@ class Counts(Tallied[Countable]):
         noise, collisions = variance_of_linear(self.mechanism, counts)
         notable = np.mean(collisions) > NOTABLE * np.mean(noise + collisions)
         return bool(notable and self.design is not None and self.design.inverse is not None)
+
+
+def _mean_squared(found: Frequencies) -> float:
+    assert found.errors is not None
+    return float(np.mean(found.errors**2))

@@ -29,14 +29,14 @@ class Estimated:
     Parameters
     ----------
     reports, objects : how many there are in the file, and in the universe.
-    seen : how many objects are found more often than twice their standard error.
+    seen : how many objects are found more often than twice their standard error; None where there are no errors.
     method : the one that was used.
     table : the estimate object by object, as it is written.
     """
 
     reports: int
     objects: int
-    seen: int
+    seen: int | None
     method: str
     table: pl.DataFrame
 
@@ -55,8 +55,8 @@ def estimate(
     Parameters
     ----------
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
-        ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
-        ``frequency`` (the counts as shares, which may be negative).
+        ``standard_error`` of the reports made from it (none with "ridge"), ``popularity`` (the counts projected to the
+        simplex) and ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     progress : told reports as they are read.
 
@@ -93,7 +93,7 @@ def estimate(
     return Estimated(
         reports=found.reports,
         objects=universe.size,
-        seen=int((found.counts > 2 * found.errors).sum()),
+        seen=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
         method=found.method,
         table=table,
     )
@@ -103,13 +103,14 @@ def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:
     """The estimate object by object, in the universe's order."""
     pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
     names = np.arange(universe.size) if universe.objects is None else universe.objects
+    errors = [None] * universe.size if found.errors is None else found.errors
     return pl.DataFrame(
         {
             "object": pl.Series(names),
             # the neutral pool is -1: the last
             "pool": pools.gather(universe.pool_of % (universe.k + 1)),
             "count": found.counts,
-            "standard_error": found.errors,
+            "standard_error": pl.Series(errors, dtype=pl.Float64),
             "popularity": found.popularity,
             "frequency": found.counts / found.reports,
         }
