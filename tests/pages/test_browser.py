@@ -148,6 +148,21 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
     kept_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
 
 
+@pytest.mark.parametrize(("width", "more"), [(1600, False), (700, True), (390, True)])
+def test_a_table_that_is_cut_off_says_so(opened, path, width, more):
+    """A shadow at the edge and a line below, until the reader has come to the end."""
+    page, _, _ = opened(path, width)
+    box, hint = page.locator(".numbers .scroll").first, page.locator(".numbers .sideways").first
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth") == more
+    assert hint.is_visible() == more
+    assert box.evaluate("e => getComputedStyle(e).backgroundAttachment") == "local, local, scroll, scroll"
+    box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    page.wait_for_timeout(100)
+    assert not hint.is_visible()
+    page.emulate_media(media="print")
+    assert not hint.is_visible()
+
+
 def test_without_javascript_the_numbers_are_there(opened, path):
     page, _, asked = opened(path, java_script_enabled=False)
     assert len(asked) == 1
