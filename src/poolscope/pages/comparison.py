@@ -55,8 +55,8 @@ BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("ep
 TITLE = "What each choice gives away against the error of its frequencies"
 
 CAPTION = (
-    "Every point is a choice of mechanism and ε, which stands beside it: to the left the curator errs less, downwards "
-    "the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
+    "Every point is a choice of mechanism and ε, which stands beside it where there is room: to the left the curator "
+    "errs less, downwards the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
 )
 
 

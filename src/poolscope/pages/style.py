@@ -31,6 +31,9 @@ PANEL = 220
 INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
 """Colours of text, of axes and references, of grids and of what is absent."""
 
+PAPER = "#ffffff"
+"""What a picture is drawn on; the page turns it with the other colours where it is dark."""
+
 PALE = "#afb8c1"
 """What stands behind, to compare with."""
 

@@ -157,7 +157,7 @@ def _bundle(_: Explorer, __: Request) -> Response:
 
 
 def _script(_: Explorer, __: Request) -> Response:
-    return Response("\n".join(map(_template, ("charts.js", "explore.js"))), media_type="text/javascript")
+    return Response("\n".join(map(_template, ("charts.js", "tables.js", "explore.js"))), media_type="text/javascript")
 
 
 def _style(_: Explorer, __: Request) -> Response:
