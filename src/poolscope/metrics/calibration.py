@@ -132,8 +132,8 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     return Estimate(seen, min(float(low), seen), max(float(high), widest))
 
 
-def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> float:
-    """95 % quantile of the error that a perfectly calibrated attack shows on as many users.
+def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
+    """Quantile of the error that a perfectly calibrated attack shows on as many users; at 95% where no level is given.
 
     A ``calibration_error`` below the limit is no sign of miscalibration.
 
@@ -143,7 +143,7 @@ def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     0.097
     """
     binned = gather(rows, bins)
-    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), 0.95))
+    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), level))
 
 
 def _pooled_gap(binned: Bins) -> float:
