@@ -100,13 +100,15 @@ class Repeats:
     def __init__(self, device: Device, least: float, error: float) -> None:
         self._device, self._least, self._error = device, least, error
         self._hashes: list[Keys] = []
+        self._slots: int | None = None
 
     def add(self, reports: Reports) -> None:
         """Add a block."""
         self._hashes.append(hashed(reports))
-        if isinstance(self._device, Keeping) and len(self._hashes) == 1:
-            first = {name: column[:1] for name, column in reports.items()}
-            self._sent_as_kept = isinstance(self._device.evidence(first).law, Identical)
+        if isinstance(self._device, Keeping) and self._slots is None:
+            evidence = self._device.evidence({name: column[:1] for name, column in reports.items()})
+            # where noise is added to a memoized response, equal responses do not make equal reports
+            self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.law, Identical) else 0
 
     def found(self, users: Integers) -> str | None:
         """What is wrong, in one line; `users` (reports,) numbers the user of each report from 0."""
@@ -120,7 +122,7 @@ class Repeats:
             return f"each report stands {copies} times{where}: rows were delivered more than once; remove the copies"
         if not isinstance(self._device, Keeping):
             return self._fresh_found(equal)
-        return self._memoized_found(equal) if self._sent_as_kept else None
+        return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 
     def _fresh_found(self, equal: Equal) -> str | None:
         samples = _samples(self._device.mechanism)
@@ -136,9 +138,8 @@ class Repeats:
         remedy = "set memory = true in [devices], or remove duplicate rows"
         return f"reports repeat: {said}, more than fresh devices send: {remedy}"
 
-    def _memoized_found(self, equal: Equal) -> str | None:
-        share, tail = equal.share, self._error / 2
-        least = max(self._least, 1.0 / self._slots())
+    def _memoized_found(self, equal: Equal, uniform: float) -> str | None:
+        share, tail, least = equal.share, self._error / 2, max(self._least, uniform)
         few = _is_below(share, least, int(equal.rounds.sum()), tail)
         # two objects may have one response: how many of a user's do is by chance, which users are the sample of
         some = equal.lengths > 1
@@ -149,10 +150,6 @@ class Repeats:
             f"reports hardly repeat: {share:.2%} of the pairs of a user's reports are equal, where memoized responses "
             f"make at least {others:.2%}: set memory = false in [devices]"
         )
-
-    def _slots(self) -> int:
-        """How many different responses a device may keep."""
-        return int(getattr(self._device.mechanism, "buckets", self._device.mechanism.universe))
 
 
 def hashed(reports: Reports) -> Keys:

@@ -17,7 +17,7 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision
 
 #: How often a calibrated adversary may be called otherwise, for all adversaries together.
-ERROR = 0.01
+ERROR = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
