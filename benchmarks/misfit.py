@@ -177,8 +177,8 @@ def fake_data(world: World) -> bool:
 def another_epsilon(world: World) -> bool:
     """Among 600 objects, where the sum of all counts is too noisy to show it."""
     world = World(world.users, world.seed, 600)
-    sent = world.made("hcms", epsilon=1.0, m=64, hashes=256)
-    return world.read(sent, "hcms", epsilon=4.0, m=64, hashes=256)
+    sent = world.made("hcms", epsilon=1.0, m=1024, hashes=256)
+    return world.read(sent, "hcms", epsilon=4.0, m=1024, hashes=256)
 
 
 def too_truthful(world: World) -> bool:

@@ -130,18 +130,18 @@ def test_another_popularity_than_the_given_one_is_noticed(tmp_path, misreading):
 
 def test_another_epsilon_is_noticed_among_many_objects(tmp_path):
     """Of so many objects the sum of all counts is too noisy to show it."""
-    size, users = 600, 2000
+    size, users, mechanism = 600, 500, HCMS.replace("64", "1024")
     universe = Universe.sized(size, {"a": 100, "b": 100, "c": 100})
     people = draw_users(universe, Behaviour(), user_keys(SEED, np.arange(users)))
-    traces = draw_traces(universe, zipf(universe, 1.0), people, EACH)
+    traces = draw_traces(universe, zipf(universe, 2.0), people, EACH)
     for epsilon, found in ((1.5, True), (4.0, False)):
         path = tmp_path / "scenario.toml"
         path.write_text(
-            f"[universe]\nsize = {size}\npools = {{ a = 100, b = 100, c = 100 }}\n[mechanism]\n{HCMS}\n"
-            '[popularity]\nkind = "zipf"\nexponent = 1\n[[adversary]]\nname = "strong"\npopularity = "true"\n'
+            f"[universe]\nsize = {size}\npools = {{ a = 100, b = 100, c = 100 }}\n[mechanism]\n{mechanism}\n"
+            '[popularity]\nkind = "zipf"\nexponent = 2\n[[adversary]]\nname = "strong"\npopularity = "true"\n'
         )
         scenario = load_scenario(path)
-        reports = sent("hcms", size=size, traces=traces, epsilon=epsilon, m=64, hashes=256)
+        reports = sent("hcms", size=size, traces=traces, epsilon=epsilon, m=1024, hashes=256)
         lines = said(attack, written(tmp_path, scenario, reports, np.repeat(np.arange(users), EACH)), scenario)
         assert len(lines) == found
         assert not found or FLATTER in lines[0]

@@ -33,7 +33,7 @@ from poolscope.world.popularity import within_pools
 from poolscope.world.universe import Universe
 
 #: How far the exponent may be from 1 before it matters: a given popularity is never exactly that of the users.
-MARGIN = 0.05
+MARGIN = 0.02
 
 #: Users below which the variance between users is not known.
 MIN_USERS = 20
