@@ -82,6 +82,12 @@ def attack(
     ] = None,
     joined: Annotated[Path | None, typer.Option(help="With --join, which pseudonyms are whose: a table.")] = None,
     links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with code 1 if the reports contradict the scenario, or --truth the guesses."
+        ),
+    ] = False,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -149,6 +155,9 @@ def attack(
         print_attack(found if top else replace(found, top=()), out, page, joined)
         if links is not None:
             print_links(linked, links)
+    if strict and (story if user is not None else found).violations:
+        # what was asked for is written all the same
+        raise typer.Exit(1)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")

@@ -68,6 +68,7 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     console.print(f"{words}.", style="dim", highlight=False)
     if chance := chance_of(found):
         console.print(chance, style="dim", highlight=False)
+    _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Pseudonyms", joined)
     _print_place(console, "Page", page)
@@ -119,6 +120,7 @@ def print_story(story: Story, out: Path | None) -> None:
         style="dim",
         highlight=False,
     )
+    _print_verdict(console, story.violations)
     _print_place(console, "Report by report", out)
 
 
@@ -127,14 +129,15 @@ def _cell(value: float | None, kind: str) -> str:
 
 
 def _judged(judged: Sequence[Judged]) -> Grid:
-    heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise"]
+    heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise", "calibrated"]
     grid = Grid(title="Held against the truth, after all reports", heads=heads, keys=1)
     for row in judged:
         right, gap = row.precision, row.calibration_error
-        told = ["-"] * 4
+        told = ["-"] * 5
         if right and gap:
             limit = row.calibration_error_limit
             told = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
+            told.append("yes" if row.calibrated else "no")
         grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *told)
     return grid
 
@@ -230,6 +233,13 @@ def _share(count: int, users: int) -> str:
 def _text(value: object) -> Text:
     """A value from a file, which is no markup and has no line breaks."""
     return Text(one_line(str(value)))
+
+
+def _print_verdict(console: Terminal, violations: Sequence[str]) -> None:
+    """What is wrong was said in warnings, above all that is printed here."""
+    if violations:
+        what = f"{len(violations)} contradiction{'s' * (len(violations) != 1)}, see the warnings"
+        console.say(f"Verdict: failed, {what}. Do not rely on these guesses.")
 
 
 def _print_place(console: Terminal, what: str, out: Path | None) -> None:

@@ -142,8 +142,8 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     return Estimate(seen, min(float(low), seen), max(float(high), widest))
 
 
-def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> float:
-    """95 % quantile of the error that a perfectly calibrated attack shows on as many users.
+def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
+    """Quantile of the error that a perfectly calibrated attack shows on as many users; at 95% where no level is given.
 
     A ``calibration_error`` below the limit is no sign of miscalibration.
 
@@ -153,7 +153,7 @@ def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     0.097
     """
     binned = gather(rows, bins)
-    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), 0.95))
+    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), level))
 
 
 def _effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:

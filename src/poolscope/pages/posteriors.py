@@ -47,6 +47,7 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
         words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), chance_of(found))))),
+        violations=found.violations,
         facts=[
             counted(found.users, "user"),
             counted(found.reports, "report"),
@@ -116,7 +117,12 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     columns += [Column(f"sure_{level:g}", "% of users", sure(level), share) for level in levels]
     yield table("How sure the adversary is", confident, columns, **BY_ADVERSARY, row=("n", "n"))
     if found.judged:
-        right = (Column("precision", "", "precision", _known), Column("calibration_error", "", "calibration", _known))
+        right = (
+            Column("precision", "", "precision", _known),
+            Column("calibration_error", "", "calibration error", _known),
+            Column("calibration_error_limit", "", "by chance, 95%", _known),
+            Column("calibrated", "", "calibrated", _verdict),
+        )
         yield table("Held against the truth", found.judged, right, **BY_ADVERSARY, row=("users", "Users"))
     last = {row.adversary: row for row in found.results}
     spread = [
@@ -127,7 +133,8 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     guessed = [Column("share", "", "% of users", share)]
     yield table("Which pools are guessed", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
     surest = [_one(row) for row in found.top]
-    if surest:
+    # nobody is named on the strength of reports that were misread
+    if surest and found.passed:
         told = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
         told.append(Column("confidence", "", "confidence", decimal))
         yield table("The users it is surest of", surest, told, **BY_ADVERSARY, row=("user", "User"))
@@ -149,6 +156,10 @@ def _known(value: float | None) -> str:
     return "–" if value is None else decimal(value)
 
 
+def _verdict(calibrated: bool | None) -> str:
+    return "–" if calibrated is None else "yes" if calibrated else "no"
+
+
 def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> list[tuple[str, str]]:
     paths = [shlex.quote(str(path)) for path in (reports, scenario.file, posteriors)]
     command = "poolscope attack {} --scenario {} --out {}".format(*paths)
@@ -156,4 +167,10 @@ def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         command += f" --threshold {found.threshold:g}"
     if found.joined is not None:
         command += f" --join {found.joined.rate:g}"
-    return [("Command", command), ("Users", f"{found.users:,}"), ("Version", f"poolscope {__version__}")]
+    verdict = "passed" if found.passed else "failed"
+    return [
+        ("Command", command),
+        ("Verdict", verdict),
+        ("Users", f"{found.users:,}"),
+        ("Version", f"poolscope {__version__}"),
+    ]

@@ -13,11 +13,11 @@ import polars as pl
 from poolscope.base.engines import Local
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
+from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
-from poolscope.reports.misfit import Firsts, Misfit
-from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -77,14 +77,14 @@ def estimate(
     counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
-    misfit, firsts = Misfit(mechanism), Firsts()
+    checks = Checks(build_device(scenario, mechanism))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        if scenario.tells_users_apart and not misfit.enough:
-            misfit.add(firsts.of(users, reports) if scenario.keeps_answers else reports)
+        if scenario.tells_users_apart and not checks.enough:
+            checks.add(users, reports)
         progress.tick(len(users))
-    if scenario.tells_users_apart and (odd := misfit.found()):
-        warnings.warn(f"{path}: {odd}", stacklevel=2)
+    for line in checks.found():
+        warnings.warn(f"{path}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:

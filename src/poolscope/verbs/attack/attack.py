@@ -31,7 +31,7 @@ from poolscope.verbs.attack.devices import Joined, check_rate, join_pseudonyms, 
 from poolscope.verbs.attack.pieces import Weighing, warmed, weigh
 from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.tally import Guessed, Tally
-from poolscope.verbs.attack.truth import Judged, judged, read_truth
+from poolscope.verbs.attack.truth import Judged, check_pools, judged, read_truth
 
 #: Rows of the table that a summary shows.
 HEAD = 12
@@ -49,6 +49,8 @@ class Inferred:
     head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
     judged : how right each adversary is, where the truth is known.
     joined : which pseudonyms are whose, where they were joined; users are then devices.
+    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
+        adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
     """
 
     users: int
@@ -60,6 +62,12 @@ class Inferred:
     top: Sequence[Mapping[str, Any]]
     judged: Sequence[Judged] = ()
     joined: Joined | None = None
+    violations: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        """The verdict: whether nothing contradicts the scenario."""
+        return not self.violations
 
 
 #: The part of the memory that a crowd of users may take; the rest is for reading (`prepared`).
@@ -94,7 +102,8 @@ def attack(
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
-    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held.
+    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
+        pool that no adversary has is refused.
     join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
         for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
@@ -125,6 +134,10 @@ def attack(
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
+        if known is not None and truth is not None:
+            check_pools(known, scorer.pool_names, truth)
+        violations = ready.violations(scenario)
+        _warn(violations)
         joined = None
         if join is not None:
             progress.stage("Joining pseudonyms")
@@ -152,6 +165,9 @@ def attack(
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
+    judgments = [] if target is None or known is None else judged(target, known, seed)
+    miscalibrated = [judgment.violation for judgment in judgments if judgment.calibrated is False]
+    _warn(miscalibrated)
     return Inferred(
         users=tally.users,
         reports=ready.reports,
@@ -160,6 +176,12 @@ def attack(
         results=tally.results(),
         head=tally.head,
         top=tally.top,
-        judged=[] if target is None or known is None else judged(target, known, seed),
+        judged=judgments,
         joined=joined,
+        violations=[*violations, *miscalibrated],
     )
+
+
+def _warn(violations: Sequence[str]) -> None:
+    for line in violations:
+        warnings.warn(line, stacklevel=3)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 
@@ -50,10 +48,7 @@ def link_users(
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
     check_output(target, overwrite=True, inputs=(path,))
-    with warnings.catch_warnings(), ExitStack() as stack:
-        # what is odd about the reports `attack` says
-        warnings.simplefilter("ignore")
-        ready = stack.enter_context(prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent))
+    with prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent) as ready:
         scorer, remedy = ready.scorer, "take some of the users"
         if not scorer.grouping:
             rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"

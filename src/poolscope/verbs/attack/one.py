@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -43,12 +44,14 @@ class Story:
         report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it. Where
         somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the same,
         for whoever groups, and if reports are answers.
+    violations : what of the scenario the reports of the file contradict, as of `attack`.
     """
 
     user: str
     reports: int
     pools: list[str]
     table: pl.DataFrame
+    violations: Sequence[str] = ()
 
 
 def attack_user(
@@ -74,6 +77,9 @@ def attack_user(
     check_rate(join)
     beside = target.parent if target else Path(tempfile.gettempdir())
     with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:
+        violations = ready.violations(scenario)
+        for line in violations:
+            warnings.warn(line, stacklevel=2)
         if join is not None:
             joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
             ready, user = with_devices(ready, joined), joined.device_of(user)
@@ -98,7 +104,7 @@ def attack_user(
     if target is not None:
         with writing(target) as parts:
             parts.write(0, table)
-    return Story(user=user, reports=count, pools=scorer.pool_names, table=table)
+    return Story(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
 
 
 def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:

@@ -24,9 +24,9 @@ from poolscope.base.errors import InputError
 from poolscope.base.folders import check_shared
 from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
-from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, together
@@ -118,14 +118,12 @@ def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> lis
     return out
 
 
-def misfit_of(reading: Reading, pieces: Sequence[Piece], *, kept: bool) -> str | None:
-    """What is odd about the first reports, if anything, see `Misfit`; of kept answers, about the first of each user."""
-    misfit, firsts = Misfit(reading.mechanism), Firsts()
+def violations_of(reading: Reading, pieces: Sequence[Piece], checks: Checks) -> list[str]:
+    """What the first reports of a file contradict, see `Checks`."""
     for piece in pieces:
-        if not misfit.enough:
-            users, reports = block(reading, piece)
-            misfit.add(firsts.of(users, reports) if kept else reports)
-    return misfit.found()
+        if not checks.enough:
+            checks.add(*block(reading, piece))
+    return checks.found()
 
 
 def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighed:
