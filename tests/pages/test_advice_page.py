@@ -80,10 +80,26 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
     open_ended = replace(
         advice,
         question=replace(advice.question, error=None, devices=None),
-        recommendation=replace(advice.recommendation, shuffled=None),
+        recommendation=replace(advice.recommendation, shuffled=None, shuffled_total=None),
         findings=tuple(replace(f, smallest=None, at_smallest=None) for f in advice.findings),
     )
     assert "nothing bounds epsilon from below" in page_of(open_ended)
+
+
+def test_the_central_epsilon_of_shuffled_reports_is_there_for_a_round_and_for_all(advice):
+    assert "their central epsilon would be" not in page_of(replaced(advice, shuffled=None, shuffled_total=None))
+    told = replaced(advice, shuffled=0.125, shuffled_total=0.75)
+    assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(told))
+    kept = replaced(advice, shuffled=0.125, shuffled_total=None)
+    assert "would be 0.125 at delta 1e-06. Nothing" in plain(page_of(kept))
+
+
+def replaced(advice, **fields):
+    return replace(advice, recommendation=replace(advice.recommendation, **fields))
+
+
+def plain(html):
+    return re.sub(r"\s+", " ", html.replace("\u202f", " ").replace("\u00a0", " "))
 
 
 def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):

@@ -141,6 +141,10 @@ class Sketch(Hashed, Pure):
         return self.p_star * share + self.elsewhere * (1.0 - share)
 
     @property
+    def support_prob_no_collision(self) -> float:
+        return self.elsewhere
+
+    @property
     def rates(self) -> Rates:
         collisions = self.family.collisions
         return Rates(self.p_star, self.q_star, (self.p_star - self.elsewhere) ** 2 * collisions.variance)

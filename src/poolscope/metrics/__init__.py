@@ -5,7 +5,7 @@ count n, a row per user (``select``), and give an ``Estimate``: a value and its 
 epsilon alone, as does what it adds up to in time (``epsilon_in_time``); ``trackability`` takes a game.
 """
 
-from poolscope.metrics.bounds import most_right, shuffled_epsilon, shuffled_epsilon_in_closed_form
+from poolscope.metrics.bounds import most_right
 from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
 from poolscope.metrics.epsilon import EpsilonInTime, KeptAnswers, epsilon_in_time, kept_by
 from poolscope.metrics.exposure import (
@@ -29,6 +29,7 @@ from poolscope.metrics.precision import (
     successes,
 )
 from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.shuffling import shuffled_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import Trackability, trackability
 from poolscope.metrics.words import headline, in_plain_words
@@ -68,6 +69,7 @@ __all__ = [
     "select",
     "shuffled_epsilon",
     "shuffled_epsilon_in_closed_form",
+    "shuffled_epsilon_of",
     "successes",
     "summarise",
     "sure",

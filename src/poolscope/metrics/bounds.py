@@ -16,12 +16,6 @@ from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import LARGEST_EPSILON
 
-GROUPS = 2000
-"""Into how many groups the numbers of clones are put at most."""
-
-HALVINGS = 50
-"""Bisections of [0, epsilon]."""
-
 NUMBERS, NEVER = 100, 1e-15
 """Into how many groups the possible numbers of reports are put at most, and the chance below which one never occurs."""
 
@@ -111,120 +105,6 @@ def _hidden(p: Floats, epsilon: float) -> Floats:
     return np.cumsum(p[::-1])[::-1] + fade * np.array([0.0, *told[:-1]])
 
 
-def shuffled_epsilon(epsilon: float, devices: int, delta: float) -> float:
-    r"""Central epsilon of one epsilon-LDP report from each device, shuffled: the clones bound, numerically.
-
-    Each other device's report is, with probability e^-epsilon, a *clone*: as likely to come from the one object of the
-    device in question as from its other. With C ~ Binomial(devices - 1, e^-epsilon) clones, A ~ Binomial(C, 1/2) and D
-    = 1 with probability :math:`\alpha = e^\epsilon / (1 + e^\epsilon)`, the shuffled reports are as close as (A + D, C
-    - A + 1 - D) and (A + 1 - D, C - A + D). Of these two delta is a sum over C of binomial tails, and the epsilon that
-    is returned is the least that has the given delta, rounded up.
-
-    Parameters
-    ----------
-    epsilon : of one report.
-    devices : how many send a report.
-    delta : how often more may be revealed.
-
-    References
-    ----------
-    V. Feldman, A. McMillan, K. Talwar. Hiding among the clones: a simple and nearly optimal analysis of privacy
-    amplification by shuffling. FOCS 2021, theorem 3.2.
-
-    Examples
-    --------
-    >>> round(ps.metrics.shuffled_epsilon(1.0, devices=10_000, delta=1e-6), 3)
-    0.053
-    """
-    _check_shuffle(epsilon, devices, delta)
-    if epsilon > LARGEST_EPSILON:
-        return epsilon
-    clones, weights = _clones(devices - 1, epsilon, delta)
-
-    def kept(central: float) -> bool:
-        return bool(weights @ _told_apart(clones, epsilon, central) <= delta)
-
-    if kept(0.0):
-        return 0.0
-    low, high = 0.0, epsilon
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if kept(middle) else (middle, high)
-    return high
-
-
-def _clones(others: int, epsilon: float, delta: float) -> tuple[Floats, Floats]:
-    """Numbers of clones, and how likely each is.
-
-    More clones hide better, so that a group of numbers may count as its smallest. Those far below the mean, which
-    are there with a probability far below delta, are one group, and there are `GROUPS` of the others.
-    """
-    share, doubt = math.exp(-epsilon), math.log(1e6 / delta)
-    mean, spread = others * share, math.sqrt(2 * others * share * doubt) + doubt
-    low, high = max(0, math.floor(mean - spread)), min(others, math.ceil(mean + spread))
-    clones = np.unique(np.floor([0, *np.linspace(low, high, min(GROUPS, high - low + 1))]))
-    # from below, as the fewest clones count most: no digit of their probabilities is lost
-    fewer = _at_least(others - clones + 1, others, -math.expm1(-epsilon))
-    return clones, np.diff(fewer, append=1.0)
-
-
-def _told_apart(clones: Floats, epsilon: float, central: float) -> Floats:
-    """delta of the two laws at a central epsilon, for each number of clones.
-
-    Their ratio grows with the first count x, and is above e^central from `first` on.
-    """
-    gap, lie, more = math.tanh(epsilon / 2), float(special.expit(-epsilon)), math.expm1(central)
-    if gap == 0:
-        return np.zeros_like(clones)
-    gain, loss = gap - more * lie, gap + more * (1 - lie)
-    first = np.floor((clones + 1) * loss / (gap * (2 + more))) + 1
-    found = gain * _at_least(first - 1, clones, 0.5) - loss * _at_least(first, clones, 0.5)
-    return np.maximum(found, 0.0)
-
-
-def _at_least(x: Floats, trials: Floats | float, share: float) -> Floats:
-    """Pr[Binomial(trials, share) >= x] for whole x."""
-    inside = (x > 0) & (x <= trials)
-    a = np.where(inside, x, 1.0)
-    tail = special.betainc(a, np.where(inside, trials - a + 1, 1.0), share)
-    out: Floats = np.where(inside, tail, np.where(x <= 0, 1.0, 0.0))
-    return out
-
-
-def shuffled_epsilon_in_closed_form(epsilon: float, devices: int, delta: float) -> float:
-    r"""The clones bound in closed form: simpler than ``shuffled_epsilon``, and some three times as large.
-
-    .. math:: \log\left(1 + \frac{1 - e^{-\epsilon}}{1 + e^{-\epsilon} / (1 + t)} \, t\right) , \quad
-              t = 8 \sqrt{\frac{e^\epsilon \log(4 / \delta)}{N}} + \frac{8 e^\epsilon}{N} ,
-
-    for N devices and epsilon up to :math:`\log(N / (16 \log(4 / \delta)))`; beyond, epsilon itself.
-
-    References
-    ----------
-    Feldman, McMillan, Talwar, as for ``shuffled_epsilon``; in the form of the authors' own computation, which is
-    slightly larger than theorem 3.1.
-
-    Examples
-    --------
-    >>> round(ps.metrics.shuffled_epsilon_in_closed_form(1.0, devices=10_000, delta=1e-6), 3)
-    0.233
-    """
-    _check_shuffle(epsilon, devices, delta)
-    doubt = math.log(4 / delta)
-    if epsilon > math.log(devices / (16 * doubt)):
-        return epsilon
-    t = 8 * math.sqrt(math.exp(epsilon) * doubt / devices) + 8 * math.exp(epsilon) / devices
-    return min(epsilon, math.log1p(-math.expm1(-epsilon) / (1 + math.exp(-epsilon) / (1 + t)) * t))
-
-
 def _check_epsilon(epsilon: float) -> None:
     if not epsilon >= 0:
         raise InputError("epsilon must be at least 0", value=epsilon)
-
-
-def _check_shuffle(epsilon: float, devices: int, delta: float) -> None:
-    _check_epsilon(epsilon)
-    if devices < 1:
-        raise InputError("devices must be at least 1", value=devices)
-    if not 0 < delta < 1:
-        raise InputError("delta must be above 0 and below 1", value=delta)

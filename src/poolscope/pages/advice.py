@@ -189,9 +189,12 @@ def _bounds(advice: Advice) -> Iterator[str]:
     elif spent.ever is not None:
         yield f"All reports of a device up to its cap compose to epsilon {spent.ever:,.0f}."
     if found.shuffled is not None:
+        total = found.shuffled_total
+        rounds = "" if total is None else f", and {number(total)} over all reports of the cap"
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
-            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}. Nothing here assumes that."
+            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}{rounds}. "
+            "Nothing here assumes that."
         )
 
 
