@@ -6,7 +6,7 @@ user's: whoever makes reports knows all users, about 150 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -88,8 +88,8 @@ def obfuscate(
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
     device, sending = build_device(scenario, mechanism), build_sending(scenario)
-    engine, arrivals = engine or Local(), Arrivals()
-    source = open_table(path)
+    engine, source = engine or Local(), open_table(path)
+    arrivals = Arrivals(source.check_names)
     if rows_said := source.height():
         what = f"reports of {rows_said:,} rows"
         with located(file=path):
@@ -145,10 +145,16 @@ def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:
 
 
 class Arrivals:
-    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user."""
+    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    check : called with the bytes of all names so far; refuses what is too much.
+    """
+
+    def __init__(self, check: Callable[[int], None] = lambda _: None) -> None:
         self._numbers: dict[str | int, int] = {}
+        self._check, self._letters = check, 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -158,7 +164,11 @@ class Arrivals:
         # Rows of a user often stand together, and a run costs what a row does.
         runs = users.rle().struct.unnest()
         different = runs["value"].unique(maintain_order=True)
+        known = len(self._numbers)
         numbers = [self._numbers.setdefault(user, len(self._numbers)) for user in different.to_list()]
+        if different.dtype == pl.String:
+            self._letters += int(different.filter(pl.Series(numbers) >= known).str.len_bytes().sum())
+            self._check(self._letters)
         of_run = runs["value"].replace_strict(different, numbers, return_dtype=pl.Int64)
         return np.repeat(of_run.to_numpy(), runs["len"].to_numpy())
 

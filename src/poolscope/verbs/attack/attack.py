@@ -26,9 +26,9 @@ from poolscope.base.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
+from poolscope.verbs.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
 from poolscope.verbs.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.verbs.attack.pieces import Weighing, warmed, weigh
+from poolscope.verbs.attack.pieces import Weighing, bounded, warmed, weigh
 from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.tally import Guessed, Tally
 from poolscope.verbs.attack.truth import Judged, judged, read_truth
@@ -134,12 +134,16 @@ def attack(
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
         weighing = Weighing(reading=ready.reading, scorer=scorer)
-        done = list(warmed(engine, weigh, weighing, ready.pieces, progress.tick))
+        max_reports = fitting_reports(scorer.told_bytes, most_bytes)
+        with located(file=path):
+            weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
+            done = list(bounded(weighed, max_reports, scorer.horizon))
         ready.check_unchanged()
         scoring = Scoring(
             scorer=scorer,
             folder=folder,
             pieces=len(ready.pieces),
+            max_reports=max_reports,
             dtype=ready.dtype,
             parts=parts,
             head=HEAD,
