@@ -64,7 +64,8 @@ def test_days_of_the_archive_are_read_by_name_and_time(tmp_path):
     write(tmp_path / "2020-01-01.json", json.dumps([post("a", "x")]))
     write(tmp_path / "2019-12-31.json", "[]")
     write(tmp_path / "README.md", "")
-    by_folder = ordered([tmp_path])
+    with pytest.warns(UserWarning, match=r"left out 'README.md', which are no .json files of the archive"):
+        by_folder = ordered([tmp_path])
     assert [path.name for path in by_folder] == ["2019-12-31.json", "2020-01-01.json", "2020-01-02.json"]
     assert ordered(reversed(by_folder)) == by_folder
     rows = [row for path in by_folder for row in read_rows(path, Columns("screen_name", "text"))]
@@ -224,10 +225,12 @@ def test_domains_widen_the_universe_of_news(tmp_path):
 
 def test_the_archive_needs_no_columns(tmp_path):
     day = [post("a", "https://cnn.com/x https://t.co/y"), post("b", "RT @a https://cnn.com/x"), post("a", "👍")]
-    write(tmp_path / "2020-01-01.json", json.dumps(day))
-    links = make_traces([tmp_path], tmp_path / "links.csv", universe="news-2021")
+    days = tmp_path / "days"
+    days.mkdir()
+    write(days / "2020-01-01.json", json.dumps(day))
+    links = make_traces([days], tmp_path / "links.csv", universe="news-2021")
     assert traces_of(links.traces) == [("a", "cnn.com")]
-    emojis = make_traces([tmp_path], tmp_path / "emojis.csv", universe="emoji-11")
+    emojis = make_traces([days], tmp_path / "emojis.csv", universe="emoji-11")
     assert traces_of(emojis.traces) == [("a", "👍")]
 
 

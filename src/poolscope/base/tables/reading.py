@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.files import check_regular, folder_files
 from poolscope.base.hush import hushed
 from poolscope.base.machine import as_bytes, check_memory
 from poolscope.base.tables.batch import Batch, chosen
@@ -161,10 +162,7 @@ def open_table(path: str | PathLike[str]) -> Source:
     path = Path(path)
     if not path.is_dir():
         return _open_file(path, "must end in .csv or .parquet, or be a folder of Parquet files")
-    files = tuple(sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_"))))
-    if not files:
-        raise InputError("a folder must have Parquet files", file=path)
-    return Source(path=path, files=files, text=False)
+    return Source(path=path, files=tuple(folder_files(path, ".parquet", "Parquet files")), text=False)
 
 
 def open_file(path: str | PathLike[str]) -> Source:
@@ -179,8 +177,7 @@ def _open_file(path: Path, rule: str) -> Source:
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(rule, file=path)
-    if not path.exists():
-        raise InputError("there is no such file", file=path)
+    check_regular(path)
     return Source(path=path, files=(path,), text=ending == ".csv")
 
 
