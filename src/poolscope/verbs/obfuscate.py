@@ -27,6 +27,7 @@ from poolscope.mechanisms.role import ReportColumn
 from poolscope.mechanisms.sending import Sending
 from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -59,6 +60,7 @@ def obfuscate(
     out: str | PathLike[str],
     seed: int = 0,
     *,
+    overwrite: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Obfuscated:
@@ -71,7 +73,8 @@ def obfuscate(
     Parameters
     ----------
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
-    out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
+    out : the reports, Parquet or CSV by its ending.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     progress : told reports as they are made.
 
     Examples
@@ -83,7 +86,7 @@ def obfuscate(
     (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
     path, target = Path(traces_path), Path(out)
-    check_output(target, overwrite=False)
+    check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns

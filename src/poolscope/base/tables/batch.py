@@ -23,7 +23,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, nearest
 
 #: Bytes of texts that are copied at once: rows share a text, of which a copy is made for each.
 COPIED = 1 << 24
@@ -146,14 +146,17 @@ def first_false(holds: pl.Series) -> int | None:
     return None if holds.all() else holds.arg_min()
 
 
-def chosen(header: Sequence[str], columns: Iterable[str], optional: Iterable[str] = ()) -> list[str]:
+def chosen(header: Sequence[str], columns: Sequence[str], optional: Iterable[str] = ()) -> list[str]:
     """The columns to read of those that a table has; an error where it lacks one that must be there."""
     for column in columns:
         if column not in header:
-            raise no_column(column, header)
+            raise no_column(column, header, columns)
     return [*columns, *(column for column in optional if column in header)]
 
 
-def no_column(column: str, header: Iterable[str]) -> InputError:
-    """The error of a table without a column."""
-    return InputError(f"must have a column {column!r}", value=list(header), remedy=did_you_mean(column, header))
+def no_column(column: str, header: Iterable[str], expected: Iterable[str]) -> InputError:
+    """The error of a table that lacks one of the columns that are expected of it."""
+    names = list(header)
+    near = nearest(column, names)
+    remedy = f"expected: {', '.join(expected)}" if near is None else f"did you mean {near!r}?"
+    return InputError(f"must have a column {column!r}", value=names, remedy=remedy)

@@ -25,6 +25,7 @@ from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.asked import as_asked
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
 from poolscope.verbs.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
@@ -74,6 +75,7 @@ def attack(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
     top: int = 0,
     truth: str | PathLike[str] | None = None,
     join: float | None = None,
@@ -93,6 +95,7 @@ def attack(
     observations : after how many reports, in place of the scenario's counts; after all where nobody says.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
     truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held.
     join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
@@ -112,7 +115,7 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
     if top < 0:
         raise InputError("must not be negative", value=top, place="top")
     if truth is not None and target is None:

@@ -23,6 +23,7 @@ from poolscope.mechanisms.kept import Identical
 from poolscope.mechanisms.role import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, row_bytes
 from poolscope.reports.shares import masses
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.crowds import fitting_reports
 from poolscope.verbs.attack.devices import check_rate, join_pseudonyms, names_of, with_devices
@@ -59,6 +60,7 @@ def attack_user(
     *,
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
     join: float | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
@@ -71,7 +73,7 @@ def attack_user(
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
     check_rate(join)
     beside = target.parent if target else Path(tempfile.gettempdir())
     with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:

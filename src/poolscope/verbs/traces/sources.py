@@ -223,5 +223,5 @@ def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
         raise InputError("must be a JSON object", value=entry, place=place)
     for column in columns:
         if column not in entry:
-            raise no_column(column, entry).at(place=place)
+            raise no_column(column, entry, columns).at(place=place)
     return number, entry[columns.user], entry[columns.cell]
