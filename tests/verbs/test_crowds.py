@@ -63,13 +63,16 @@ def test_hashes_spread():
 
 
 def test_crowds_cover_all_hashes():
-    found = list(crowds.crowds([Weighed(50, 500), Weighed(50, 500)], row=72, most_bytes=50_000))
+    half = Weighed(50, 500, 0, ("ann", 20))
+    found = list(crowds.crowds([half, half], row=72, most_bytes=50_000))
     assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(crowds.crowds([Weighed(3, 500)], row=72, most_bytes=0))) == 3
+    assert len(list(crowds.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, most_bytes=0))) == 3
+    named = half._replace(letters=50 * 4096)
+    assert len(list(crowds.crowds([named, named], row=72, most_bytes=50_000))) == 30
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -103,7 +106,7 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
     for low, high in ((0, 3), (3, 2**63), (2**63, 2**64)):
         own = list(sections(tmp_path, 5, low, high))
         if own:
-            names, gathered = gather(own, horizon, columns)
+            names, gathered = gather(own, horizon, columns, 1 << 16)
             ends = np.cumsum(gathered.lengths)
             assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
             assert {name: column.dtype for name, column in gathered.told.items()} == {"mass": float, "bits": np.uint8}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Observations, ScenarioOption, Scheduler
+from poolscope.cli.options import Engine, Observations, Overwrite, ScenarioOption, Scheduler
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -24,7 +24,7 @@ def traces(
     text: Annotated[str | None, typer.Option(help="Column of texts to search.")] = None,
     object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
     domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Turn recorded data into traces: what each user picked, in order."""
     from poolscope.cli.progress import working
@@ -43,8 +43,9 @@ def traces(
 def obfuscate(
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Parquet or CSV: user, object.")],
     scenario: ScenarioOption,
-    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv; must not be there yet.")],
+    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv.")],
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make the reports that the users' devices would send."""
     from poolscope.cli.progress import working
@@ -56,7 +57,7 @@ def obfuscate(
         from poolscope.verbs.obfuscate import obfuscate
 
         with watched(work.compiling):
-            made = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
+            made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, progress=work)
     print_obfuscated(made, out)
 
 
@@ -88,6 +89,7 @@ def attack(
             "--strict", help="Exit with code 1 if the reports contradict the scenario, or --truth the guesses."
         ),
     ] = False,
+    overwrite: Overwrite = False,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -102,29 +104,29 @@ def attack(
         raise InputError(rule, place="--user")
     if joined is not None and join is None:
         raise InputError("must have `join`, the share of links that may be wrong", value=str(joined), place="--joined")
-    for name, path in (("--links", links), ("--joined", joined)):
-        if path is not None and path in (out, links if name == "--joined" else None):
-            raise InputError("must be another file than the other outputs", value=str(path), place=name)
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
-        from poolscope.base.tables import check_output
+        from poolscope.base.tables import check_outputs
         from poolscope.cli.files import print_attack, print_links, print_story
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
+        from poolscope.scenario.inputs import input_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
-        from poolscope.verbs.attack.links import link_users
+        from poolscope.verbs.attack.links import check_links, link_users
         from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
-        if page is not None:
-            check_output(page, overwrite=True, endings=(".html",))
-        if joined is not None:
-            check_output(joined, overwrite=True, inputs=(reports,))
+        outputs = {"out": out, "page": page, "joined": joined, "links": links}
+        check_outputs(outputs, overwrite=overwrite, inputs=input_paths(loaded, reports, pools, truth))
+        if links is not None:
+            check_links(reports, loaded)
         with running(work, engine, scheduler) as own:
             if user is not None:
-                story = attack_user(reports, loaded, user, pools=pools, out=out, join=join, engine=own)
+                story = attack_user(
+                    reports, loaded, user, pools=pools, out=out, overwrite=overwrite, join=join, engine=own
+                )
             else:
                 found = attack(
                     reports,
@@ -133,6 +135,7 @@ def attack(
                     observations=counts(observations, "observations") if observations else None,
                     threshold=threshold,
                     out=out,
+                    overwrite=overwrite,
                     top=top or (SHOWN if page else 0),
                     truth=truth,
                     join=join,
@@ -140,9 +143,9 @@ def attack(
                     progress=work,
                 )
                 if joined is not None and found.joined is not None:
-                    found.joined.write(joined)
+                    found.joined.write(joined, overwrite=overwrite)
             if links is not None:
-                linked = link_users(reports, loaded, links, pools=pools, engine=own)
+                linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
             from poolscope.pages.posteriors import write_page
@@ -168,6 +171,7 @@ def estimate(
     method: Annotated[
         str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.cli.progress import working
@@ -179,5 +183,5 @@ def estimate(
         from poolscope.verbs.estimate import estimate
 
         with watched(work.compiling):
-            found = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
+            found = estimate(reports, load_scenario(scenario), out, method=method, overwrite=overwrite, progress=work)
     print_estimate(found, out)

@@ -16,6 +16,7 @@ Engine = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files; files that are read never are.")]
 Observations = Annotated[
     str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
 ]

@@ -19,7 +19,7 @@ import polars as pl
 from poolscope.base.engines import Local
 from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
+from poolscope.base.tables.reading import HELD, check_decoding, check_names, decoding, scan
 from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
 
 Attack = tuple[str, int]
@@ -57,11 +57,14 @@ class OutcomeFiles:
         return cls(tuple(sorted(folder.glob("*.parquet"))))
 
     def check(self, columns: Sequence[str]) -> None:
-        """Every file is Parquet, has these columns, and fits into memory."""
+        """Every file is Parquet, has these columns, fits into memory, and has names of a length."""
         for file in self.files:
             account = check_file(file)
             with decoding(file):
-                check_decoding(account, chosen(scan(file).collect_schema().names(), columns), HELD)
+                schema = scan(file).collect_schema()
+                kinds = {name: schema[name] for name in chosen(schema.names(), columns)}
+            check_decoding(file, account, kinds, HELD)
+            check_names(file, [name for name, kind in kinds.items() if not kind.is_numeric()])
 
     def extended(self, columns: Sequence[str]) -> tuple[str, ...]:
         """These columns and what intervals need beside them: `grouped`, and how far chance in an attack moves them."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.base.errors import InputError, did_you_mean, located, reading
+from poolscope.base.files import check_regular
 from poolscope.base.json import plain
 from poolscope.base.machine import check_memory
 from poolscope.scenario.tables import (
@@ -318,6 +319,7 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
         rule = "unknown scenario, neither built in nor a file"
         raise InputError(rule, value=name, remedy=did_you_mean(name, known))
     path = Path(name)
+    check_regular(path)
     with reading(path):
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)

@@ -18,7 +18,7 @@ from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, located
-from poolscope.base.folders import check_new
+from poolscope.base.folders import check_new, nearest_folder
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import scratch_folder
@@ -98,7 +98,7 @@ def compare(
     results: list[Leak] = []
     spent: dict[str, list[EpsilonInTime]] = {}
     done_by_devices: dict[str, None] = {}
-    beside = target.absolute().parent if target else Path(gettempdir())
+    beside = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
         # the game without a mechanism is the same for all of them

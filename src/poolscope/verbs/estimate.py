@@ -18,6 +18,7 @@ from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
 from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -47,6 +48,7 @@ def estimate(
     out: str | PathLike[str] | None = None,
     *,
     method: str | None = None,
+    overwrite: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Estimated:
@@ -58,6 +60,7 @@ def estimate(
         ``standard_error`` of the reports made from it (none with "ridge"), ``popularity`` (the counts projected to the
         simplex) and ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     progress : told reports as they are read.
 
     Examples
@@ -71,7 +74,7 @@ def estimate(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = Counting(mechanism, engine or Local(), method)

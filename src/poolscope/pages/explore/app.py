@@ -30,7 +30,7 @@ from poolscope.pages.explore import shown
 from poolscope.pages.explore.controls import controls, in_words
 from poolscope.pages.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.pages.html import render
-from poolscope.verbs.audit.manifest import named_files
+from poolscope.scenario.inputs import named_files
 from poolscope.verbs.explore.answers import answers, side_by_side
 from poolscope.verbs.explore.games import Games, Stoppable
 from poolscope.verbs.explore.people import People

@@ -25,10 +25,11 @@ from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.asked import as_asked
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
+from poolscope.verbs.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
 from poolscope.verbs.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.verbs.attack.pieces import Weighing, warmed, weigh
+from poolscope.verbs.attack.pieces import Weighing, bounded, warmed, weigh
 from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.tally import Guessed, Tally
 from poolscope.verbs.attack.truth import Judged, check_pools, judged, read_truth
@@ -82,6 +83,7 @@ def attack(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
     top: int = 0,
     truth: str | PathLike[str] | None = None,
     join: float | None = None,
@@ -101,6 +103,7 @@ def attack(
     observations : after how many reports, in place of the scenario's counts; after all where nobody says.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
     truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
         pool that no adversary has is refused.
@@ -121,7 +124,7 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
     if top < 0:
         raise InputError("must not be negative", value=top, place="top")
     if truth is not None and target is None:
@@ -147,12 +150,16 @@ def attack(
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
         weighing = Weighing(reading=ready.reading, scorer=scorer)
-        done = list(warmed(engine, weigh, weighing, ready.pieces, progress.tick))
+        max_reports = fitting_reports(scorer.told_bytes, most_bytes)
+        with located(file=path):
+            weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
+            done = list(bounded(weighed, max_reports, scorer.horizon))
         ready.check_unchanged()
         scoring = Scoring(
             scorer=scorer,
             folder=folder,
             pieces=len(ready.pieces),
+            max_reports=max_reports,
             dtype=ready.dtype,
             parts=parts,
             head=HEAD,

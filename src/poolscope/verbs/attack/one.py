@@ -22,11 +22,13 @@ from poolscope.base.tables import check_output, writing
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.kept import Identical
 from poolscope.mechanisms.role import Reports, distinct, report_count
-from poolscope.reports.files import MEMORY_BYTES
+from poolscope.reports.files import MEMORY_BYTES, row_bytes
 from poolscope.reports.shares import masses
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
+from poolscope.verbs.attack.crowds import fitting_reports
 from poolscope.verbs.attack.devices import check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.verbs.attack.pieces import block
+from poolscope.verbs.attack.pieces import block, check_reports
 from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.scorer import Scorer
 
@@ -61,6 +63,7 @@ def attack_user(
     *,
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
     join: float | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
@@ -73,7 +76,7 @@ def attack_user(
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
     check_rate(join)
     beside = target.parent if target else Path(tempfile.gettempdir())
     with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:
@@ -85,10 +88,15 @@ def attack_user(
             ready, user = with_devices(ready, joined), joined.device_of(user)
         elif scenario.devices.window is not None:
             warnings.warn(names_of(ready.scorer), stacklevel=2)
-        found = []
+        found, count = [], 0
+        row = ready.scorer.told_bytes + row_bytes(ready.scorer.mechanism.report_columns)
+        max_reports = fitting_reports(row, most_bytes)
         for piece in ready.pieces:
             users, reports = block(ready.reading, piece)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
+            count += len(own)
+            with located(file=path):
+                check_reports(user, count, max_reports, "take some of them")
             if len(own):
                 found.append({name: column[own] for name, column in reports.items()})
         ready.check_unchanged()

@@ -21,10 +21,10 @@ from poolscope.attack.levels import DEFAULT_THRESHOLD
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
-from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
+from poolscope.base.folders import ANOTHER, LOCK, check_folder, check_new, unwritable
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
-from poolscope.base.tables.atomic import sweep, write_text
+from poolscope.base.tables.atomic import is_unfinished, sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
@@ -118,11 +118,19 @@ def audit(
 
 def check_run(out: Path, resume: bool) -> None:
     """The folder of a run is new or empty, or the run's own."""
-    if resume:
+    there = (out / "manifest.json").exists()
+    if resume and (there or _hardly_begun(out)):
         check_folder(out)
-        return
-    what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
-    check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
+    elif there:
+        check_new(out, what="holds another run", remedy=f"{GO_ON} or {ANOTHER}")
+    else:
+        check_new(out)
+
+
+def _hardly_begun(out: Path) -> bool:
+    """Whether a folder is what a run leaves that was stopped before its manifest: nothing that is finished."""
+    found = [*out.glob("*"), *out.glob("outcomes/*")]
+    return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
 
 
 def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:

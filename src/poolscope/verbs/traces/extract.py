@@ -110,7 +110,7 @@ def make_traces(
     find = finder(target, kind)
     objects = traces.with_suffix(".objects.csv") if target.is_open else None
     for path in filter(None, (traces, objects)):
-        check_output(path, overwrite=overwrite, inputs=(*paths, Path(universe)))
+        check_output(path, overwrite=overwrite, inputs=(*paths, *map(Path, sources), Path(universe)))
 
     gathered = _Gathered(target=target)
     for path in paths:
