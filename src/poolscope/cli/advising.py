@@ -24,7 +24,8 @@ def advise(
     adversary: Annotated[str | None, typer.Option(metavar="NAME", help="Who attacks; default the strongest.")] = None,
     epsilon: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Where to look; default 0.1:10.")] = None,
     users: Annotated[
-        int | None, typer.Option(help="Most users of a trial; default 4,000, fewer where devices keep answers.")
+        int | None,
+        typer.Option(help="Most users who search, and who verify; default by the target, 4,000 to 40,000."),
     ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Widest interval at the border.")] = None,
     mitigations: Annotated[bool, typer.Option("--mitigations", help="Play measures side by side.")] = False,
@@ -44,6 +45,7 @@ def advise(
         from poolscope.pages.verbs import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.advise.question import parse_range
+        from poolscope.verbs.advise.verdicts import NO
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")
@@ -68,3 +70,4 @@ def advise(
                 progress=work,
             )
     print_advice(done, folder / "advice.html", waited())
+    raise typer.Exit(1 if done.recommendation.meets == NO else 0)

@@ -20,8 +20,12 @@ COMMON = ("oue", "olh", "grr", "hr")
 #: Reports that errors are told of, if nobody says how many devices there are.
 REPORTS = 100_000
 
-#: Most users of a trial, if nobody says; and where devices keep answers, which takes a hundred times as long and more.
-USERS, KEEPING = 4000, 200
+#: Users who search and who verify the recommendation, if nobody says: as many as expose this many at the target,
+#: within bounds; and where devices keep answers, which takes a hundred times as long and more.
+EXPOSED, USERS, KEEPING = 800, (4000, 40_000), 200
+
+#: Most users of a trial before one mechanism is chosen.
+SEARCHING = 4000
 
 #: How wide an interval at the border may be, as a part of the share that is asked for, if nobody says.
 WIDTH = 0.4
@@ -39,7 +43,8 @@ class Question:
         nobody asks.
     mechanisms : the names that are tried; adversary : the name of who attacks.
     lowest, highest : where epsilon is looked for.
-    users : how many play a trial at most; tolerance : how wide the interval of a share at the border may be.
+    users : how many search at most, and as many verify; tolerance : how wide the interval of a share at the border may
+        be.
     """
 
     exposed: float
@@ -102,7 +107,7 @@ def question_of(
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or USERS,
+        users=users or min(max(math.ceil(EXPOSED / exposed), USERS[0]), USERS[1]),
         tolerance=tolerance,
     )
 

@@ -1,0 +1,134 @@
+"""What else could be chosen and at what price, and why the recommended mechanism was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from poolscope.metrics.epsilon import kept_by
+from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.verbs.advise.advice import Alternative, Finding
+from poolscope.verbs.advise.findings import Candidate
+from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.refine import Choice
+from poolscope.verbs.advise.search import Trial
+from poolscope.verbs.advise.verdicts import NO
+from poolscope.verbs.advise.words import number
+
+#: The criterion of the recommended mechanism, which stands first.
+RECOMMENDED = "recommended"
+
+#: What alternatives are best in: the number that is smallest.
+CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
+    "lowest epsilon per report": lambda one: one.epsilon,
+    "lowest total epsilon": lambda one: one.total_epsilon,
+    "least exposure": lambda one: one.exposed.value,
+    "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
+}
+
+#: An alternative is not named for being better than the recommended mechanism by less than this part.
+EQUAL = 0.01
+
+
+def alternatives_of(
+    findings: Sequence[Finding], choice: Choice, candidates: Mapping[str, Candidate]
+) -> Iterator[Alternative]:
+    """Price the recommended mechanism, then the best in each criterion, which it is itself where it is as good."""
+    played = {one.mechanism: one for one in findings if one.trials}
+    own = priced(played[choice.kind], candidates[choice.kind], choice)
+    yield own
+    possible = [one for one in played.values() if one.fits != NO] or list(played.values())
+    rows = [priced(finding, candidates[finding.mechanism], choice) for finding in possible]
+    for criterion, price in CRITERIA.items():
+        best = min(rows, key=price)
+        yield replace(own if _equal(own, best, criterion, price) else best, criterion=criterion)
+
+
+def priced(finding: Finding, candidate: Candidate, choice: Choice) -> Alternative:
+    """A mechanism at the epsilon that it would be recommended at, by the asked number of events and without a cap."""
+    question, trial = candidate.question, _trial(finding, candidate.question, choice)
+    variant = candidate.players.variant(candidate.kind, trial.epsilon)
+    kept = kept_by(build_device(variant, build_mechanism(variant, variant.universe())))
+    reports = question.reports * variant.devices.sample
+    return Alternative(
+        criterion=RECOMMENDED,
+        mechanism=finding.mechanism,
+        epsilon=trial.epsilon,
+        total_epsilon=trial.epsilon * reports if kept is None else kept.spent(reports),
+        users=trial.users,
+        exposed=trial.exposed,
+        cap=trial.cap,
+        rmse=trial.error,
+        meets_targets=finding.fits,
+    )
+
+
+def reason_of(
+    leaders: Sequence[Finding], findings: Sequence[Finding], alternatives: Sequence[Alternative], question: Question
+) -> str:
+    """Say why the first of the leaders is recommended, and what it costs."""
+    return " ".join(filter(None, [_why(leaders, findings, question), price_of(alternatives, question)]))
+
+
+def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question) -> str:
+    best, *tied = leaders
+    others = [finding for finding in findings if finding.trials and finding is not best]
+    if not others:
+        refused = len(findings) > 1
+        return f"{best.mechanism} is the only mechanism " + (
+            "whose error can be small enough." if refused else "that was tried."
+        )
+    measured = "largest cap" if question.error is not None else "smallest error"
+    where = (
+        "at the smallest epsilon that meets the error"
+        if question.error is not None
+        else "at the largest epsilon that exposes few enough"
+    )
+    if tied:
+        names = ", ".join(finding.mechanism for finding in tied)
+        lowest = all(best.epsilon <= finding.epsilon for finding in tied)
+        rule = "has the lowest epsilon per report" if lowest else "was named first, at about the same epsilon"
+        return f"{best.mechanism} has about the {measured} {where}, as have {names}; of these it {rule}."
+    numbers = ", ".join(_measured(finding, question) for finding in (best, *others))
+    return f"{best.mechanism} has the {measured} {where}: {numbers}."
+
+
+def price_of(alternatives: Sequence[Alternative], question: Question) -> str | None:
+    """Say what the recommended mechanism costs in epsilon, where another needs less."""
+    own, lowest, *_ = alternatives
+    if lowest.mechanism == own.mechanism:
+        return None
+    less = f"{number(lowest.epsilon)} and {total(lowest.total_epsilon)}"
+    return (
+        f"Its epsilon is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
+        f"{question.reports:,}, where {lowest.mechanism} takes {less}."
+    )
+
+
+def total(epsilon: float) -> str:
+    """Write a total epsilon with all digits before the point."""
+    return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
+
+
+def _measured(finding: Finding, question: Question) -> str:
+    if question.error is None:
+        error = finding.error_at_largest
+        return f"{finding.mechanism} " + ("unknown" if error is None else number(error))
+    assert finding.at_smallest is not None
+    return f"{finding.mechanism} {finding.at_smallest.cap.value:,.0f}"
+
+
+def _trial(finding: Finding, question: Question, choice: Choice) -> Trial:
+    """The trial at the smallest epsilon that meets the error, or else at the largest that exposes few enough."""
+    if finding.at_smallest is not None:
+        return finding.at_smallest
+    if finding.mechanism == choice.kind:
+        return min(finding.trials, key=lambda trial: abs(trial.epsilon - choice.epsilon))
+    few = [trial for trial in finding.trials if trial.exposed.value <= question.exposed]
+    return few[-1] if few else finding.trials[0]
+
+
+def _equal(own: Alternative, best: Alternative, criterion: str, price: Callable[[Alternative], float]) -> bool:
+    if criterion == "least exposure":
+        return own.exposed.low <= best.exposed.high
+    return price(own) <= (1 + EQUAL) * price(best)
