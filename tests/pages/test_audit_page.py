@@ -105,6 +105,23 @@ def specifications(html):
     return {name: json.loads(text) for name, text in found}
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "lines"),
+    [
+        ({"report": 0.5}, {"n = 7", "n = 60", "no information"}),
+        ({"report": 1.5}, {"n = 7", "no information"}),
+        ({"report": 8.0}, None),
+        ({"report": 0.5, "answer": 0.5}, None),
+    ],
+)
+def test_the_trade_off_is_drawn_where_epsilon_bounds_it(tmp_path, outcomes, epsilon, lines):
+    """Not where every test decides nearly always, nor for memoized responses, which epsilon does not bound."""
+    drawn = specifications(write_page(make_run(tmp_path / "run", outcomes, epsilon=epsilon)).read_text("utf-8"))
+    assert ("trade-off" in drawn) == (lines is not None)
+    if lines:
+        assert {row["line"] for row in drawn["trade-off"]["datasets"]["rows"]} == lines
+
+
 def test_page_has_every_picture_and_its_numbers(run):
     drawn = specifications((run / "report.html").read_text("utf-8"))
     assert list(drawn) == ["precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration"]

@@ -32,6 +32,7 @@ from poolscope.metrics.records import Record, summarise
 from poolscope.metrics.shuffling import shuffled_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import Trackability, trackability
+from poolscope.metrics.trade_off import TradeOff, trade_off
 from poolscope.metrics.words import headline, in_plain_words
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Record",
     "Records",
     "Trackability",
+    "TradeOff",
     "auc",
     "bayes_security",
     "bayes_security_least",
@@ -74,4 +76,5 @@ __all__ = [
     "summarise",
     "sure",
     "trackability",
+    "trade_off",
 ]

@@ -20,6 +20,7 @@ from poolscope.pages.beliefs import belief_growth
 from poolscope.pages.popularity import popularity_plot
 from poolscope.pages.saving import save
 from poolscope.pages.style import Picture, answer, between, percent
+from poolscope.pages.trade_off import trade_off_curves
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
@@ -46,6 +47,7 @@ __all__ = [
     "popularity_plot",
     "precision_null_rate",
     "save",
+    "trade_off_curves",
 ]
 
 
