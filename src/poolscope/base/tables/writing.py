@@ -18,6 +18,7 @@ from poolscope.base.errors import InputError, one_line
 from poolscope.base.folders import check_writable, told
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables.atomic import put_in_place
+from poolscope.base.tables.formulas import escaped
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16
@@ -30,15 +31,24 @@ Compression = Literal["uncompressed", "zstd"]
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Where the parts of a table go."""
+    """Where the parts of a table go.
+
+    Parameters
+    ----------
+    text : whether the table is CSV; raw : whether its texts are then left as they are, rather than escaped.
+    numeric : columns of CSV that are lists of numbers, which are never escaped.
+    """
 
     target: Path
     folder: Path
     text: bool
+    raw: bool = False
+    numeric: Sequence[str] = ()
 
     def write(self, number: int, frame: pl.DataFrame) -> None:
         """Write a part; its number is its place in the table."""
         path = self.folder / f"{number:012d}.parquet"
+        frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
         with _told(self.target):
             # Read once, soon and from here: compressing a part would cost more than it saves.
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
@@ -96,13 +106,15 @@ def _same(one: Path, other: Path) -> bool:
 
 
 @contextmanager
-def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]:
-    """Parts of the table that takes the place of `path` when all of them are written."""
+def writing(
+    path: Path, *, compression: Compression = "zstd", raw: bool = False, numeric: Sequence[str] = ()
+) -> Iterator[Parts]:
+    """Parts of the table that takes the place of `path` when all of them are written; see `Parts`."""
     text = path.suffix.lower() == ".csv"
     with _told(path), scratch_folder(path.parent) as scratch:
         folder = scratch / "parts"
         folder.mkdir()
-        yield Parts(target=path, folder=folder, text=text)
+        yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
         joined = scratch / path.name
         _join(sorted(folder.iterdir()), joined, text, compression)
         put_in_place(joined, path)

@@ -76,6 +76,7 @@ def attack(
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
+    raw: bool = False,
     top: int = 0,
     truth: str | PathLike[str] | None = None,
     join: float | None = None,
@@ -96,6 +97,7 @@ def attack(
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
     truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held.
     join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
@@ -124,7 +126,7 @@ def attack(
     known = None if truth is None else read_truth(truth)
     engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
-        parts = None if target is None else stack.enter_context(writing(target))
+        parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
@@ -167,6 +169,6 @@ def attack(
         results=tally.results(),
         head=tally.head,
         top=tally.top,
-        judged=[] if target is None or known is None else judged(target, known, seed),
+        judged=[] if target is None or known is None else judged(target, known, seed, raw=raw),
         joined=joined,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.base.errors import InputError
-from poolscope.base.tables import read_table
+from poolscope.base.tables import read_table, scan_written
 from poolscope.game.columns import CORRECT
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate
@@ -45,11 +45,10 @@ def read_truth(path: str | PathLike[str]) -> pl.DataFrame:
     return pl.DataFrame({"user": users, "pool": table.names("pool").cast(pl.String)})
 
 
-def judged(posteriors: Path, truth: pl.DataFrame, seed: int) -> list[Judged]:
-    """Each adversary of a table of posteriors, beside the truth."""
-    text = posteriors.suffix.lower() == ".csv"
-    table = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
-    rows = table.select(pl.col("user").cast(pl.String), "adversary", "n", pl.col("guess").cast(pl.String), "confidence")
+def judged(posteriors: Path, truth: pl.DataFrame, seed: int, *, raw: bool = False) -> list[Judged]:
+    """Each adversary of a table of posteriors, beside the truth; `raw` as the table was written."""
+    table = scan_written(posteriors, ("user", "adversary", "guess"), raw=raw)
+    rows = table.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
     if not found.height:
