@@ -91,7 +91,9 @@ def test_a_story_in_csv_is_the_one_in_parquet(folder, capsys, raw):
         assert command("estimate", reports, *at, "--out", f"popularity.{ending}", *more) == 0
         assert command("attack", reports, *at, "--user", "-2", "--out", f"story.{ending}", *more) == 0
     names = ("user", "adversary", "guess")
-    one, other = (scan_written(Path(f"posteriors.{e}"), names, raw=raw).collect() for e in ("csv", "parquet"))
+    one, other = (scan_written(Path(f"posteriors.{e}"), names).collect() for e in ("csv", "parquet"))
+    if raw:
+        one = pl.read_csv("posteriors.csv", schema_overrides=dict.fromkeys(names, pl.String))
     assert one["user"].sort().to_list() == sorted(HOSTILE)
     assert one.select(names).equals(other.select(names))
     assert np.allclose(one["confidence"], other["confidence"])

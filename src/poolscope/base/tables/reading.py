@@ -219,12 +219,12 @@ def scan(file: Path) -> pl.LazyFrame:
     return pl.scan_parquet(file, glob=False, hive_partitioning=False)
 
 
-def scan_written(path: Path, names: Sequence[str], *, raw: bool = False) -> pl.LazyFrame:
-    """A table that a command wrote, with these columns as the texts that were written; `raw` as then."""
+def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
+    """A table that a command wrote, with these columns as the texts that were written."""
     if path.suffix.lower() != ".csv":
         return scan(path).with_columns(pl.col(names).cast(pl.String))
     table = pl.scan_csv(path, glob=False, schema_overrides=dict.fromkeys(names, pl.String))
-    return table if raw else table.with_columns(read_back(pl.col(names)))
+    return table.with_columns(read_back(pl.col(names)))
 
 
 def _batch_rows(most_bytes: int, row_bytes: int) -> int:

@@ -18,7 +18,7 @@ from poolscope.base.errors import InputError, one_line
 from poolscope.base.folders import check_writable, told
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables.atomic import put_in_place
-from poolscope.base.tables.formulas import escaped
+from poolscope.base.tables.formulas import escaped, read_back
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16
@@ -52,6 +52,11 @@ class Parts:
         with _told(self.target):
             # Read once, soon and from here: compressing a part would cost more than it saves.
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+
+    def scan(self, names: Sequence[str]) -> pl.LazyFrame:
+        """The parts so far, in the order of their numbers, with these columns as the texts that were given."""
+        table = scan_files(sorted(self.folder.iterdir())).with_columns(pl.col(names).cast(pl.String))
+        return table.with_columns(read_back(pl.col(names))) if self.text and not self.raw else table
 
 
 def check_output(
@@ -101,6 +106,11 @@ def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False
         check_output(path, overwrite=overwrite, inputs=inputs, endings=endings, option=option)
 
 
+def scan_files(files: list[Path]) -> pl.LazyFrame:
+    """Parquet files by their names alone: brackets and equals signs in them mean nothing."""
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False)
+
+
 def _same(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and one.samefile(other)
 
@@ -136,7 +146,7 @@ def _join(files: list[Path], out: Path, text: bool, compression: Compression) ->
     if len(files) == 1 and compression == "uncompressed" and not text:
         files[0].replace(out)
         return
-    parts = pl.scan_parquet(files, glob=False, hive_partitioning=False)
+    parts = scan_files(files)
     if text:
         parts.sink_csv(out)
     else:

@@ -161,6 +161,8 @@ def attack(
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
+        # before the table takes its place: whoever names a wrong truth finds nothing written
+        right = judged(parts.scan(("user", "adversary", "guess")), known, seed) if parts and known is not None else []
     return Inferred(
         users=tally.users,
         reports=ready.reports,
@@ -169,6 +171,6 @@ def attack(
         results=tally.results(),
         head=tally.head,
         top=tally.top,
-        judged=[] if target is None or known is None else judged(target, known, seed, raw=raw),
+        judged=right,
         joined=joined,
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import polars as pl
 
 from poolscope.base.errors import InputError
-from poolscope.base.tables import read_table, scan_written
+from poolscope.base.tables import read_table
 from poolscope.game.columns import CORRECT
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate
@@ -45,10 +44,9 @@ def read_truth(path: str | PathLike[str]) -> pl.DataFrame:
     return pl.DataFrame({"user": users, "pool": table.names("pool").cast(pl.String)})
 
 
-def judged(posteriors: Path, truth: pl.DataFrame, seed: int, *, raw: bool = False) -> list[Judged]:
-    """Each adversary of a table of posteriors, beside the truth; `raw` as the table was written."""
-    table = scan_written(posteriors, ("user", "adversary", "guess"), raw=raw)
-    rows = table.select("user", "adversary", "n", "guess", "confidence")
+def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Judged]:
+    """Each adversary of a table of posteriors, beside the truth."""
+    rows = posteriors.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
     if not found.height:
