@@ -103,7 +103,7 @@ def test_names_are_no_markup(tmp_path, monkeypatch, capsys):
     assert command("attack", "reports.parquet", "--scenario", "small.toml") == 0
     shown = capsys.readouterr().out
     assert "[red]x[/red]" in shown
-    assert "a b" in shown
+    assert "a[U+000A]b[U+001B][31m" in shown
     assert "\x1b[31m" not in shown
 
 

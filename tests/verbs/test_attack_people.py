@@ -129,6 +129,7 @@ def test_what_cannot_be_asked(folder):
     (path / "truth.csv").write_text("user,pool\nsomebody,a\n")
     with pytest.raises(InputError, match="truth: must have users of the reports"):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
+    assert not (path / "o.csv").exists()
     (path / "truth.csv").write_text("user,pool\nuser 1,a\nuser 1,b\n")
     with pytest.raises(InputError, match=r"truth.csv: row 2: a user must be listed once, got 'user 1'"):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")

@@ -242,9 +242,10 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
+    from poolscope.base.errors import one_line
     from poolscope.cli.leaving import as_options
 
-    print(f"poolscope: {as_options(str(message))}", file=sys.stderr)
+    print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Observations, Overwrite, ScenarioOption, Scheduler
+from poolscope.cli.options import Engine, Observations, Overwrite, Raw, ScenarioOption, Scheduler
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -25,6 +25,7 @@ def traces(
     object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
     domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
     overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Turn recorded data into traces: what each user picked, in order."""
     from poolscope.cli.progress import working
@@ -33,7 +34,15 @@ def traces(
         from poolscope.verbs.traces.extract import describe, make_traces
 
         made = make_traces(
-            sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
+            sources,
+            out,
+            universe=universe,
+            user=user,
+            text=text,
+            object=object,
+            domain=domain,
+            overwrite=overwrite,
+            raw=raw,
         )
     for line in describe(made):
         typer.echo(line)
@@ -46,6 +55,7 @@ def obfuscate(
     out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv.")],
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
     overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Make the reports that the users' devices would send."""
     from poolscope.cli.progress import working
@@ -57,7 +67,7 @@ def obfuscate(
         from poolscope.verbs.obfuscate import obfuscate
 
         with watched(work.compiling):
-            made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, progress=work)
+            made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, raw=raw, progress=work)
     print_obfuscated(made, out)
 
 
@@ -90,6 +100,7 @@ def attack(
         ),
     ] = False,
     overwrite: Overwrite = False,
+    raw: Raw = False,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -125,7 +136,7 @@ def attack(
         with running(work, engine, scheduler) as own:
             if user is not None:
                 story = attack_user(
-                    reports, loaded, user, pools=pools, out=out, overwrite=overwrite, join=join, engine=own
+                    reports, loaded, user, pools=pools, out=out, overwrite=overwrite, raw=raw, join=join, engine=own
                 )
             else:
                 found = attack(
@@ -136,6 +147,7 @@ def attack(
                     threshold=threshold,
                     out=out,
                     overwrite=overwrite,
+                    raw=raw,
                     top=top or (SHOWN if page else 0),
                     truth=truth,
                     join=join,
@@ -143,9 +155,9 @@ def attack(
                     progress=work,
                 )
                 if joined is not None and found.joined is not None:
-                    found.joined.write(joined, overwrite=overwrite)
+                    found.joined.write(joined, overwrite=overwrite, raw=raw)
             if links is not None:
-                linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, engine=own)
+                linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
             from poolscope.pages.posteriors import write_page
@@ -172,6 +184,7 @@ def estimate(
         str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
     ] = None,
     overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.cli.progress import working
@@ -183,5 +196,7 @@ def estimate(
         from poolscope.verbs.estimate import estimate
 
         with watched(work.compiling):
-            found = estimate(reports, load_scenario(scenario), out, method=method, overwrite=overwrite, progress=work)
+            found = estimate(
+                reports, load_scenario(scenario), out, method=method, overwrite=overwrite, raw=raw, progress=work
+            )
     print_estimate(found, out)

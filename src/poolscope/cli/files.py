@@ -11,7 +11,7 @@ from rich.text import Text
 
 from poolscope.attack.levels import sure
 from poolscope.base.counting import MIN_USERS, counted
-from poolscope.base.errors import one_line
+from poolscope.base.errors import visible
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 
@@ -79,7 +79,7 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     console, heads = Terminal(), ["user", "other", "score"]
     for rows in linked.partition_by("adversary", maintain_order=True):
         having = f"{counted(rows.height, 'pseudonym')} that {'has' if rows.height == 1 else 'have'} a likely other"
-        title = f"{having}, seen by {one_line(rows['adversary'][0])}"
+        title = f"{having}, seen by {visible(rows['adversary'][0])}"
         grid = Grid(title=title, heads=heads, left=["other"], keys=2)
         for row in rows.head(MOST_LINKS).iter_rows(named=True):
             grid.add(_text(row["user"]), _text(row["other"]), f"{row['score']:.2f}")
@@ -94,10 +94,10 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
 def print_story(story: Story, out: Path | None) -> None:
     """One user, report by report: how much of each pool a report supports, what it tells, and the belief after it."""
     console = Terminal()
-    heads = [f"{kind}\n{one_line(pool)}" for kind in KINDS for pool in story.pools]
+    heads = [f"{kind}\n{visible(pool)}" for kind in KINDS for pool in story.pools]
     for rows in story.table.partition_by("adversary", maintain_order=True):
-        name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
-        title = f"{one_line(story.user)}, {counted(story.reports, 'report')}, seen by {name}"
+        name, last = visible(rows["adversary"][0]), rows.row(-1, named=True)
+        title = f"{visible(story.user)}, {counted(story.reports, 'report')}, seen by {name}"
         kept = "answer" in rows.columns and rows["answer"].count() > 0
         grid = Grid(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
@@ -108,7 +108,7 @@ def print_story(story: Story, out: Path | None) -> None:
         pool = max(after, key=lambda pool: after[pool])
         most = rows.select(pl.col("n"), pl.col(f"evidence.{pool}").alias("told")).sort("told", descending=True).row(0)
         console.print(
-            f"After all reports {name} gives {one_line(pool)} {100 * after[pool]:.1f} %; "
+            f"After all reports {name} gives {visible(pool)} {100 * after[pool]:.1f} %; "
             f"report {most[0]:,} told most for it.",
             highlight=False,
         )
@@ -213,7 +213,7 @@ def _spread(found: Inferred) -> Grid:
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
     after = "all reports" if n is None else f"at most {counted(n, 'report')}"
-    grid = Grid(title=f"Guesses after {after}", heads=["pool", *map(one_line, last)], keys=1)
+    grid = Grid(title=f"Guesses after {after}", heads=["pool", *map(visible, last)], keys=1)
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
     lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
     rest = pools[MOST_POOLS:]
@@ -232,7 +232,7 @@ def _share(count: int, users: int) -> str:
 
 def _text(value: object) -> Text:
     """A value from a file, which is no markup and has no line breaks."""
-    return Text(one_line(str(value)))
+    return Text(visible(str(value)))
 
 
 def _print_verdict(console: Terminal, violations: Sequence[str]) -> None:

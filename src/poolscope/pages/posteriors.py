@@ -14,6 +14,7 @@ from poolscope import __version__
 from poolscope.attack.levels import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.folders import told
+from poolscope.base.tables import scan_written
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.words import percent
@@ -83,8 +84,7 @@ def _joined(found: Inferred) -> str:
 
 def _exposure(posteriors: Path, threshold: float | None) -> Shown:
     """Whom each number of reports has exposed, of the users that the table has."""
-    text = posteriors.suffix.lower() == ".csv"
-    every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
+    every = scan_written(posteriors, ("user", "adversary"))
     # a column of CSV in which nobody is exposed has no type
     rows = every.select("user", "adversary", "n", pl.col(*exposure_columns(threshold).values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()

@@ -49,6 +49,7 @@ def estimate(
     *,
     method: str | None = None,
     overwrite: bool = False,
+    raw: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Estimated:
@@ -61,6 +62,7 @@ def estimate(
         simplex) and ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     progress : told reports as they are read.
 
     Examples
@@ -91,7 +93,7 @@ def estimate(
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:
-        with writing(target) as parts:
+        with writing(target, raw=raw) as parts:
             parts.write(0, table)
     return Estimated(
         reports=found.reports,

@@ -25,7 +25,7 @@ from poolscope.base.randomness import user_keys
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.mechanisms.sending import Sending
-from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
+from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
@@ -61,6 +61,7 @@ def obfuscate(
     seed: int = 0,
     *,
     overwrite: bool = False,
+    raw: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Obfuscated:
@@ -75,6 +76,7 @@ def obfuscate(
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
     out : the reports, Parquet or CSV by its ending.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     progress : told reports as they are made.
 
     Examples
@@ -97,7 +99,8 @@ def obfuscate(
         what = f"reports of {rows_said:,} rows"
         with located(file=path):
             check_disk(what, rows_said * row_bytes(columns), target.parent, "take fewer rows, or another disk")
-    with writing(target, compression="uncompressed") as written:
+    numeric = numeric_columns(columns)
+    with writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written:
 
         def part(some: _Part) -> int:
             frames = []

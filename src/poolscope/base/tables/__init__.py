@@ -1,7 +1,7 @@
 """Tables on disk that may be larger than memory: read in batches, written in parts."""
 
 from poolscope.base.tables.batch import Batch
-from poolscope.base.tables.reading import Rows, Source, open_file, open_table, read_table
+from poolscope.base.tables.reading import Rows, Source, open_file, open_table, read_table, scan_written
 from poolscope.base.tables.writing import Parts, check_output, check_outputs, writing
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "open_file",
     "open_table",
     "read_table",
+    "scan_written",
     "writing",
 ]

@@ -3,7 +3,7 @@
 =========== ============================================ =====================================================
 a column of in Parquet                                   in CSV, where every value is a text
 =========== ============================================ =====================================================
-names       texts, categories or integers                texts
+names       texts, categories or integers                texts, escaped (`formulas`)
 integers    integers                                     decimals
 numbers     integers or floats                           decimals, also with an exponent
 =========== ============================================ =====================================================
@@ -24,6 +24,7 @@ import polars as pl
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError, nearest
+from poolscope.base.tables.formulas import unescaped
 
 #: Bytes of texts that are copied at once: rows share a text, of which a copy is made for each.
 COPIED = 1 << 24
@@ -78,6 +79,7 @@ class Batch:
             return series
         if series.dtype != pl.String:
             raise self.mistyped(column, "texts or integers")
+        series = unescaped(series) if self.text else series
         lengths = series.str.len_bytes()
         row = first_false(lengths.fill_null(0) <= LONGEST)
         if row is not None:

@@ -21,6 +21,7 @@ from poolscope.base.hush import hushed
 from poolscope.base.machine import as_bytes, check_memory
 from poolscope.base.tables.batch import Batch, chosen
 from poolscope.base.tables.extents import Account
+from poolscope.base.tables.formulas import read_back
 from poolscope.base.tables.parquet_check import check_file
 from poolscope.base.tables.text import text_batches
 
@@ -216,6 +217,14 @@ def check_held(what: str, size: int, file: Path, remedy: str, file_size: int | N
 def scan(file: Path) -> pl.LazyFrame:
     """A Parquet file by its name alone: brackets and equals signs in it mean nothing."""
     return pl.scan_parquet(file, glob=False, hive_partitioning=False)
+
+
+def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
+    """A table that a command wrote, with these columns as the texts that were written."""
+    if path.suffix.lower() != ".csv":
+        return scan(path).with_columns(pl.col(names).cast(pl.String))
+    table = pl.scan_csv(path, glob=False, schema_overrides=dict.fromkeys(names, pl.String))
+    return table.with_columns(read_back(pl.col(names)))
 
 
 def _batch_rows(most_bytes: int, row_bytes: int) -> int:

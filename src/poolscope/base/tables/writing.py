@@ -18,6 +18,7 @@ from poolscope.base.errors import InputError, one_line
 from poolscope.base.folders import check_writable, told
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables.atomic import put_in_place
+from poolscope.base.tables.formulas import escaped, read_back
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16
@@ -30,18 +31,32 @@ Compression = Literal["uncompressed", "zstd"]
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Where the parts of a table go."""
+    """Where the parts of a table go.
+
+    Parameters
+    ----------
+    text : whether the table is CSV; raw : whether its texts are then left as they are, rather than escaped.
+    numeric : columns of CSV that are lists of numbers, which are never escaped.
+    """
 
     target: Path
     folder: Path
     text: bool
+    raw: bool = False
+    numeric: Sequence[str] = ()
 
     def write(self, number: int, frame: pl.DataFrame) -> None:
         """Write a part; its number is its place in the table."""
         path = self.folder / f"{number:012d}.parquet"
+        frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
         with _told(self.target):
             # Read once, soon and from here: compressing a part would cost more than it saves.
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+
+    def scan(self, names: Sequence[str]) -> pl.LazyFrame:
+        """The parts so far, in the order of their numbers, with these columns as the texts that were given."""
+        table = scan_files(sorted(self.folder.iterdir())).with_columns(pl.col(names).cast(pl.String))
+        return table.with_columns(read_back(pl.col(names))) if self.text and not self.raw else table
 
 
 def check_output(
@@ -91,18 +106,25 @@ def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False
         check_output(path, overwrite=overwrite, inputs=inputs, endings=endings, option=option)
 
 
+def scan_files(files: list[Path]) -> pl.LazyFrame:
+    """Parquet files by their names alone: brackets and equals signs in them mean nothing."""
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False)
+
+
 def _same(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and one.samefile(other)
 
 
 @contextmanager
-def writing(path: Path, *, compression: Compression = "zstd") -> Iterator[Parts]:
-    """Parts of the table that takes the place of `path` when all of them are written."""
+def writing(
+    path: Path, *, compression: Compression = "zstd", raw: bool = False, numeric: Sequence[str] = ()
+) -> Iterator[Parts]:
+    """Parts of the table that takes the place of `path` when all of them are written; see `Parts`."""
     text = path.suffix.lower() == ".csv"
     with _told(path), scratch_folder(path.parent) as scratch:
         folder = scratch / "parts"
         folder.mkdir()
-        yield Parts(target=path, folder=folder, text=text)
+        yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
         joined = scratch / path.name
         _join(sorted(folder.iterdir()), joined, text, compression)
         put_in_place(joined, path)
@@ -124,7 +146,7 @@ def _join(files: list[Path], out: Path, text: bool, compression: Compression) ->
     if len(files) == 1 and compression == "uncompressed" and not text:
         files[0].replace(out)
         return
-    parts = pl.scan_parquet(files, glob=False, hive_partitioning=False)
+    parts = scan_files(files)
     if text:
         parts.sink_csv(out)
     else:

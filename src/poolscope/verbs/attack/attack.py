@@ -84,6 +84,7 @@ def attack(
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
+    raw: bool = False,
     top: int = 0,
     truth: str | PathLike[str] | None = None,
     join: float | None = None,
@@ -104,6 +105,7 @@ def attack(
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
     truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
         pool that no adversary has is refused.
@@ -133,7 +135,7 @@ def attack(
     known = None if truth is None else read_truth(truth)
     engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
-        parts = None if target is None else stack.enter_context(writing(target))
+        parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
@@ -172,7 +174,9 @@ def attack(
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
-    judgments = [] if target is None or known is None else judged(target, known, seed)
+        # before the table takes its place: a wrong truth leaves nothing written
+        scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
+        judgments = [] if scanned is None or known is None else judged(scanned, known, seed)
     miscalibrated = [judgment.violation for judgment in judgments if judgment.calibrated is False]
     _warn(miscalibrated)
     return Inferred(

@@ -49,10 +49,10 @@ class Joined:
     refused: int
     table: pl.DataFrame
 
-    def write(self, out: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the table, Parquet or CSV by the file's ending; an existing file only with `overwrite`."""
+    def write(self, out: str | PathLike[str], *, overwrite: bool = False, raw: bool = False) -> None:
+        """Write the table, Parquet or CSV by the file's ending; `overwrite` and `raw` as of `attack`."""
         check_output(Path(out), overwrite=overwrite)
-        with writing(Path(out)) as parts:
+        with writing(Path(out), raw=raw) as parts:
             parts.write(0, self.table)
 
     def device_of(self, name: str) -> str:

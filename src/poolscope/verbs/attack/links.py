@@ -36,6 +36,7 @@ def link_users(
     *,
     pools: str | PathLike[str] | None = None,
     overwrite: bool = False,
+    raw: bool = False,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
@@ -47,6 +48,7 @@ def link_users(
     out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
         of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     pools, seed, engine : as of `attack`; most_bytes : of what reading takes.
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
@@ -63,7 +65,7 @@ def link_users(
     with located(file=path):
         scorer.check(who, lengths, reports)
     table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.grouping])
-    with writing(target) as parts:
+    with writing(target, raw=raw) as parts:
         parts.write(0, table)
     return table
 

@@ -64,6 +64,7 @@ def attack_user(
     pools: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
+    raw: bool = False,
     join: float | None = None,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
@@ -110,7 +111,7 @@ def attack_user(
     mass = masses(scorer.mechanism, sent, view, engine)
     table = pl.concat([_told(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
-        with writing(target) as parts:
+        with writing(target, raw=raw) as parts:
             parts.write(0, table)
     return Story(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import polars as pl
 
@@ -71,11 +70,9 @@ def check_pools(truth: pl.DataFrame, pools: Sequence[str], file: str | PathLike[
         raise InputError(rule, value=name, place=f"row {row + 1}", file=file, remedy=did_you_mean(name, pools))
 
 
-def judged(posteriors: Path, truth: pl.DataFrame, seed: int) -> list[Judged]:
+def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Judged]:
     """Each adversary of a table of posteriors, beside the truth."""
-    text = posteriors.suffix.lower() == ".csv"
-    table = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
-    rows = table.select(pl.col("user").cast(pl.String), "adversary", "n", pl.col("guess").cast(pl.String), "confidence")
+    rows = posteriors.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
     if not found.height:

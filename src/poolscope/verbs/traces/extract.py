@@ -13,6 +13,7 @@ from poolscope.base.counting import counted
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
+from poolscope.base.tables.formulas import escape
 from poolscope.verbs.traces import archive
 from poolscope.verbs.traces.archive import is_archive, own_words
 from poolscope.verbs.traces.finders import Finder, Kind, Target, finder, target_of
@@ -67,6 +68,7 @@ def make_traces(
     object: str | None = None,
     domain: str | None = None,
     overwrite: bool = False,
+    raw: bool = False,
 ) -> Extracted:
     """Write the traces that recorded data holds.
 
@@ -86,7 +88,9 @@ def make_traces(
         holds; a cell of objects or domains holds one or several, separated by blanks. A domain may be a link and is
         taken to the object that its host belongs to, or else to its registered name.
     overwrite
-        Whether files that are there already may be replaced.
+        Whether files that are there already may be replaced; a source never is.
+    raw
+        Whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
 
     Notes
     -----
@@ -123,10 +127,10 @@ def make_traces(
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
     # Both are written whole before either takes its place.
     with replacing(traces) as beside:
-        write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects)
+        write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects, raw=raw)
         if objects is not None:
             with replacing(objects) as beside_objects:
-                _write_objects(beside_objects, final)
+                _write_objects(beside_objects, final, raw=raw)
     return gathered.result(traces, objects, final)
 
 
@@ -216,9 +220,11 @@ def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str |
     return user, kind, column
 
 
-def _write_objects(path: Path, universe: Universe) -> None:
+def _write_objects(path: Path, universe: Universe, *, raw: bool) -> None:
     names = (*universe.pool_names, "")  # the neutral pool's index is -1
+    written = str if raw else escape
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream, lineterminator="\n")
         rows.writerow(["object", "pool"])
-        rows.writerows((name, names[pool]) for name, pool in zip(universe.objects or (), universe.pool_of, strict=True))
+        objects = zip(universe.objects or (), universe.pool_of, strict=True)
+        rows.writerows((written(name), written(names[pool])) for name, pool in objects)
