@@ -677,7 +677,7 @@
     rows.sort(([a], [b]) => (a[column] === null) - (b[column] === null) || way * less(a[column], b[column]));
     $("people-head").replaceChildren(
       ...people.columns.map((name) => {
-        const button = made("button", { type: "button", text: HEADS[name] + (name === "exposed" ? `, ${people.exposed_at}` : "") + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
+        const button = made("button", { type: "button", text: HEADS[name] + (name === "exposed" ? ` (${people.exposed_at})` : "") + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
         button.addEventListener("click", () => {
           order = [name, name === by ? -way : SHARES.has(name) ? -1 : 1];
           list();
