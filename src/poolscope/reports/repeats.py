@@ -35,9 +35,11 @@ from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.kept import Identical
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.reports.curator import channel_of
 
-#: Reports of a user that are looked at; and those that are simulated, of each of some objects.
-MAX_REPORTS, MADE, OBJECTS = 1 << 10, 1 << 12, 4
+#: Reports of a user that are looked at; and those that are simulated of each of some objects, more where equal pairs
+#: are more likely than this, as they are of mechanisms with few different reports.
+MAX_REPORTS, MADE, MORE, OBJECTS, LIKELY = 1 << 10, 1 << 12, 1 << 16, 4, 1e-3
 
 #: How many standard errors, and how many equal pairs, a simulated probability is raised by.
 DEVIATIONS, UNSEEN = 5.0, 5.0
@@ -125,10 +127,10 @@ class Repeats:
         return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 
     def _fresh_found(self, equal: Equal) -> str | None:
-        samples = _samples(self._device.mechanism)
-        most = max(_equal_pairs(sample) for sample in samples)
-        pairs, tail = int(equal.rounds.sum()), self._error / 2
-        if not (_is_above(equal.share, most, pairs, tail) or _repeats_more(equal, samples, tail)):
+        mechanism, tail = self._device.mechanism, self._error / 2
+        most = max(map(_equal_pairs, _samples(mechanism, MADE)))
+        often = _is_above(equal.share, most, int(equal.rounds.sum()), tail)
+        if not (often or (most > LIKELY and _repeats_more(equal, _samples(mechanism, MORE), tail))):
             return None
         where = _place(equal, equal.repeated)
         said = f"{equal.repeated / equal.lengths.sum():.1%} of them equal an earlier one of their user{where}"
@@ -199,12 +201,20 @@ def _place(equal: Equal, copies: float) -> str:
     return ", in consecutive rows" if equal.consecutive >= CONSECUTIVE * copies else ""
 
 
-def _samples(mechanism: Mechanism) -> list[Integers]:
-    """Of a few objects the numbers of equal reports among some fresh ones."""
-    objects = np.unique(np.linspace(0, mechanism.universe - 1, OBJECTS).astype(np.int64))
-    keys = user_keys(0, np.arange(MADE * len(objects))).reshape(len(objects), MADE)
-    made = (hashed(mechanism.report(np.full(MADE, z), own)) for z, own in zip(objects, keys, strict=True))
+def _samples(mechanism: Mechanism, count: int) -> list[Integers]:
+    """Of a few objects the numbers of equal reports among so many fresh ones."""
+    objects = _objects(mechanism)
+    keys = user_keys(0, np.arange(count * len(objects))).reshape(len(objects), count)
+    made = (hashed(mechanism.report(np.full(count, z), own)) for z, own in zip(objects, keys, strict=True))
     return [np.unique(hashes, return_counts=True)[1] for hashes in made]
+
+
+def _objects(mechanism: Mechanism) -> Integers:
+    """Objects whose reports are equal as often as any: those of a channel, or some where all objects are alike."""
+    channel = channel_of(mechanism)
+    if channel is not None:
+        return np.argsort(-np.sum(channel.matrix**2, axis=1))[:OBJECTS]
+    return np.unique(np.linspace(0, mechanism.universe - 1, OBJECTS).astype(np.int64))
 
 
 def _equal_pairs(sizes: Integers) -> float:
@@ -217,12 +227,12 @@ def _equal_pairs(sizes: Integers) -> float:
 
 
 def _repeats_more(equal: Equal, samples: list[Integers], error: float) -> bool:
-    """Whether more reports repeat an earlier one than of any object; only where there are few different reports."""
+    """Whether more reports repeat an earlier one than those of any object."""
     lengths, times = np.unique(equal.lengths[equal.lengths > 0], return_counts=True)
     expected = max(float(times @ _rarefied(sizes, lengths)) for sizes in samples)
-    count, logs = int(equal.lengths.sum()), math.log(1.0 / error)
-    # what is simulated is uncertain as well: one of its reports is among n with probability n / MADE
-    return equal.repeated > expected + math.sqrt(count * logs / 2.0) + count * math.sqrt(logs / (2.0 * MADE))
+    count, made, logs = int(equal.lengths.sum()), int(samples[0].sum()), math.log(1.0 / error)
+    # what is simulated is uncertain as well: one of its reports is among n with probability n / made
+    return equal.repeated > expected + math.sqrt(count * logs / 2.0) + count * math.sqrt(logs / (2.0 * made))
 
 
 def _rarefied(sizes: Integers, lengths: Integers) -> Floats:
