@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 
+import numpy as np
 import polars as pl
 import pytest
 from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
@@ -14,6 +15,7 @@ from cases.explorer import HOSTILE, serving, small
 
 import poolscope as ps
 from poolscope.base.randomness import user_keys
+from poolscope.game.game import estimate_of
 from poolscope.scenario.scenario import changed
 from poolscope.world.synthetic import draw_traces, draw_users
 
@@ -174,6 +176,7 @@ def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     traces = draw_traces(game.universe, game.popularity, users, 20)
     reports = game.sending.sent(traces, keys).reports(game.device, keys)
     believing = next(one for one in game.adversaries if one.name == adversary)
+    believing = believing.with_estimate(int(estimate_of(np.array([7]), game.estimates)[0]))
     assert shown == pytest.approx(ps.posterior(game.device, reports, believing)[-1].tolist(), abs=1e-12)
 
 

@@ -196,8 +196,8 @@ def read_table(
 
 def check_names(file: Path, columns: Sequence[str]) -> None:
     """Refuse a Parquet file in which one of these columns is no name, or all of them are more than may be held."""
-    held = 0
-    for batch in open_file(file).batches(columns) if columns else ():
+    held, source = 0, open_file(file)
+    for batch in source.batches(columns) if columns and source.height() else ():
         for column in columns:
             batch.names_or_none(column)
         held += batch.text_bytes
