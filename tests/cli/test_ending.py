@@ -68,7 +68,10 @@ def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
     (folder / ".poolscope.not-ours").mkdir()
     (folder / ".poolscope.not-ours" / "work").touch()
     done = start(*COMMANDS["attack"], cwd=folder)
-    assert (done.communicate()[1], done.returncode) == ("", 0)
+    said = done.communicate()[1]
+    # that these users pick objects uniformly is noticed
+    assert "do not follow the popularity" in said
+    assert (said.count("\n"), done.returncode) == (1, 0)
     assert [path.name for path in scratch(folder)] == [".poolscope.not-ours"]
     shutil.rmtree(folder / ".poolscope.not-ours")
     (folder / "posteriors.parquet").unlink()

@@ -62,7 +62,9 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     for words in ("50 users, 600 reports", "strong", "no guess", "do not say whether they are right", "first rows"):
         assert words in shown.out
-    assert shown.err == ""  # no progress bar in a pipe
+    # no progress bar in a pipe, but that these users pick objects uniformly is noticed
+    assert "do not follow the popularity" in shown.err
+    assert shown.err.count("\n") == 1
     assert command("estimate", "reports.parquet", "--scenario", "small.toml") == 0
     shown = capsys.readouterr().out
     assert "600 reports, 30 objects" in shown

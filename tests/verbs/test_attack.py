@@ -27,6 +27,7 @@ from poolscope.kernels.decide import TIE
 from poolscope.reports.curator import frequencies
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_game, build_mechanism
+from poolscope.scenario.scenario import changed
 from poolscope.verbs import obfuscate as obfuscating
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.users import name_hashes
@@ -40,6 +41,8 @@ from poolscope.verbs.obfuscate import Obfuscated, obfuscate
 def test_obfuscate_then_attack_is_the_game(tmp_path, mechanism, ending, interleaved):
     """With the same seed every bit is the same: reports, the curator's draws, posteriors, guesses but for ties."""
     scenario, seed, users = scenario_of(tmp_path, mechanism=mechanism), 5, 40
+    # a file meets one estimate of the popularity
+    scenario = changed(scenario, {"attack.estimates": 1}, name=scenario.name)
     game = build_game(scenario, seed)
     write_traces(tmp_path / f"traces.{ending}", game_traces(game, users, seed), interleaved=interleaved)
     reports, out = tmp_path / f"reports.{ending}", tmp_path / f"posteriors.{ending}"
@@ -73,7 +76,7 @@ def by_hash(users):
 
 def posteriors(scenario, path, **options):
     out = path.with_name("posteriors.parquet")
-    attack(path, scenario, out=out, **options)
+    attack(path, scenario, out=out, overwrite=True, **options)
     return pl.read_parquet(out)
 
 

@@ -231,7 +231,7 @@ def misread(tmp_path_factory):
 
 def attacked(folder, scenario, *more):
     files = ("--out", folder / "out.csv", "--page", folder / "out.html", "--truth", folder / "truth.parquet")
-    code = command("attack", folder / "reports.parquet", "--scenario", folder / scenario, *files, *more)
+    code = command("attack", folder / "reports.parquet", "--scenario", folder / scenario, *files, "--overwrite", *more)
     return code, (folder / "out.html").read_text()
 
 

@@ -107,7 +107,8 @@ def test_guesses_are_held_against_the_truth(folder, ending):
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"), pl.col("adversary") == "weak")
     # as if weak were right about all users but two, and two more were not known
     truth = last.select("user", pool="guess").sort("user")
-    truth = truth.with_columns(pool=pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("nowhere")).otherwise("pool"))[:-2]
+    wrong = pl.when(pl.col("pool") == "a").then(pl.lit("b")).otherwise(pl.lit("a"))
+    truth = truth.with_columns(pool=pl.when(pl.int_range(pl.len()) < 2).then(wrong).otherwise("pool"))[:-2]
     truth.write_csv(path / "truth.csv")
     found = attack(path / "reports.parquet", scenario, out=path / f"again.{ending}", truth=path / "truth.csv")
     weak, curious = found.judged

@@ -15,6 +15,9 @@ from poolscope.metrics.intervals import Estimate, between, bounded_mean, share_o
 from poolscope.metrics.precision import successes
 from poolscope.metrics.rows import Row
 
+#: What posteriors are rounded to before they are added up.
+GRAIN = 2.0**-36
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoolRecord(Row):
@@ -67,14 +70,15 @@ def pool_sums(rows: pl.DataFrame, n: int, column: str) -> pl.DataFrame:
     """
     exposed = [(rows[name] <= n).fill_null(False).alias(f"exposed{end}") for end, name in by_chance(rows, column)]
     estimate = rows[ESTIMATE] if ESTIMATE in rows.columns else pl.repeat(None, rows.height, dtype=pl.Int16, eager=True)
-    posterior = rows["posterior_true"]
+    # whole multiples of a grain: their sums are the same in any order
+    posterior = np.rint(rows["posterior_true"].to_numpy() / GRAIN)
     table = pl.DataFrame(
         [
             rows["pool"],
             estimate.alias(ESTIMATE),
             pl.Series("correct", successes(rows)),
-            posterior.alias("posterior"),
-            (posterior * posterior).alias("squares"),
+            pl.Series("posterior", posterior.astype(np.int64)),
+            pl.Series("squares", np.rint(posterior * posterior * GRAIN).astype(np.int64)),
             *exposed,
         ]
     )
@@ -94,11 +98,10 @@ def pool_records(
         own = every.filter(pl.col("pool") == pool)
         if own.is_empty():
             continue
-        users, correct, posterior = (
-            own[name].to_numpy().astype(np.float64) for name in ("users", "correct", "posterior")
-        )
-        count, mean = int(users.sum()), float(posterior.sum() / users.sum())
-        squares = max(0.0, float(own["squares"].sum()) - count * mean**2)
+        users, correct = (own[name].to_numpy().astype(np.float64) for name in ("users", "correct"))
+        posterior = own["posterior"].to_numpy() * GRAIN
+        count, mean = int(users.sum()), float(own["posterior"].sum() * GRAIN / users.sum())
+        squares = max(0.0, float(own["squares"].sum()) * GRAIN - count * mean**2)
         effect = effect_of_share(own["exposed"].to_numpy(), users)
         exposed = (share_of(int(own[f"exposed{end}"].sum()), count, effect) for end in CHANCE)
         found.append(
