@@ -248,25 +248,57 @@ def hashed_words(numbers):
     return (hashed(numbers) * 2.0**53).astype(np.uint64) << np.uint64(11)
 
 
+class Silent:
+    """A mechanism of which only the epsilon and the reports are known."""
+
+    def __init__(self, plain):
+        self.plain, self.universe, self.epsilon = plain, plain.universe, plain.epsilon
+
+    def obfuscate(self, objects, rng):
+        return self.plain.obfuscate(objects, rng)
+
+
 #: Kinds of mechanisms that defects are put into.
 KINDS = {
     "response": Response,
-    "unary": lambda **options: Unary(universe=options.pop("universe", 64), **options),
-    "packed": lambda **options: Unary(universe=options.pop("universe", 800), packed=True, **options),
-    "sketch": lambda **options: Sketch(universe=options.pop("universe", 100), **options),
+    "unary": lambda **options: Unary(universe=128, packed=True, **options),
+    "sketch": lambda **options: Sketch(universe=100, **options),
     "number": Noise,
 }
 
-#: Defects that leave the distribution of a report as it is: the name, and the options that make it.
+#: Defects that leave the distribution of most reports as it is: the name, and the options that make it.
 DEFECTS = {
-    "one of 256 seeds a call": lambda: {"source": few_seeds(256)},
-    "one of 4,096 seeds a call": lambda: {"source": few_seeds(4096)},
-    "one of 65,536 seeds a call": lambda: {"source": few_seeds(65536)},
-    "one of 65,536 noise vectors": lambda: {"source": few_vectors(65536)},
-    "antithetic neighbors": lambda: {"source": antithetic("pairs")},
-    "antithetic halves": lambda: {"source": antithetic("halves")},
-    "a schedule of truths": lambda: {"source": scheduled()},
+    "one of 256 seeds for each call": lambda: {"source": few_seeds(256)},
+    "one of 4,096 seeds for each call": lambda: {"source": few_seeds(4096)},
+    "one of 65,536 seeds for each call": lambda: {"source": few_seeds(65536)},
+    "one of 65,536 noise vectors for each report": lambda: {"source": few_vectors(65536)},
+    "noise of neighbors mirrored": lambda: {"source": antithetic("pairs")},
+    "noise of half a call mirrored": lambda: {"source": antithetic("halves")},
+    "truths by an even schedule": lambda: {"source": scheduled()},
     "500 truths that repeat": lambda: {"source": scheduled(500)},
     "the first report of a call in the clear": lambda: {"clear": "first"},
-    "one report of 5,000 in the clear": lambda: {"clear": 1 / 5000},
+    "one report in 5,000 in the clear": lambda: {"clear": 1 / 5000},
+}
+
+#: Mechanisms with other defects, each made anew.
+OTHERS = {
+    "unary, p = 0.6, an entry for each bit, no likelihoods": lambda: Silent(Unary(universe=64, p=0.6)),
+    "unary, p = 0.6, packed, no likelihoods": lambda: Silent(Unary(universe=128, p=0.6, packed=True)),
+    "one bit of 800 never flipped": lambda: Stated(Unary(universe=800, unflipped=333, packed=True)),
+    "one bit of 800 never flipped, no likelihoods": lambda: Silent(Unary(universe=800, unflipped=333)),
+    "response: `report` sends the object": lambda: ClearReport(Response()),
+    "unary: `report` sends the object": lambda: ClearReport(Unary(universe=20)),
+    "response: `report` draws from 8 bits of its key": lambda: KeyedReport(Response(), 8),
+    "response: `report` draws from 16 bits of its key": lambda: KeyedReport(Response(), 16),
+}
+
+#: Mechanisms that keep their promise and spend all of epsilon.
+CORRECT = {
+    **{
+        f"{kind}, {of.__name__.lower()}": lambda kind=kind, of=of: of(KINDS[kind]())
+        for kind in KINDS
+        for of in (Stated, Silent)
+    },
+    "response with `report`": lambda: KeyedReport(Response()),
+    "unary with `report`": lambda: KeyedReport(Unary(universe=20)),
 }

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.base.arrays import Floats, Integers
-from poolscope.mechanisms.role import Reports, report_count
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.verbs.check.events import fingerprints
 from poolscope.verbs.check.law import likelihoods, states_law
@@ -37,7 +36,9 @@ LARGEST = 1e100
 #: Standard deviations by which reports stand apart from all others, and distinct counts that these must have.
 APART, SPREAD = 6.0, 20
 #: Parts of a bit vector by which vectors are found that differ in few bits, and bytes that each must have.
-SEGMENTS, SEGMENT_BYTES = 8, 4
+MOST_SEGMENTS, SEGMENT_BYTES = 8, 4
+#: Bits in which such vectors differ at most.
+FEW_BITS = 16
 #: Reports with the same part beyond which it is common and finds nothing.
 MOST_ALIKE = 8
 
@@ -98,8 +99,7 @@ def _rules(wide: Wide, rng: np.random.Generator) -> Iterator[Rule]:
                 rows=rows,
                 guess=_guess(wide, rows, bits, rng, low=extreme == "fewest"),
             )
-        if bits.one is None and states_law(wide.mechanism):
-            yield _near_duplicates(wide, bits, rng)
+        yield _near_duplicates(wide, bits, rng)
     for name, column in wide.reports.items():
         if column.ndim == 1 and column.dtype.kind == "f":
             for values, words in ((-last_bit(column)[0], "roundest"), (-np.abs(column), "largest")):
@@ -156,20 +156,34 @@ def _guess(wide: Wide, rows: Integers, column: BitColumn | str, rng: np.random.G
         return rows
     if states_law(wide.mechanism):
         return _likeliest(likelihoods(wide.mechanism, wide.part(rows), wide.objects.tolist()), rng)
+    if isinstance(column, str):
+        return _nearest(wide, rows, column, rng)
+    bits = column.matrix(wide.reports[column.column][rows])
+    return _associated(wide, rows, column, bits if low else bits.astype(np.int8) - 1, rng)
+
+
+def _nearest(wide: Wide, rows: Integers, column: str, rng: np.random.Generator) -> Integers:
+    """The object whose other reports have the nearest mean."""
+    others = np.delete(np.arange(len(wide.drawn)), rows)
+    values = np.clip(np.nan_to_num(wide.reports[column].astype(np.float64)), -LARGEST, LARGEST)
+    sums = np.bincount(wide.drawn[others], weights=values[others], minlength=len(wide.objects))
+    trials = np.bincount(wide.drawn[others], minlength=len(wide.objects))
+    return _likeliest(-np.abs(values[rows][:, None] - sums / np.maximum(trials, 1)), rng)
+
+
+def _associated(
+    wide: Wide, rows: Integers, column: BitColumn, weights: NDArray[np.integer], rng: np.random.Generator
+) -> Integers:
+    """The object that sets the weighted bits more often than others do, in reports that are not guessed from."""
     others = np.ones(len(wide.drawn), dtype=bool)
     others[rows] = False
-    trials = np.bincount(wide.drawn[others], minlength=len(wide.objects))
-    if isinstance(column, str):
-        values = np.clip(np.nan_to_num(wide.reports[column].astype(np.float64)), -LARGEST, LARGEST)
-        sums = np.bincount(wide.drawn[others], weights=values[others], minlength=len(wide.objects))
-        return _likeliest(-np.abs(values[rows][:, None] - sums / np.maximum(trials, 1)), rng)
     counts = counted_bits(wide, column, others)
     if counts is None:
         return rng.integers(len(wide.objects), size=len(rows))
+    trials = np.bincount(wide.drawn[others], minlength=len(wide.objects))
     mean = (counts.sum(axis=0) + 0.5) / (trials.sum() + 1.0)
     excess = (counts - trials[:, None] * mean) / np.sqrt(np.maximum(trials, 1)[:, None] * mean * (1.0 - mean))
-    bits = column.matrix(wide.reports[column.column][rows])
-    return _likeliest(bits @ excess.T if low else -(1 - bits.astype(np.float64)) @ excess.T, rng)
+    return _likeliest(weights @ excess.T, rng)
 
 
 def _likeliest(scores: Floats, rng: np.random.Generator) -> Integers:
@@ -183,21 +197,26 @@ def _near_duplicates(wide: Wide, bits: BitColumn, rng: np.random.Generator) -> R
     """Reports whose bits are those of an earlier report but for a few: noise that comes again cancels out."""
     words = f"reports whose {bits.column} differ in few bits from those of an earlier report"
     column = wide.reports[bits.column]
-    width = column.shape[1] // SEGMENTS
-    partner = np.full(len(column), -1, dtype=np.int64)
-    if width >= SEGMENT_BYTES:
-        for start in range(0, SEGMENTS * width, width):
-            _pair(column[:, start : start + width], partner)
+    packed = column if bits.one is None else np.packbits(bits.matrix(column), axis=1, bitorder="little")
+    partner = np.full(len(packed), -1, dtype=np.int64)
+    segments = min(MOST_SEGMENTS, packed.shape[1] // SEGMENT_BYTES)
+    for segment in np.array_split(packed, segments, axis=1) if segments > 1 else ():
+        _pair(segment, partner)
     (rows,) = np.nonzero(partner >= 0)
-    apart = np.bitwise_count(column[rows] ^ column[partner[rows]]).sum(axis=1, dtype=np.int64)
-    # equal ones are found by their own rule, and those that agree in one part by chance lie beyond the gap
-    rows, apart = rows[apart > 0], apart[apart > 0]
-    rows = rows[np.argsort(apart, kind="stable")][: int((apart <= 2 * SEGMENTS).sum())][:MOST_GUESSES]
+    differing = np.bitwise_xor(packed[rows], packed[partner[rows]]).astype(np.uint8)
+    apart = np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
+    # equal reports have a rule of their own
+    near = np.flatnonzero((apart > 0) & (apart <= FEW_BITS))
+    near = near[np.argsort(apart[near], kind="stable")][:MOST_GUESSES]
+    rows, differing = rows[near], differing[near]
     if not len(rows):
         return Rule(words=words, rows=rows, guess=rows)
-    differing: Reports = {**wide.part(rows), bits.column: column[rows] ^ column[partner[rows]]}
-    guess = _likeliest(likelihoods(wide.mechanism, differing, wide.objects.tolist()), rng)
-    assert report_count(differing) == len(guess)
+    if states_law(wide.mechanism) and bits.one is None:
+        noiseless = {**wide.part(rows), bits.column: differing}
+        guess = _likeliest(likelihoods(wide.mechanism, noiseless, wide.objects.tolist()), rng)
+    else:
+        weights = np.unpackbits(differing, axis=1, bitorder="little", count=bits.size)
+        guess = _associated(wide, rows, bits, weights, rng)
     return Rule(words=words, rows=rows, guess=guess)
 
 
