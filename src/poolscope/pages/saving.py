@@ -39,6 +39,8 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> N
     >>> open("density.png", "rb").read(4)
     b'\\x89PNG'
     """
+    if not hasattr(chart, "to_dict"):
+        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
     target = Path(path)
     data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
     with told(target):

@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from poolscope import __version__
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
@@ -44,6 +45,7 @@ from poolscope.verbs.audit.tables import HELD
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
 
+@checked
 def audit(
     scenario: Scenario,
     out: str | PathLike[str],

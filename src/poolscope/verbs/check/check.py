@@ -21,6 +21,7 @@ from typing import cast
 
 import numpy as np
 
+from poolscope.base.arguments import checked
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.adapt import Own, adapt
 from poolscope.mechanisms.listing import declared_columns
@@ -125,6 +126,7 @@ class Verdict:
         yield from self.repeats.found
 
 
+@checked
 def check(
     what: Mechanism | Scenario,
     *,
@@ -159,6 +161,11 @@ def check(
     if not 0 < confidence < 1:
         raise InputError("confidence must be between 0 and 1", value=confidence)
     mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else what
+    if isinstance(mechanism, type) or not all(hasattr(mechanism, name) for name in ("universe", "obfuscate")):
+        rule = "must be a scenario or a mechanism, which has universe and obfuscate"
+        raise InputError(rule, value=what, remedy="one of your own: poolscope.mechanisms.adapt(mine, universe)")
+    if objects is not None and (not len(objects) or not all(0 <= z < mechanism.universe for z in objects)):
+        raise InputError(f"objects must be some of 0 to {mechanism.universe - 1}", value=list(objects))
     if hasattr(mechanism, "log_likelihood") and not states_law(mechanism):
         # of one's own and not adapted yet: its likelihood is the law that it states
         mechanism = adapt(cast(Own, mechanism), mechanism.universe)

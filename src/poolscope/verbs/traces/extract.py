@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from poolscope.base.arguments import checked
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
@@ -56,6 +57,7 @@ class Extracted:
     outside: tuple[tuple[str, int], ...]
 
 
+@checked
 def make_traces(
     sources: Sequence[str | PathLike[str]],
     out: str | PathLike[str],
