@@ -125,7 +125,7 @@ def test_what_cannot_be_asked(folder):
         attack_user(reports, scenario, "nobody")
     with pytest.raises(InputError, match="truth: must have `out`"):
         attack(reports, scenario, truth=path / "truth.csv")
-    with pytest.raises(InputError, match="top: must not be negative, got -1"):
+    with pytest.raises(InputError, match="top: must be from 0 to 1,000,000, got -1"):
         attack(reports, scenario, top=-1)
     (path / "truth.csv").write_text("user,pool\nsomebody,a\n")
     with pytest.raises(InputError, match="truth: must have users of the reports"):

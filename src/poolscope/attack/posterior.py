@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats
 from poolscope.base.checks import as_counts, as_floats
 from poolscope.base.errors import InputError, PoolscopeError
@@ -26,6 +27,11 @@ COMPILED = Aside(
 )
 
 
+#: Above it, the sum of likelihoods over pools may overflow; what is common to a report can be taken out of it.
+LARGEST = 1e300
+
+
+@checked
 def posterior_of_likelihood(
     likelihood: ArrayLike,
     *,
@@ -62,7 +68,7 @@ def posterior_of_likelihood(
            [0.583, 0.417],
            [0.67 , 0.33 ]])
     """
-    table, counts, single = _checked(likelihood, lengths)
+    table, counts, single = _checked(likelihood, lengths, floor, slope)
     _, n, columns = table.shape
     belief = belief or Behaviour()
     axes = axis(belief.interest, n), axis(belief.polarization, n)
@@ -70,7 +76,9 @@ def posterior_of_likelihood(
     return out[0] if single else out
 
 
-def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, NDArray[np.int64], bool]:
+def _checked(
+    likelihood: ArrayLike, lengths: ArrayLike | None, floor: float, slope: float
+) -> tuple[Floats, NDArray[np.int64], bool]:
     """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
     table = as_floats("likelihoods", likelihood)
     single = table.ndim == 2
@@ -81,8 +89,10 @@ def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, 
             "likelihood must be (users, n, 1 + pools) with two pools or more",
             value=np.shape(likelihood),
         )
-    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
-        raise InputError("likelihoods must be finite and not negative")
+    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(table > LARGEST):
+        raise InputError(f"likelihoods must be finite and not negative, at most {LARGEST:g}")
+    if not (0 <= floor <= LARGEST and 0 <= slope <= LARGEST and floor + slope * table.max(initial=0.0) <= LARGEST):
+        raise InputError(f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(floor, slope))
     users, n, _ = table.shape
     counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
     if counts.shape != (users,) or np.any(counts > n):
@@ -157,6 +167,7 @@ class Learnt:
 FINE = 4
 
 
+@checked
 def behaviour_posterior(
     likelihood: ArrayLike,
     *,
@@ -179,7 +190,7 @@ def behaviour_posterior(
     >>> learnt.gamma.round(3), learnt.delta.round(3)
     (array([0.93]), array([0.93]))
     """
-    table, counts, _ = _checked(likelihood, lengths)
+    table, counts, _ = _checked(likelihood, lengths, floor, slope)
     belief = belief or Behaviour()
     k = table.shape[2] - 1
     sides = {}

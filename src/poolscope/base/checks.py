@@ -40,6 +40,14 @@ def check_integers(name: str, values: Any, low: int, high: int = LARGEST_INTEGER
         check_integer(f"each of {name}", value, low, high)
 
 
+def as_integers(name: str, values: Any) -> Integers:
+    """The values as an array of integers; refused where they are something else."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "iu" and found.size:
+        raise InputError(f"{name} must be integers", value=values)
+    return found.astype(np.int64)
+
+
 def as_counts(name: str, values: Any) -> Integers:
     """The values as (any,) integers of at least 0; refused where they are something else."""
     found = np.asarray(values)

@@ -15,6 +15,7 @@ import polars as pl
 from poolscope.attack.adversary import Adversary, check_adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.checks import as_floats, check_integers, is_number
 from poolscope.base.engines import Engine, Local
@@ -100,6 +101,10 @@ class Game:
             )
         if self.none and any(NONE in a.universe.pool_names for a in self.adversaries):
             raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
+        if not isinstance(self.non_private, bool):
+            raise InputError("non_private must be true or false", value=self.non_private)
+        if self.recorded is not None and not isinstance(self.recorded, Recorded):
+            raise InputError("recorded must be Recorded users", value=self.recorded)
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):
             raise InputError("adversaries must be there and have names of their own", value=names)
@@ -183,6 +188,7 @@ class Game:
         return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
 
+@checked
 def play(
     game: Game,
     users: int,
@@ -201,8 +207,6 @@ def play(
     >>> outcomes.height, outcomes["adversary"].unique().sort().to_list()
     (800, ['strong', 'non-private'])
     """
-    if not isinstance(game, Game):
-        raise InputError("must be a Game", value=game, remedy="of a scenario: scenario.game(seed)")
     check_count("users", users)
     engine = engine or Local()
     return in_order(pl.concat(engine.tasks(_play_some, (game, seed), blocks(users, game.block_users), tick)))

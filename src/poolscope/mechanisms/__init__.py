@@ -141,12 +141,10 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     poolscope.base.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
     """
     if kind not in MECHANISMS:
-        raise InputError(
-            "must be a known mechanism",
-            value=kind,
-            place="kind",
-            remedy=did_you_mean(kind, MECHANISMS),
-        )
+        remedy = did_you_mean(str(kind), MECHANISMS)
+        raise InputError("must be a known mechanism", value=kind, place="kind", remedy=remedy)
+    if not isinstance(parameters, Mapping):
+        raise InputError("parameters must be a mapping of names to values", value=parameters)
     maker = MECHANISMS[kind]
     known = inspect.signature(maker).parameters
     for name in parameters:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.checks import is_integer
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.likelihood import Likelihood
@@ -173,7 +174,11 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     >>> honest.obfuscate(np.array([3, 4]), rng)
     {'report': array([3, 4])}
     """
-    size = universe.size if isinstance(universe, Universe) else int(universe)
+    size = universe.size if isinstance(universe, Universe) else universe
+    if not is_integer(size) or size < 1:
+        raise InputError("universe must be a Universe or how many objects there are", value=universe)
+    if isinstance(mechanism, type):
+        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy="make one of it first")
     for name in ("obfuscate", "log_likelihood"):
         if not callable(getattr(mechanism, name, None)):
             raise InputError(f"a mechanism must have a method {name}", value=type(mechanism).__name__)
@@ -183,7 +188,7 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     supporting = all(hasattr(mechanism, name) for name in SUPPORTING) and not _inherits_supports(type(mechanism))
     adapted = (Supporting if supporting else Adapted)(
         mechanism=mechanism,
-        universe=size,
+        universe=int(size),
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )

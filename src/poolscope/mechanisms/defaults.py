@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.base.checks import as_integers
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import children, fresh_keys, generator
 from poolscope.mechanisms.parameters import check_parameters
 from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
@@ -44,7 +46,11 @@ class Reporting:
         return None
 
     def obfuscate(self: Mechanism, objects: Objects, rng: np.random.Generator) -> Reports:
-        objects = np.asarray(objects, dtype=np.int64)
+        objects = as_integers("objects", objects)
+        if objects.ndim != 1:
+            raise InputError("objects must be a list", value=objects.shape)
+        if not isinstance(rng, np.random.Generator):
+            raise InputError("rng must be a generator", value=rng, remedy="numpy.random.default_rng(seed)")
         return self.report(objects, fresh_keys(rng, len(objects)))
 
     def sent_masses(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.checks import as_integers
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism, check_permanent
@@ -79,6 +81,8 @@ def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
     >>> type(ps.mechanisms.device_of(mechanism, memory=True)).__name__
     'Memoised'
     """
+    if memory is not None and not isinstance(memory, bool):
+        raise InputError("memory must be true, false or None", value=memory)
     return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
 
 
@@ -107,8 +111,12 @@ def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
     >>> ps.mechanisms.reports_of(ps.mechanisms.Fresh(mechanism), traces, keys)["value"].shape
     (4,)
     """
-    traces = np.asarray(traces, dtype=np.int64)
-    n = traces.shape[1]
+    if not isinstance(device, Device):
+        raise InputError("must be a device", value=type(device).__name__, remedy="for example Fresh(mechanism)")
+    traces, keys = as_integers("traces", traces), as_integers("users", users)
+    if traces.ndim != 2 or keys.shape != traces.shape[:1]:
+        raise InputError("traces must be (users, n), and users a key for each", value=(traces.shape, keys.shape))
+    n, users = traces.shape[1], np.asarray(users, dtype=np.uint64)
     return device.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
 
 

@@ -242,6 +242,8 @@ def family(
             raise InputError("is missing", place="hashes", remedy="or give a hash_table")
         return PolynomialFamily(universe=universe, m=m, size=hashes, seed=seed)
     given = hash_table.table if isinstance(hash_table, TableFamily) else hash_table
+    if np.ndim(given) != 2:
+        raise InputError("a hash table must have the shape (hashes, objects)", value=np.shape(given))
     if hashes is not None and hashes != len(given):
         raise InputError(f"must be the {len(given)} rows of the hash table", value=hashes, place="hashes")
     known = hash_table if isinstance(hash_table, TableFamily) and hash_table.m == m else None

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+<<<<<<< HEAD
 from poolscope.attack.levels import DEFAULT_THRESHOLD, at_levels
 from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+=======
+from poolscope.attack.levels import at_levels
+from poolscope.base.arguments import checked
+from poolscope.base.errors import InputError, did_you_mean
+from poolscope.game.columns import CONFIDENCE_ERROR, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+>>>>>>> fix/numbers
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.clusters import effect_of_share
@@ -153,6 +160,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
+@checked
 def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
@@ -178,12 +186,37 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
     [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
+<<<<<<< HEAD
     records, threshold = [], game.threshold if threshold is None else threshold
+=======
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError("threshold must be from 0 to 1", value=threshold)
+    check_outcomes(outcomes, game)
+    records = []
+>>>>>>> fix/numbers
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
         records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
     return Records(records)
+
+
+def check_outcomes(outcomes: pl.DataFrame, game: Game) -> None:
+    """Refuse a table that is not of this game: columns that lack, adversaries that it does not have."""
+    needed = ("adversary", "n", "confidence", *counted_columns(game.threshold))
+    for name in needed:
+        if name not in outcomes.columns:
+            remedy = "take what poolscope.play returns" if name in needed[:5] else "play the game with this threshold"
+            raise InputError(f"outcomes must have a column {name!r}", value=outcomes.columns, remedy=remedy)
+    for adversary in outcomes["adversary"].cast(pl.String).unique(maintain_order=True).to_list():
+        if adversary not in game.pool_counts:
+            remedy = did_you_mean(str(adversary), game.pool_counts)
+            raise InputError("outcomes must be of the game's adversaries", value=adversary, remedy=remedy)
+    if not outcomes["n"].dtype.is_integer():
+        raise InputError("n of outcomes must be integers", value=str(outcomes["n"].dtype))
+    confidence = outcomes["confidence"]
+    if not (confidence.dtype.is_numeric() and confidence.is_between(0, 1).fill_null(False).all()):
+        raise InputError("confidence of outcomes must be numbers from 0 to 1", value=str(confidence.dtype))
 
 
 def counted_columns(threshold: float | None) -> tuple[str, ...]:

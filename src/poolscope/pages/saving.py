@@ -42,6 +42,8 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", over
     >>> open("density.png", "rb").read(4)
     b'\\x89PNG'
     """
+    if not hasattr(chart, "to_dict"):
+        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
     target = Path(path)
     check(target.suffix.removeprefix(".").lower(), width)
     check_output(target, overwrite=overwrite, endings=[f".{form}" for form in FORMATS], option="path")

@@ -311,6 +311,8 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
         ...
     poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise InputError("must be a built-in name or a path", value=name_or_path)
     name = os.fspath(name_or_path)
     known = builtin_names()
     if name in known:

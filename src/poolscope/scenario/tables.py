@@ -107,7 +107,7 @@ def _form(value: object) -> str:
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Field(min_length=1)]
 ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.attack.adversary import Adversary
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, located
@@ -48,6 +49,7 @@ OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
 """Columns of the outcome table that a record is made of, beside those that are counted."""
 
 
+@checked
 def compare(
     scenario: Scenario,
     mechanisms: Sequence[str | Callable[..., Any]],

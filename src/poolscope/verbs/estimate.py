@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Local
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
@@ -42,6 +43,7 @@ class Estimated:
     table: pl.DataFrame
 
 
+@checked
 def estimate(
     reports_path: str | PathLike[str],
     scenario: Scenario,

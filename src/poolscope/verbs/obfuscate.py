@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Integers
 from poolscope.base.engines import Local
 from poolscope.base.errors import located
@@ -54,6 +55,7 @@ class _Part(NamedTuple):
     objects: NDArray[np.int64]
 
 
+@checked
 def obfuscate(
     traces_path: str | PathLike[str],
     scenario: Scenario,

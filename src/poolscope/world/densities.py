@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg, special
 
 from poolscope.base.arrays import Floats
-from poolscope.base.checks import is_number
+from poolscope.base.checks import as_floats, check_integer, is_number
 from poolscope.base.errors import InputError
 from poolscope.kernels.jacobi import recurrence
 
@@ -23,6 +23,9 @@ __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 #: Parameters of a Beta distribution. Beyond, it is a point for every purpose: its standard deviation is below 1e-9 of
 #: the axis, or all but a millionth of its mass is at an end. Within, no product of a few nodes underflows.
 MIN_PARAMETER, MAX_PARAMETER = 1e-6, 1e18
+
+#: Points at which a function is sampled, at most.
+MOST_POINTS = 1 << 16
 
 #: Power of two above which values of polynomials are scaled down.
 GROWN = 300
@@ -188,8 +191,11 @@ class FunctionDensity:
     _measure: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError("a density must be a function of an array of points", value=self.function)
+        check_integer("resolution", self.resolution, 1, MOST_POINTS)
         x, w = _fine_grid(self.resolution)
-        values = np.asarray(self.function(x), dtype=np.float64)
+        values = as_floats("the values of a density", self.function(x))
         if values.shape != x.shape:
             raise InputError("a density must return one value for each point", value=values.shape)
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
@@ -247,7 +253,7 @@ class StepDensity:
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.weights, dtype=np.float64)
+        values = as_floats("a table of weights", self.weights)
         if values.ndim != 1 or not len(values):
             raise InputError("a table of weights must be a list of numbers", value=self.weights)
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):

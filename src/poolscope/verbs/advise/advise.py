@@ -10,6 +10,7 @@ from tempfile import gettempdir
 
 import numpy as np
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Engine, Local
 from poolscope.base.folders import check_new
 from poolscope.base.progress import SILENT, Progress
@@ -31,6 +32,7 @@ from poolscope.verbs.advise.words import assumptions_of, efforts_in_words, gives
 START = 2.0
 
 
+@checked
 def advise(
     scenario: Scenario,
     *,

@@ -98,6 +98,8 @@ def question_of(
     tolerance = WIDTH * exposed if tolerance is None else tolerance
     _within(tolerance, "tolerance", 1)
     own = (scenario.mechanism.kind, *COMMON)
+    if mechanisms is not None and not len(mechanisms):
+        raise InputError("`mechanisms` must name at least one")
     return Question(
         exposed=exposed,
         confidence=confidence,

@@ -19,6 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.progress import SILENT, Progress
@@ -34,8 +35,8 @@ from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.tally import Guessed, Tally
 from poolscope.verbs.attack.truth import Judged, check_pools, judged, read_truth
 
-#: Rows of the table that a summary shows.
-HEAD = 12
+#: Rows of the table that a summary shows, and users whom it may be asked for.
+HEAD, MOST_TOP = 12, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class Inferred:
 CROWD = 1 / 8
 
 
+@checked
 def attack(
     reports_path: str | PathLike[str],
     scenario: Scenario,
@@ -126,9 +128,15 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
+<<<<<<< HEAD
         check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
     if top < 0:
         raise InputError("must not be negative", value=top, place="top")
+=======
+        check_output(target, overwrite=True, inputs=(path,))
+    if not 0 <= top <= MOST_TOP:
+        raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
+>>>>>>> fix/numbers
     if truth is not None and target is None:
         raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
     check_rate(join)

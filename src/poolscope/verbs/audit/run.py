@@ -17,7 +17,11 @@ from pathlib import Path
 import polars as pl
 
 from poolscope import __version__
+<<<<<<< HEAD
 from poolscope.attack.levels import DEFAULT_THRESHOLD
+=======
+from poolscope.base.arguments import checked
+>>>>>>> fix/numbers
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
@@ -47,6 +51,7 @@ from poolscope.world.behaviour import NONE
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
 
+@checked
 def audit(
     scenario: Scenario,
     out: str | PathLike[str],

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+<<<<<<< HEAD
 from poolscope.base.counting import counted
+=======
+from poolscope.base.arguments import checked
+>>>>>>> fix/numbers
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
@@ -58,6 +62,7 @@ class Extracted:
     outside: tuple[tuple[str, int], ...]
 
 
+@checked
 def make_traces(
     sources: Sequence[str | PathLike[str]],
     out: str | PathLike[str],
