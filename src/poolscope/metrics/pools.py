@@ -100,8 +100,8 @@ def pool_records(
             continue
         users, correct = (own[name].to_numpy().astype(np.float64) for name in ("users", "correct"))
         posterior = own["posterior"].to_numpy() * GRAIN
-        count, mean = int(users.sum()), float(own["posterior"].sum() * GRAIN / users.sum())
-        squares = max(0.0, float(own["squares"].sum()) * GRAIN - count * mean**2)
+        count, mean = int(users.sum()), float(posterior.sum() / users.sum())
+        squares = max(0.0, float(own["squares"].to_numpy().sum()) * GRAIN - count * mean**2)
         effect = effect_of_share(own["exposed"].to_numpy(), users)
         exposed = (share_of(int(own[f"exposed{end}"].sum()), count, effect) for end in CHANCE)
         found.append(

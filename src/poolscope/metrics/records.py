@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-<<<<<<< HEAD
 from poolscope.attack.levels import DEFAULT_THRESHOLD, at_levels
-from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
-=======
-from poolscope.attack.levels import at_levels
 from poolscope.base.arguments import checked
 from poolscope.base.errors import InputError, did_you_mean
-from poolscope.game.columns import CONFIDENCE_ERROR, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
->>>>>>> fix/numbers
+from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.clusters import effect_of_share
@@ -186,14 +181,10 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
     [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
-<<<<<<< HEAD
-    records, threshold = [], game.threshold if threshold is None else threshold
-=======
     if threshold is not None and not 0 <= threshold <= 1:
         raise InputError("threshold must be from 0 to 1", value=threshold)
     check_outcomes(outcomes, game)
-    records = []
->>>>>>> fix/numbers
+    records, threshold = [], game.threshold if threshold is None else threshold
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.

@@ -128,15 +128,9 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-<<<<<<< HEAD
         check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
-    if top < 0:
-        raise InputError("must not be negative", value=top, place="top")
-=======
-        check_output(target, overwrite=True, inputs=(path,))
     if not 0 <= top <= MOST_TOP:
         raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
->>>>>>> fix/numbers
     if truth is not None and target is None:
         raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
     check_rate(join)

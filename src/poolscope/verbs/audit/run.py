@@ -17,11 +17,8 @@ from pathlib import Path
 import polars as pl
 
 from poolscope import __version__
-<<<<<<< HEAD
 from poolscope.attack.levels import DEFAULT_THRESHOLD
-=======
 from poolscope.base.arguments import checked
->>>>>>> fix/numbers
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located

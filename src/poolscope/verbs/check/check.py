@@ -24,15 +24,9 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
-<<<<<<< HEAD
+from poolscope.base.arguments import checked
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, Own, adapt
-=======
-from poolscope.base.arguments import checked
-from poolscope.base.errors import InputError
-from poolscope.mechanisms.adapt import Own, adapt
-from poolscope.mechanisms.listing import declared_columns
->>>>>>> fix/numbers
 from poolscope.mechanisms.role import Mechanism
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -91,7 +85,11 @@ def check(
         raise InputError(f"samples must be at least {FEWEST_SAMPLES:,}", value=samples)
     if not 0 < confidence < 1:
         raise InputError("confidence must be between 0 and 1", value=confidence)
-<<<<<<< HEAD
+    if not isinstance(what, Scenario) and (
+        isinstance(what, type) or not all(hasattr(what, part) for part in ("universe", "obfuscate"))
+    ):
+        rule = "must be a scenario or a mechanism, which has universe and obfuscate"
+        raise InputError(rule, value=what, remedy="one of your own: poolscope.mechanisms.adapt(mine, universe)")
     known = what.universe() if isinstance(what, Scenario) else universe if isinstance(universe, Universe) else None
     mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else _sized(what, universe)
     named = _names(known)
@@ -107,21 +105,6 @@ def check(
         player, fewer = replace(sampler, method="report"), max(FEWEST_SAMPLES, samples // PLAYED_SHARE)
         few = draw_wide(player, fewer // WIDE_SHARE, chosen)
         played = examine(player, few, fewer, error, independence, claimed, named)
-=======
-    mechanism = build_mechanism(what, what.universe()) if isinstance(what, Scenario) else what
-    if isinstance(mechanism, type) or not all(hasattr(mechanism, name) for name in ("universe", "obfuscate")):
-        rule = "must be a scenario or a mechanism, which has universe and obfuscate"
-        raise InputError(rule, value=what, remedy="one of your own: poolscope.mechanisms.adapt(mine, universe)")
-    if objects is not None and (not len(objects) or not all(0 <= z < mechanism.universe for z in objects)):
-        raise InputError(f"objects must be some of 0 to {mechanism.universe - 1}", value=list(objects))
-    if hasattr(mechanism, "log_likelihood") and not states_law(mechanism):
-        # of one's own and not adapted yet: its likelihood is the law that it states
-        mechanism = adapt(cast(Own, mechanism), mechanism.universe)
-    known_as = what.mechanism.kind if isinstance(what, Scenario) else type(what).__name__
-    tried = _tried(mechanism.universe, seed) if objects is None else tuple(dict.fromkeys(map(int, objects)))
-    sampler = Sampler(mechanism=mechanism, objects=tried, seed=seed)
-    shares, fit, shown = _sampled(sampler, samples, 1.0 - confidence)
->>>>>>> fix/numbers
     return Verdict(
         mechanism=name or _known_as(what),
         claimed=claimed,

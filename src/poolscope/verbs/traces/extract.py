@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
-<<<<<<< HEAD
-from poolscope.base.counting import counted
-=======
 from poolscope.base.arguments import checked
->>>>>>> fix/numbers
+from poolscope.base.counting import counted
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
