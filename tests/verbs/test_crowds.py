@@ -10,6 +10,7 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
 from poolscope.base.engines import Local
+from poolscope.reports import checks, misfit
 from poolscope.verbs.attack import crowds, pieces
 from poolscope.verbs.attack.attack import attack
 from poolscope.verbs.attack.crowds import gather
@@ -151,6 +152,9 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
 
     monkeypatch.setattr(pieces, "together", spy)
     monkeypatch.setattr(crowds, "together", spy)
+    # the checks of the reports hold a window of them, whatever the bound
+    monkeypatch.setattr(misfit, "MOST", 1 << 10)
+    monkeypatch.setattr(checks, "MOST", 1 << 10)
     del frame, users
     tracemalloc.start()
     summary = attack(path, scenario, out=out, most_bytes=BOUND, engine=Local(threads=1))
