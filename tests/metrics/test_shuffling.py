@@ -108,12 +108,15 @@ PURE = (
     ("cms", 9, 2.0, {"m": 16, "hashes": 8}),
     ("hr", 9, 0.8, {}),
     ("hr", 9, 2.0, {}),
+    ("the", 5, 2.0, {}),
+    ("pi-rappor", 9, 1.0, {"prime": 13}),
+    ("loloha", 9, 1.0, {"g": 3}),
 )
 
 
 def kinds(mechanism):
     """Reports by which of two objects they support, as the mechanism's definition has it."""
-    e, p, q = (exp(mpf(mechanism.epsilon)), mpf(mechanism.p_star), mpf(mechanism.support_prob_no_collision))
+    e, p, q = 1 / mpf(mechanism.floor), mpf(mechanism.p_star), mpf(mechanism.support_prob_no_collision)
     one = (p - q) / (e - 1)
     return [(e * one, one, one), (one, e * one, one), (p - e * one,) * 2 + (p / e - one,), (1 - p - one,) * 3]
 

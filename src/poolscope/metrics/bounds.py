@@ -29,10 +29,11 @@ def most_right(epsilon: float, n: int, best: float) -> float:
 
     **Tests against one reference.** Each likelihood vector of an epsilon-LDP report, over the pools, is a mixture of
     vectors that take two values only, v for the pools outside a set S and :math:`v e^\epsilon` for those inside. So
-    the report of an extremal channel is a set S with weight :math:`\theta_S`, and all pools see the same total weight.
-    Draw S with probability proportional to :math:`\theta_S` instead. This reference Q contains *every* pool with the
-    same probability f, and the likelihood ratio of every pool to Q takes the same two values. Hence a guess, which is
-    right with probability at most b under Q, is a test of size b between
+    the report of an extremal channel is a set S, with probability :math:`\theta_S` for the pools outside it and
+    :math:`\theta_S e^\epsilon` for those inside, and the probabilities of each pool sum to one. Draw S with probability
+    proportional to :math:`\theta_S` instead. Under this reference Q, S contains *every* pool with the same probability
+    f, and the likelihood ratio of every pool to Q takes the same two values. Hence a guess, which is right with
+    probability at most b under Q, is a test of size b between
 
     .. math:: Q: \ K \sim \mathrm{Binomial}(n, f) \quad \text{and} \quad
               P: \ K \sim \mathrm{Binomial}(n, p) , \quad \frac{p}{1 - p} = e^\epsilon \frac{f}{1 - f} ,
@@ -46,9 +47,9 @@ def most_right(epsilon: float, n: int, best: float) -> float:
     .. math:: \Pr[\text{right}] \le \max_{1 \le j \le n} \Pr[\mathrm{Binomial}(n, p_j) \ge j] , \quad
               \Pr[\mathrm{Binomial}(n, f_j) \ge j] = b .
 
-    This bound needs users who do not choose objects by the noise of earlier reports. One report about k evenly
-    preferred pools attains it, and so do n reports about :math:`s^n` pools, each about one digit of the pool, as long
-    as j = n is the largest term.
+    This bound needs users who do not choose objects by the noise of earlier reports: given all that users draw at
+    random, reports are independent. One report about k evenly preferred pools attains it. So do n reports about
+    :math:`s^n` pools, each about one digit of the pool, as long as j = n is the largest term.
 
     **Pairs of pools.** With J ~ Binomial(n, 1 / (1 + e^epsilon)) lies among n, every event has :math:`\Pr[E | i] \le
     e^s \Pr[E | j] + \delta(s)` (Kairouz, Oh, Viswanath), where :math:`1 - \delta(s) = E[\min(1, e^{s - (n - 2 J)

@@ -111,8 +111,8 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int 
 def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
     r"""Central epsilon of shuffled reports of this mechanism: at most ``shuffled_epsilon`` of its epsilon.
 
-    A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`. Its blanket is
-    c, and reports are of four kinds, by which of the two objects they support:
+    A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
+    is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they support:
 
     .. math:: c(\text{one}) = c(\text{other}) = \frac{p^* - q}{e^\epsilon - 1} , \quad
               c(\text{both}) = e^{-\epsilon} p^* - c(\text{one}) , \quad c(\text{none}) = 1 - p^* - c(\text{one}) .
@@ -136,11 +136,12 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     if not isinstance(mechanism, Pure) or epsilon > LARGEST_EPSILON:
         return shuffled_epsilon(epsilon, devices, delta, rounds=rounds)
     _check_shuffle(epsilon, devices, delta, rounds)
-    unlikely, p, q = math.exp(-epsilon), mechanism.p_star, mechanism.support_prob_no_collision
-    one = unlikely * (p - q) / -math.expm1(-epsilon)
+    # a mechanism may have a smaller likelihood ratio than its epsilon allows
+    unlikely, p, q = mechanism.floor, mechanism.p_star, mechanism.support_prob_no_collision
+    one = unlikely * (p - q) / (1 - unlikely)
     mass = np.maximum([one, one, unlikely * p - one, 1 - p - one], 0.0)
     first, second = np.array([1.0, unlikely, 1.0, unlikely]), np.array([unlikely, 1.0, 1.0, unlikely])
-    return _central(Blanket(epsilon, first, second, mass), devices, delta, rounds)
+    return _central(Blanket(-math.log(unlikely), first, second, mass), devices, delta, rounds)
 
 
 def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float:
