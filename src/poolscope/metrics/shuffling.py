@@ -101,7 +101,7 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int 
     """
     _check_shuffle(epsilon, devices, delta, rounds)
     if epsilon > LARGEST_EPSILON:
-        return epsilon
+        return rounds * epsilon
     unlikely = math.exp(-epsilon)
     mass = np.full(2, special.expit(-epsilon))
     blanket = Blanket(epsilon, np.array([1.0, unlikely]), np.array([unlikely, 1.0]), mass)
@@ -112,7 +112,8 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     r"""Central epsilon of shuffled reports of this mechanism: at most ``shuffled_epsilon`` of its epsilon.
 
     A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
-    is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they support:
+    is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they
+    support:
 
     .. math:: c(\text{one}) = c(\text{other}) = \frac{p^* - q}{e^\epsilon - 1} , \quad
               c(\text{both}) = e^{-\epsilon} p^* - c(\text{one}) , \quad c(\text{none}) = 1 - p^* - c(\text{one}) .
@@ -138,10 +139,11 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     _check_shuffle(epsilon, devices, delta, rounds)
     # a mechanism may have a smaller likelihood ratio than its epsilon allows
     unlikely, p, q = mechanism.floor, mechanism.p_star, mechanism.support_prob_no_collision
-    one = unlikely * (p - q) / (1 - unlikely)
+    one = unlikely * (p - q) / mechanism.slope
+    ratio = -math.log(unlikely) if unlikely < 0.5 else -math.log1p(-mechanism.slope)
     mass = np.maximum([one, one, unlikely * p - one, 1 - p - one], 0.0)
     first, second = np.array([1.0, unlikely, 1.0, unlikely]), np.array([unlikely, 1.0, 1.0, unlikely])
-    return _central(Blanket(-math.log(unlikely), first, second, mass), devices, delta, rounds)
+    return _central(Blanket(ratio, first, second, mass), devices, delta, rounds)
 
 
 def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float:
