@@ -176,6 +176,7 @@ def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_
     one, nine = (shuffled_epsilon(1, 2000, 1e-6, rounds=rounds) for rounds in (1, 9))
     assert 2.9 * one < nine < 3.3 * one
     assert shuffled_epsilon(1, 1, 1e-6, rounds=3) == pytest.approx(3, rel=1e-4)
+    assert shuffled_epsilon(1000.0, 10, 1e-6, rounds=3) == 3000
 
 
 # Numbers

@@ -101,7 +101,7 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int 
     """
     _check_shuffle(epsilon, devices, delta, rounds)
     if epsilon > LARGEST_EPSILON:
-        return epsilon
+        return rounds * epsilon
     unlikely = math.exp(-epsilon)
     mass = np.full(2, special.expit(-epsilon))
     blanket = Blanket(epsilon, np.array([1.0, unlikely]), np.array([unlikely, 1.0]), mass)
