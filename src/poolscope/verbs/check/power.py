@@ -26,12 +26,11 @@ def detectable(planned: Plan, rate: float, claimed: float) -> float:
 
 
 def _expected(planned: Plan, rate: float, epsilon: float) -> float:
-    """The bound that nine in ten tests reach: counts are as far on the wrong side as in the worst tenth of them."""
+    """The bound that nine in ten tests reach: that of the expected counts, less what the worst tenth loses."""
     other = min(rate, math.exp(-epsilon))
     one = min(1.0, other * math.exp(epsilon))
     trials = planned.share * planned.trials, (1.0 - planned.share) * planned.trials
-    # each of the two counts takes its share of the deviation
-    deviation = stats.norm.ppf(POWER) / math.sqrt(2.0)
-    hits = trials[0] * one - deviation * math.sqrt(trials[0] * one * (1.0 - one))
-    others = trials[1] * other + deviation * math.sqrt(trials[1] * other * (1.0 - other))
-    return planned.unclipped((max(0.0, hits), min(trials[1], others)), trials)
+    hits = trials[0] * one, trials[1] * other
+    # of the logarithms of two binomial shares; a count that is always 0 does not vary
+    variance = (1.0 - one) / (hits[0] + 1.0) + (1.0 - other) / (hits[1] + 1.0)
+    return planned.unclipped(hits, trials) - float(stats.norm.ppf(POWER)) * math.sqrt(variance)
