@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 
 
 COMMANDS = {
-    "attack": ("attack", "reports.parquet", "--scenario", "mine.toml", "--out", "posteriors.parquet"),
+    "attack": ("attack", "reports.parquet", "--scenario", "mine.toml", "--out", "posteriors.parquet", "--overwrite"),
     "audit": ("audit", "mine.toml", "--out", "played"),
     "compare": ("compare", "mine.toml", "--mechanism", "grr,oue", "--epsilon", "1,2", "--out", "compared"),
 }

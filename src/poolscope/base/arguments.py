@@ -29,6 +29,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_real(value: Any) -> bool:
+    """Any real number: whether NaN and infinity are refused is for the function to say."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def _is_path(value: Any) -> bool:
     return isinstance(value, str | PathLike)
 
@@ -61,7 +66,7 @@ PATH = Kind(_is_path, "a path")
 #: Declared type -> kind; parameters of other types are checked where they are used.
 KINDS = {
     "int": Kind(is_integer, "a whole number"),
-    "float": Kind(is_number, "a number"),
+    "float": Kind(_is_real, "a number"),
     "str": Kind(_is_text, "a text"),
     "bool": Kind(lambda value: isinstance(value, bool | np.bool_), "true or false"),
     "str | PathLike[str]": PATH,
