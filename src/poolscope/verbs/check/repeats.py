@@ -100,9 +100,11 @@ def repeats(sampler: Sampler, position: int, event: Family | None, samples: int,
         blocks = not foreign and not _same(again, _part(calls.one, slice(0, LENGTH, 2)))
         findings += _keys(sampler, position, calls)
     tests = sum(finding.tests for finding in findings)
-    found = sorted((f for f in findings if f.pvalue * tests < error), key=lambda finding: finding.pvalue)
+    clearest: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda finding: finding.pvalue):
+        clearest.setdefault(finding.kind, finding)
     return Repeats(
-        found=tuple(dict.fromkeys(finding.words for finding in found)),
+        found=tuple(finding.words for finding in clearest.values() if finding.pvalue * tests < error),
         foreign=foreign,
         blocks=blocks,
         keys=by_keys,
@@ -170,19 +172,19 @@ def _alike(calls: Calls) -> Iterator[Finding]:
     for words, some, others in _compared(calls):
         for name in some:
             apart, usual = _apart(some[name], others[name]), _apart(fresh[0][name], fresh[1][name])
-            yield _repeating(words, apart == 0, usual == 0, name if len(some) > 1 else None)
+            yield _repeating(words, words, apart == 0, usual == 0, name if len(some) > 1 else None)
             if len(np.unique(usual)) > 2:
                 pvalue = float(stats.mannwhitneyu(apart, usual, method="asymptotic").pvalue)
                 more = "less" if np.median(apart) > np.median(usual) else "more"
                 seen = f"they differ by {apart.mean():.4g} in {name}, fresh ones by {usual.mean():.4g}"
-                yield Finding(pvalue=pvalue, tests=1, words=f"{words} are {more} alike than fresh reports: {seen}")
+                yield Finding(kind=words, pvalue=pvalue, words=f"{words} are {more} alike than fresh ones: {seen}")
 
 
-def _repeating(words: str, equal: Truths, fresh: Truths, name: str | None) -> Finding:
+def _repeating(kind: str, words: str, equal: Truths, fresh: Truths, name: str | None) -> Finding:
     what = "reports" if name is None else name
     seen = f"{equal.mean():.3g} of them are equal, of fresh ones {fresh.mean():.3g}"
     verb = "repeat" if equal.mean() > fresh.mean() else "avoid"
-    return Finding(pvalue=different(equal, fresh), tests=1, words=f"{words} {verb} each other's {what}: {seen}")
+    return Finding(kind=kind, pvalue=different(equal, fresh), words=f"{words} {verb} each other's {what}: {seen}")
 
 
 def _apart(some: NDArray[Any], others: NDArray[Any]) -> Floats:
@@ -212,11 +214,12 @@ def _marked(sampler: Sampler, position: int, calls: Calls, event: Family | None)
     for name in marks:
         pvalue, later = different(firsts[name], longs[name][1:]), longs[name][1:]
         rates = f"{name} is in {firsts[name].mean():.3g} of them, in {later.mean():.3g} of later ones"
-        yield Finding(pvalue=pvalue, tests=1, words=f"first reports of calls differ from later ones: {rates}")
+        first_words = f"first reports of calls differ from later ones: {rates}"
+        yield Finding(kind="first reports", pvalue=pvalue, words=first_words)
         for words, some, others in _places(one[name], other[name]):
             seen_words = f"{name} is in {(some & others).mean():.3g} of both, not in {some.mean() * others.mean():.3g}"
-            finding = f"{words} depend on each other: {seen_words}"
-            yield Finding(pvalue=dependent(some, others), tests=1, words=finding)
+            dependence = f"{words} depend on each other: {seen_words}"
+            yield Finding(kind=words, pvalue=dependent(some, others), words=dependence)
 
 
 def _places(one: Truths, other: Truths) -> Iterator[tuple[str, Truths, Truths]]:
@@ -248,7 +251,7 @@ def _equal_calls(calls: Calls) -> Finding:
     chance = (count - 1) / (2 * (2 * count - 1))
     pvalue = float(stats.binom.sf(both - 1, len(chosen), chance)) if both else 1.0
     seen = f"{both:,} pairs of {count:,} calls are equal, and {len(chosen) - both:,} of as many parts of one call"
-    return Finding(pvalue=pvalue, tests=1, words=f"calls repeat each other: {seen}")
+    return Finding(kind="calls", pvalue=pvalue, words=f"calls repeat each other: {seen}")
 
 
 def _blocks(reports: Reports, length: int) -> NDArray[np.uint64]:
@@ -272,8 +275,7 @@ def _keys(sampler: Sampler, position: int, calls: Calls) -> Iterator[Finding]:
     fresh = fingerprints(calls.short) == fingerprints(calls.long)[np.arange(count)[::-1]]
     for bit in range(KEY_BITS):
         equal = plain == _prints(sampler, objects, keys ^ np.uint64(1 << bit))
-        words = f"keys that differ in bit {bit} alone"
-        yield _repeating(words, equal, fresh, None)
+        yield _repeating("keys", f"keys that differ in bit {bit} alone", equal, fresh, None)
 
 
 def _prints(sampler: Sampler, objects: NDArray[np.int64], keys: Keys) -> NDArray[np.uint64]:

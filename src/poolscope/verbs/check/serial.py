@@ -29,11 +29,16 @@ CLOSEST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The result of one test: its p-value, among how many tests it was chosen, and what it would mean."""
+    """The result of one test, or of the most conspicuous of some.
 
+    kind : what was looked at; of all findings of a kind the clearest is shown. tests : among how many it was chosen.
+    words : what it would mean.
+    """
+
+    kind: str
     pvalue: float
-    tests: int
     words: str
+    tests: int = 1
 
 
 def marks_of(seen: Seen, position: int, objects: tuple[int, ...], event: Family | None) -> dict[str, Truths]:
@@ -121,4 +126,4 @@ def lagged(words: str, marks: dict[str, Truths]) -> Iterator[Finding]:
         apart = f"{best[1]} report{'s' if best[1] != 1 else ''} apart"
         expected = float(mark.mean()) ** 2
         seen = f"{name} comes twice, {apart}, in {best[2]:.3g} of the pairs instead of {expected:.3g}"
-        yield Finding(pvalue=best[0], tests=2 * most, words=f"{words} depend on each other: {seen}")
+        yield Finding(kind=words, pvalue=best[0], words=f"{words} depend on each other: {seen}", tests=2 * most)
