@@ -211,10 +211,13 @@ def _near_duplicates(wide: Wide, bits: BitColumn, rng: np.random.Generator) -> R
     rows, differing = rows[near], differing[near]
     if not len(rows):
         return Rule(words=words, rows=rows, guess=rows)
+    guess = None
     if states_law(wide.mechanism) and bits.one is None:
         noiseless = {**wide.part(rows), bits.column: differing}
-        guess = _likeliest(likelihoods(wide.mechanism, noiseless, wide.objects.tolist()), rng)
-    else:
+        # what two reports have apart need not be a report: dBitFlip has no bit but at its positions
+        with suppress(InputError):
+            guess = _likeliest(likelihoods(wide.mechanism, noiseless, wide.objects.tolist()), rng)
+    if guess is None:
         weights = np.unpackbits(differing, axis=1, bitorder="little", count=bits.size)
         guess = _associated(wide, rows, bits, weights, rng)
     return Rule(words=words, rows=rows, guess=guess)
