@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.errors import InputError
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.verbs.check.events import fingerprints
 from poolscope.verbs.check.law import likelihoods, states_law
