@@ -125,7 +125,7 @@ def _power(steps: Integers, weights: Floats, count: int, length: int) -> Floats:
     size = np.hypot(1 + real, imaginary)
     np.log(size * size, out=log_size, where=~near & (size > 0))
     angle = np.arctan2(imaginary, 1 + real)
-    found: Floats = fft.irfft(np.exp(count * (0.5 * log_size + 1j * angle)), length)
+    found: Floats = fft.irfft(np.exp(0.5 * count * log_size) * np.exp(1j * count * angle), length)
     return np.maximum(found, 0.0)
 
 
