@@ -73,11 +73,11 @@ class _Logged(Work):
     def __init__(self, title: str, what: str) -> None:
         super().__init__()
         self._title, self._what, self._doing = title, what, title
-        self._total, self._done = 0, 0.0
+        self._total, self._done, self._compiling = 0, 0.0, False
         self._started, self._lock = time.monotonic(), threading.Lock()
 
     def stage(self, doing: str) -> None:
-        self._doing = doing
+        self._doing, self._compiling = doing, False
 
     def begin(self, total: int) -> None:
         self._total, self._done = total, 0.0
@@ -85,7 +85,10 @@ class _Logged(Work):
 
     def tick(self, amount: float) -> None:
         with self._lock:
-            self._done += amount
+            self._done, self._compiling = self._done + amount, False
+
+    def compiling(self) -> None:
+        self._compiling = True
 
     @property
     def line(self) -> str:
@@ -96,7 +99,8 @@ class _Logged(Work):
             much = f", {100 * min(self._done / self._total, 1):.0f} %"
         else:
             much = f", {self._done:,.0f} {self._what}"
-        return f"{self._doing}{much} after {time.monotonic() - self._started:.0f} s"
+        doing = COMPILING if self._compiling else f"{self._doing}{much}"
+        return f"{doing}, {time.monotonic() - self._started:.0f} s so far"
 
     @contextmanager
     def printing(self) -> Iterator[None]:
