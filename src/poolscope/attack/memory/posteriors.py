@@ -15,6 +15,7 @@ from poolscope.attack.memory.groupings import MANY
 from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
+from poolscope.attack.memory.tables import table_sum, tables_of
 from poolscope.attack.memory.units import of_one_slot
 from poolscope.attack.posterior import not_a_number
 from poolscope.attack.role import Posteriors
@@ -22,7 +23,7 @@ from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Evidence, Identical
+from poolscope.mechanisms.kept import Evidence, Identical, Values
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
@@ -133,13 +134,20 @@ def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
 
 
 def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """By chains or, where groups are objects, by the better score (`EXACT`, `MANY`)."""
+    """By the sum over tables where there are few, by chains or, where groups are objects, by the better score."""
     law = evidence.law
+    if isinstance(law, Values) or (isinstance(law, Identical) and law.shared):
+        tables = tables_of(evidence, adversary)
+        if not tables.possible:
+            return _without_chance(adversary.belief.pool_prior(adversary.k))
+        scores = table_sum(tables, adversary)
+        if scores is not None:
+            return _without_chance(scores / scores.sum())
     if isinstance(law, Identical) and _are_objects(law, evidence.slots):
         groups, counts = len(law.log_law), np.bincount(law.answer)
         if groups <= EXACT or groups > MANY:
-            scores = exact_scores if groups <= EXACT else occupancy_scores
-            return _without_chance(normalised(scores(law.log_law, counts, adversary), adversary))
+            of = exact_scores if groups <= EXACT else occupancy_scores
+            return _without_chance(normalised(of(law.log_law, counts, adversary), adversary))
     return kept_posterior(evidence, adversary, key)
 
 
