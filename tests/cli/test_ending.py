@@ -112,6 +112,7 @@ def test_dask_tells_no_story_of_its_own(folder, name, how):
     os.killpg(process.pid, getattr(signal, how))
     _, said = process.communicate(timeout=200)
     assert process.returncode == 128 + getattr(signal, how)
-    assert said.startswith("poolscope: stopped; ")
-    assert said.count("\n") == 1
+    # before it may stand what is noticed of the reports
+    assert said.splitlines()[-1].startswith("poolscope: stopped; ")
+    assert said.count("\n") <= 2
     assert not scratch(folder)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from poolscope.base.checks import is_integer, is_number
+from poolscope.base.checks import is_integer
 from poolscope.base.errors import InputError
 
 Given = ParamSpec("Given")
@@ -72,14 +72,14 @@ KINDS = {
     "str | PathLike[str]": PATH,
     "str | os.PathLike[str]": PATH,
     "Sequence[int]": Kind(_list_of(is_integer), "a list of whole numbers"),
-    "Sequence[float]": Kind(_list_of(is_number), "a list of numbers"),
+    "Sequence[float]": Kind(_list_of(_is_real), "a list of numbers"),
     "Sequence[str]": NAMES,
     "str | Sequence[str]": Kind(lambda value: _is_text(value) or NAMES.fits(value), "a name or a list of names"),
     "Sequence[str | PathLike[str]]": Kind(_list_of(_is_path), "a list of paths"),
     "Sequence[str | Callable[..., Any]]": Kind(
         _list_of(lambda value: _is_text(value) or callable(value)), "a list of names or classes of mechanisms"
     ),
-    "tuple[float, float]": Kind(lambda value: _list_of(is_number)(value) and len(value) == 2, "two numbers"),
+    "tuple[float, float]": Kind(lambda value: _list_of(_is_real)(value) and len(value) == 2, "two numbers"),
     "Scenario": SCENARIO,
     "Engine": ENGINE,
     "Local": ENGINE,

@@ -66,7 +66,7 @@ class Tables(NamedTuple):
             return True
         held = np.isfinite(self.log_law[:, :-1])
         open_ = ~(self.base > 0).any(axis=1)
-        return bool(held.any(axis=0)[open_].all()) and int(open_.sum()) <= len(self.mass)
+        return bool(np.asarray(held.any(axis=0))[open_].all()) and int(open_.sum()) <= len(self.mass)
 
 
 class Grid(NamedTuple):
