@@ -220,6 +220,13 @@ def test_a_posterior_that_is_no_number_is_an_error():
         behaviour_posterior(likelihood, belief=never)
 
 
+def test_a_pool_that_nobody_prefers_is_no_scale_for_others():
+    """Reports that speak for it alone, 10^-24 as likely otherwise, leave what is believed."""
+    likelihood = np.tile([0.0, 0.0, 1.0, 0.0], (180, 1))
+    never = Behaviour(polarization=Beta(a=MAX_PARAMETER, b=MIN_PARAMETER), pools=(0.7, 0.0, 0.3))
+    np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=never)[-1], [0.7, 0.0, 0.3])
+
+
 def test_impossible_reports_still_are_nan():
     found = posterior_of_likelihood([[1.0, 2.0, 1.0], [0.0, 0.0, 0.0], [1.0, 2.0, 1.0]])
     assert np.isfinite(found[:2]).all()

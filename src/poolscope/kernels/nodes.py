@@ -176,11 +176,13 @@ def rescale(wide, grid, pool_prior, room):
                 grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
                 if mantissa[e, q] > 0.0:
                     smallest = min(smallest, grid.product[e, q])
-    top = room.tops[0]
-    for i in range(1, pool_prior.shape[0]):
-        top = max(top, room.tops[i])
+    # a pool that nobody prefers does not count: all others may be far below it
+    top = np.int64(-(2**62))
     for i in range(pool_prior.shape[0]):
-        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000)
+        if pool_prior[i] > 0.0:
+            top = max(top, room.tops[i])
+    for i in range(pool_prior.shape[0]):
+        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
     wide = wide or smallest < _FEW
     return (0.5 if wide else smallest), wide
 
