@@ -8,7 +8,10 @@ from poolscope.cli.grid import Grid
 from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
 from poolscope.pages.numbers import number
-from poolscope.verbs.advise.advice import Advice, Case, Finding, Mitigation
+from poolscope.verbs.advise.advice import Advice, Alternative, Case, Finding, Mitigation
+from poolscope.verbs.advise.alternatives import total
+from poolscope.verbs.advise.search import Trial
+from poolscope.verbs.advise.sensitivity import MATCHED
 from poolscope.verbs.advise.words import asked, events, spent_in_words
 from poolscope.verbs.advise.words import number as digits
 
@@ -22,7 +25,10 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     _sensitivity(advice).print(console)
     if advice.mitigations:
         _mitigations(advice.mitigations).print(console)
+    if len(advice.findings) > 1:
+        _alternatives(advice).print(console)
     console.say(advice.sentence)
+    console.say(advice.recommendation.reason)
     console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
         console.say(line)
@@ -32,7 +38,7 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
 
 def _findings(advice: Advice) -> Grid:
     title = f"by {advice.question.reports:,} {events(advice.scenario)}"
-    heads = ("mechanism", "eps from", "to", "exposed", "cap", "fits", "binds")
+    heads = ("mechanism", "eps from", "to", "exposed", "95 %", "cap", "fits", "binds")
     grid = Grid(title=title, heads=heads, keys=1, left=("binds",), box=None)
     for finding in advice.findings:
         grid.add(*_finding(finding, advice))
@@ -46,9 +52,9 @@ def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
         finding.mechanism,
         "–" if finding.smallest is None else digits(finding.smallest),
         "–" if largest is None else digits(largest.value),
-        "–" if at is None else f"{100 * at.exposed.value:.1f} %",
+        *(("–", "–") if at is None else _shares(at)),
         "–" if at is None else _cap(at.cap.value, advice.horizon),
-        "yes" if finding.fits else "no",
+        finding.fits,
         finding.binds,
     )
 
@@ -58,7 +64,21 @@ def _sensitivity(advice: Advice) -> Grid:
     grid = Grid(title=title, heads=("case", "exposed", "95 %", "cap"), keys=1, box=None)
     for case in advice.sensitivity:
         name = case.case if case.about == "all" else f"{case.about}: {case.case}"
+        name += ", prior matched" * (case.about == "users" and case.prior == MATCHED)
         grid.add(name, *_shares(case), _cap(case.cap.value, advice.horizon))
+    grid.section()
+    return grid
+
+
+def _alternatives(advice: Advice) -> Grid:
+    heads = ("alternatives", "mechanism", "eps", "total", "exposed", "95 %", "cap", "error", "fits")
+    title = f"by {advice.question.reports:,} {events(advice.scenario)}, without a cap"
+    grid = Grid(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
+    for one in advice.alternatives:
+        error = "–" if one.rmse is None else digits(one.rmse)
+        cap = _cap(one.cap.value, advice.horizon)
+        epsilons = digits(one.epsilon), total(one.total_epsilon)
+        grid.add(one.criterion, one.mechanism, *epsilons, *_shares(one), cap, error, one.meets_targets)
     grid.section()
     return grid
 
@@ -72,7 +92,7 @@ def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
     return grid
 
 
-def _shares(entry: Case | Mitigation) -> tuple[str, str]:
+def _shares(entry: Alternative | Case | Mitigation | Trial) -> tuple[str, str]:
     share = entry.exposed
     return f"{100 * share.value:.1f} %", f"{100 * share.low:.1f}-{100 * share.high:.1f}"
 

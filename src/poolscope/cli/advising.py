@@ -15,7 +15,9 @@ from poolscope.cli.options import Engine, Scenario, Scheduler, waited
 def advise(
     scenario: Scenario,
     exposed: Annotated[float, typer.Option(metavar="SHARE", help="The most users who may be exposed, as 0.05.")],
-    confidence: Annotated[float, typer.Option(help="From which on a user counts as exposed.")] = 0.9,
+    confidence: Annotated[
+        float | None, typer.Option(help="From which on a user counts as exposed; default the threshold, or 0.9.")
+    ] = None,
     reports: Annotated[int | None, typer.Option(help="By so many reports; default the scenario's last.")] = None,
     days: Annotated[float | None, typer.Option(help="The same in days, by reports_per_day of [devices].")] = None,
     error: Annotated[float | None, typer.Option(help="The most error (RMSE) of a frequency.")] = None,
@@ -24,7 +26,8 @@ def advise(
     adversary: Annotated[str | None, typer.Option(metavar="NAME", help="Who attacks; default the strongest.")] = None,
     epsilon: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Where to look; default 0.1:10.")] = None,
     users: Annotated[
-        int | None, typer.Option(help="Most users of a trial; default 4,000, fewer where devices keep answers.")
+        int | None,
+        typer.Option(help="Most users who search, and who verify; default by the target, 4,000 to 40,000."),
     ] = None,
     tolerance: Annotated[float | None, typer.Option(help="Widest interval at the border.")] = None,
     mitigations: Annotated[bool, typer.Option("--mitigations", help="Play measures side by side.")] = False,
@@ -44,6 +47,7 @@ def advise(
         from poolscope.pages.verbs import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.advise.question import parse_range
+        from poolscope.verbs.advise.verdicts import NO
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")
@@ -68,3 +72,4 @@ def advise(
                 progress=work,
             )
     print_advice(done, folder / "advice.html", waited())
+    raise typer.Exit(1 if done.recommendation.meets == NO else 0)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.counting import counted
+from poolscope.base.errors import as_options
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate, exactly
@@ -18,14 +20,23 @@ from poolscope.pages.html import origin, render, tied
 from poolscope.pages.numbers import share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.advise.advice import Advice, Finding
+from poolscope.verbs.advise.alternatives import total
 from poolscope.verbs.advise.recommend import DELTA
-from poolscope.verbs.advise.words import asked, events, number, spent_in_words, with_ends
+from poolscope.verbs.advise.verdicts import NO, UNDECIDED, YES, verdict
+from poolscope.verbs.advise.words import asked, digits, events, number, spent_in_words, with_ends
 from poolscope.verbs.advise.words import share as in_percent
 
 HEAVY = (
     "Read the row of the heavy users: a share of all users is kept low by those who hardly pick from the pools. The "
     "cap is the largest that meets the target under that assumption; nothing was played beyond the largest shown."
 )
+
+
+HEADINGS = {
+    YES: "Recommended",
+    NO: "Closest to what was asked for, which nothing meets",
+    UNDECIDED: "Recommended, but undecided: these users cannot show that it meets all targets",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +72,9 @@ def page_of(advice: Advice) -> str:
         facts=[tied(fact) for fact in _facts(advice)],
         tiles=_tiles(advice),
         sentence=tied(advice.sentence),
+        reason=tied(advice.recommendation.reason),
         gives=[tied(line) for line in advice.gives],
-        notes=[tied(line.replace("`", "")) for line in advice.notes],
+        notes=[tied(as_options(line)) for line in advice.notes],
         map=figures[0],
         curve=figures[1],
         findings=table(
@@ -79,10 +91,12 @@ def page_of(advice: Advice) -> str:
             block=("mechanism", "Mechanism"),
             row=("fits", "Fits"),
         ),
+        alternatives=_alternatives(advice),
         sensitivity=table(
             "What the answer hangs on",
             advice.sensitivity,
             (
+                Column("prior", "", "Adversary's prior", str),
                 Column("exposed", "", "% of users exposed", share),
                 Column("cap", "", f"Largest cap, {what.lower()}", _count(advice.horizon)),
                 Column("users", "", "Users", "{:,}".format),
@@ -107,8 +121,9 @@ def _facts(advice: Advice) -> Iterator[str]:
     yield spent_in_words(found, advice.recommended)
     users = advice.assumptions[1].rstrip(".")
     yield f"{users[:1].lower()}{users[1:]}"
-    yield f"{len(advice.findings)} mechanisms tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
-    yield f"verified with {found.users:,} users who did not choose it"
+    tried = counted(len(advice.findings), "mechanism")
+    yield f"{tried} tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
+    yield f"verified with {counted(found.users, 'held-out user')}"
 
 
 def _tiles(advice: Advice) -> dict[str, Any]:
@@ -117,35 +132,58 @@ def _tiles(advice: Advice) -> dict[str, Any]:
     tiles = [
         {"value": f"ε {found.epsilon:g}", "label": f"of a report, with {found.mechanism}", "interval": ""},
         {"value": f"{found.cap:,}", "label": f"{what} of a device at most (the cap)", "interval": ""},
-        {
-            "value": tied(f"{share(found.exposed.value)} %"),
-            "label": tied(
-                f"of users exposed by {min(found.cap, question.reports):,} {what}; "
-                f"asked: {in_percent(question.exposed)}"
-            ),
-            "interval": tied(f"{interval(found.exposed, share)} %"),
-        },
+        _exposed_tile(advice, what),
     ]
     if found.errors is not None:
         label = f"error of a frequency (RMSE) from {found.reports:,} reports"
         label += "" if question.error is None else f"; asked: {number(question.error)}"
         simulated = "" if found.measured is None else f"simulated: {number(found.measured.rmse)}"
         tiles.append({"value": number(found.errors.rmse), "label": label, "interval": simulated})
-    heading = "Recommended" if found.meets else "Closest to what was asked for, which nothing meets"
-    return {"heading": heading, "tiles": tiles}
+    return {"heading": HEADINGS[found.meets], "tiles": tiles}
+
+
+def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
+    """The share of users exposed; what it may be at most, where users are too few for the share alone to stand."""
+    found, question = advice.recommendation, advice.question
+    exposed, undecided = found.exposed, verdict(found.exposed, question.exposed) == UNDECIDED
+    value, ends = f"{digits(exposed.value)} %", f"{interval(exposed, digits)} %"
+    if undecided or exposed.value == 0:
+        value, ends = f"≤ {digits(exposed.high)} %", f"{digits(exposed.value)} % of {counted(found.users, 'user')}"
+    asked = f"asked: {in_percent(question.exposed)}" + ", undecided" * undecided
+    label = f"of users exposed by {min(found.cap, question.reports):,} {what}; {asked}"
+    return {"value": tied(value), "label": tied(label), "interval": tied(ends)}
 
 
 def _row(finding: Finding) -> Row:
     unknown, at = exactly(float("nan")), finding.at_smallest
     return Row(
         mechanism=finding.mechanism,
-        fits="yes" if finding.fits else "no",
+        fits=finding.fits,
         smallest=finding.smallest,
         largest=finding.largest or unknown,
         exposed=at.exposed if at else unknown,
         cap=at.cap if at else unknown,
         error=finding.error_at_largest,
         binds=finding.binds,
+    )
+
+
+def _alternatives(advice: Advice) -> dict[str, Any]:
+    """What else could be chosen, with its price."""
+    by = f"By {advice.question.reports:,}, without a cap"
+    return table(
+        "Alternatives and their price",
+        advice.alternatives,
+        (
+            Column("mechanism", "", "Mechanism", str),
+            Column("epsilon", "ε", "per report", number),
+            Column("total_epsilon", "ε", "in total", total),
+            Column("exposed", by, "% of users exposed", share),
+            Column("cap", by, "largest cap", _count(advice.horizon)),
+            Column("rmse", "", "Error (RMSE)", _error),
+        ),
+        block=("meets_targets", "Fits"),
+        row=("criterion", "Criterion"),
     )
 
 
@@ -186,9 +224,12 @@ def _bounds(advice: Advice) -> Iterator[str]:
     elif spent.ever is not None:
         yield f"All reports of a device up to its cap compose to epsilon {spent.ever:,.0f}."
     if found.shuffled is not None:
+        total = found.shuffled_total
+        rounds = "" if total is None else f", and {number(total)} over all reports of the cap"
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
-            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}. Nothing here assumes that."
+            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}{rounds}. "
+            "Nothing here assumes that."
         )
 
 

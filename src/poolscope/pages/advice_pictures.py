@@ -39,7 +39,7 @@ def pictures(advice: Advice) -> Iterator[Shown]:
     yield Shown(
         name="exposure",
         title=f"By when are users exposed? {advice.recommendation.mechanism} at ε {advice.recommendation.epsilon:g}",
-        caption=f"Of {advice.recommendation.users:,} users who did not choose it; the shade is the 95 % interval, the "
+        caption=f"Of {advice.recommendation.users:,} held-out users; the shade is the 95 % interval, the "
         "dashed line what was asked for.",
         chart=exposure_curve(advice),
     )
@@ -82,7 +82,7 @@ def fitting_map(advice: Advice) -> Picture:
         style.pointer(x, y, colours, said).transform_filter(f"datum.line == '{CAP}'"),
     ]
     tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.reports], "line": [ASKED]})}
-    order = [finding.mechanism for finding in advice.findings]
+    order = [finding.mechanism for finding in advice.findings if finding.trials]
     return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colours))
 
 

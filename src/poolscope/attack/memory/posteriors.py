@@ -17,9 +17,11 @@ from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
 from poolscope.attack.memory.tables import Tables, table_sum, tables_of
 from poolscope.attack.memory.tempering import tempered_posterior
+from poolscope.attack.posterior import not_a_number
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Bits, Evidence, Identical
 from poolscope.mechanisms.role import Reports, report_count
@@ -106,6 +108,9 @@ def grouped_posterior(
     observations: Sequence[int] | None,
 ) -> Found:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
+    if adversary.belief.none:
+        remedy = "give the adversary no prior.none, or knows_memory = false"
+        raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
     posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))
@@ -120,6 +125,8 @@ def grouped_posterior(
             if evidence is not None and count > 0:
                 first = {name: column[:count] for name, column in own.items()}
                 found = _found(evidence.first(int(count)), adversary, _key(first))
+                if np.isnan(found.posterior).any():
+                    raise not_a_number(f"the posterior of a user after {count} reports of memoized responses")
             posterior[user, used == count], error[user, used == count] = found
     return Found(posterior, error)
 

@@ -69,7 +69,7 @@ class Tables(NamedTuple):
             return True
         held = np.isfinite(self.log_law[:, :-1])[:, ~self.base.any(axis=1)]
         if held.all():
-            return held.shape[1] <= held.shape[0]
+            return bool(held.shape[1] <= held.shape[0])
         return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
 
     @property

@@ -36,11 +36,12 @@ class Finding:
     mechanism : its name.
     smallest : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
     largest : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
-    fits : whether some epsilon meets all targets.
+    fits : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the target.
     binds : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they contradict each
         other), "range" (nothing within the range).
     at_smallest : the trial at the smallest epsilon; its cap is the largest that serves.
-    least_error : the smallest error in the range, where an error is asked for.
+    least_error : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
+        played, and there are no trials.
     error_at_largest : the error at the largest epsilon; devices_at_largest : how many devices would have the asked one.
     monotone : whether exposure was seen to grow with epsilon.
     trials : all that was played, by epsilon.
@@ -49,7 +50,7 @@ class Finding:
     mechanism: str
     smallest: float | None
     largest: Estimate | None
-    fits: bool
+    fits: str
     binds: str
     at_smallest: Trial | None
     least_error: float | None
@@ -58,16 +59,24 @@ class Finding:
     monotone: bool
     trials: tuple[Trial, ...]
 
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of a report that it would be recommended at, about."""
+        if self.smallest is not None:
+            return self.smallest
+        assert self.largest is not None
+        return self.largest.value
+
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """A recommendation as it was played with users who did not choose it; `kept` if it was not contradicted."""
+    """A recommendation as held-out users played it; `kept` is their verdict: "yes", "no" or "undecided"."""
 
     epsilon: float
     cap: int
     users: int
     exposed: Estimate
-    kept: bool
+    kept: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +86,8 @@ class Recommendation:
     Parameters
     ----------
     mechanism, epsilon, cap : the choice; epsilon_in_time : what epsilon adds up to.
-    meets : whether it meets all targets, as verified; binds : what keeps it from being better.
+    meets : whether it meets all targets, as verified: "yes", "no" or "undecided"; binds : what keeps it from being
+        better; reason : why this mechanism was chosen, in words.
     users, exposed : who verified it, and the share exposed by the asked number of events, or by the cap where that is
         smaller; exposed_at_cap : by as many events as fill the cap, which is for good.
     precision : share of users whose pool is guessed rightly at the cap; baseline : by chance; most_right : the most
@@ -85,6 +95,7 @@ class Recommendation:
     reports : how many reports errors are of; errors : in closed form; measured : on simulated reports; None where a
         mechanism has no estimate.
     shuffled : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
+    shuffled_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized responses too.
     attempts : all verifications, the last is the one that counts.
     """
 
@@ -92,8 +103,9 @@ class Recommendation:
     epsilon: float
     cap: int
     epsilon_in_time: EpsilonInTime
-    meets: bool
+    meets: str
     binds: str
+    reason: str
     users: int
     exposed: Estimate
     exposed_at_cap: Estimate
@@ -104,15 +116,44 @@ class Recommendation:
     errors: Errors | None
     measured: Errors | None
     shuffled: float | None
+    shuffled_total: float | None
     attempts: tuple[Attempt, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """The mechanism that is best in one criterion, at the epsilon that it would be recommended at.
+
+    Parameters
+    ----------
+    criterion : what it is best in; mechanism, epsilon : of a report.
+    total_epsilon : by the asked number of events; users, exposed : share exposed by then, without a cap.
+    cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
+    rmse : error of a frequency; None where there is no closed form. meets_targets : as `fits` of a finding.
+    """
+
+    criterion: str
+    mechanism: str
+    epsilon: float
+    total_epsilon: float
+    users: int
+    exposed: Estimate
+    cap: Estimate
+    rmse: float | None
+    meets_targets: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
-    """What the recommendation would do under another assumption; `about` groups what varies one thing."""
+    """What the recommendation would do under another assumption; `about` groups what varies one thing.
+
+    `prior` says what the adversary believes of interest and polarization: "as asked", or "matched" to the users of the
+    case, whichever exposes more of them.
+    """
 
     about: str
     case: str
+    prior: str
     users: int
     exposed: Estimate
     cap: Estimate
@@ -148,6 +189,7 @@ class Advice:
     scenario, question, seed : what was asked about, and of which users.
     horizon : events that every trial was played to.
     findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
+    alternatives : the mechanism that is best in each criterion, with its price.
     sentence : the recommendation in words; gives : what would have to give, where nothing fits; notes : what else a
         reader must know.
     curve : share of the verifying users exposed by each number of events.
@@ -163,6 +205,7 @@ class Advice:
     findings: tuple[Finding, ...]
     recommendation: Recommendation
     recommended: Scenario
+    alternatives: tuple[Alternative, ...]
     sentence: str
     gives: tuple[str, ...]
     notes: tuple[str, ...]
@@ -187,6 +230,7 @@ class Advice:
             "gives": list(self.gives),
             "notes": list(self.notes),
             "recommendation": flat(self.recommendation),
+            "alternatives": [flat(alternative) for alternative in self.alternatives],
             "findings": [flat(finding) for finding in self.findings],
             "curve": [list(share) for share in self.curve],
             "sensitivity": [flat(case) for case in self.sensitivity],

@@ -10,35 +10,34 @@ from tempfile import gettempdir
 
 import numpy as np
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Engine, Local
 from poolscope.base.folders import check_new
 from poolscope.base.progress import SILENT, Progress
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.advise.advice import Advice, Finding
+from poolscope.verbs.advise.alternatives import alternatives_of, reason_of
 from poolscope.verbs.advise.effort import with_efforts
-from poolscope.verbs.advise.findings import candidates_of
+from poolscope.verbs.advise.findings import candidates_of, timed
 from poolscope.verbs.advise.mitigations import mitigations as side_by_side
 from poolscope.verbs.advise.plays import players_of
 from poolscope.verbs.advise.question import question_of
-from poolscope.verbs.advise.recommend import (
-    best_of,
-    choice_of,
-    recommendation_of,
-    recommended_scenario,
-    verify,
-)
+from poolscope.verbs.advise.recommend import leaders_of, recommendation_of, recommended_scenario
+from poolscope.verbs.advise.refine import Refining, refining
 from poolscope.verbs.advise.sensitivity import sensitivity
+from poolscope.verbs.advise.verify import verify
 from poolscope.verbs.advise.words import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
 
 #: Where the search of the first mechanism begins, if no error says where.
 START = 2.0
 
 
+@checked
 def advise(
     scenario: Scenario,
     *,
     exposed: float,
-    confidence: float = 0.9,
+    confidence: float | None = None,
     reports: int | None = None,
     days: float | None = None,
     error: float | None = None,
@@ -58,16 +57,18 @@ def advise(
 
     Parameters
     ----------
-    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary.
+    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary; where absent, the
+        scenario's threshold, or 0.9 without one.
     reports, days : by then; the scenario's last observation count where both are absent.
     error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or none.
     mechanisms : names; the scenario's own and some common ones where absent.
     adversary : the name of one of the scenario's; the strongest where absent.
     epsilon : the smallest and the largest that are looked at.
-    users : how many play each trial at most, and verify the recommendation; tolerance : how wide the 95 % interval of a
-        share at the border may be. Users are added until it lies on one side, is that narrow, or they run out.
+    users : how many search at most, and as many others verify the recommendation. By default as many as expose 800 at
+        the target, from 4,000 to 40,000; where devices keep answers, as many as there is time for.
+    tolerance : how wide the 95 % interval of a share at the border may be while mechanisms are compared. Users are
+        added until it lies on one side, is that narrow, or they run out.
     mitigations : whether to play measures beside the recommendation.
-        Where devices keep answers, without a word as many as there is time for.
     seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
     progress : told what is done, and users as they are played.
@@ -77,7 +78,7 @@ def advise(
     >>> scenario = ps.load_scenario("apple-emojis")
     >>> advice = ps.advise(scenario, exposed=0.1, reports=7, mechanisms=["grr"], users=200, tolerance=0.2)
     >>> [(found.mechanism, found.fits) for found in advice.findings]
-    [('grr', True)]
+    [('grr', 'yes')]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
     started = time.perf_counter()
@@ -97,31 +98,46 @@ def advise(
         users=users,
         tolerance=tolerance,
     )
-    players = with_efforts(players_of(scenario, question, seed, engine, progress), users)
-    question = players.question
+    players = players_of(scenario, question, seed, engine, progress)
+    # what the error refuses in closed form is neither timed nor played
     candidates = candidates_of(players, target.absolute().parent if target else Path(gettempdir()))
-    findings: list[Finding] = []
+    players = with_efforts(players, users, [candidate.kind for candidate in candidates if not candidate.refused])
+    candidates, question = timed(candidates, players), players.question
+    findings: dict[str, Finding] = {}
     start = START
     for candidate in candidates:
-        findings.append(candidate.finding(start))
-        border = findings[-1].largest
-        start = border.value if border else start
-    best = best_of(findings, question)
+        findings[candidate.kind] = finding = candidate.finding(start)
+        start = finding.largest.value if finding.largest else start
     by_kind = {candidate.kind: candidate for candidate in candidates}
-    verified, attempts = verify(choice_of(best, question), players, question)
-    recommendation = recommendation_of(verified, attempts, best, by_kind[best.mechanism])
+    horizon = min(players.horizon(finding.mechanism) for finding in findings.values() if finding.trials)
+    refined: dict[str, Refining] = {}
+    # a mechanism that leads by few users may not lead by many
+    while (leaders := leaders_of(list(findings.values()), question, horizon))[0].mechanism not in refined:
+        kind = leaders[0].mechanism
+        refined[kind] = refining(by_kind[kind], leaders[0])
+        findings[kind] = refined[kind].finding()
+    own = by_kind[leaders[0].mechanism]
+    verified, attempts = verify(refined[own.kind], players)
+    findings[own.kind] = leaders[0] = refined[own.kind].finding()
+    alternatives = tuple(alternatives_of(list(findings.values()), verified.choice, by_kind))
+    reason = reason_of(leaders, list(findings.values()), alternatives, question, horizon)
+    recommendation = recommendation_of(verified, attempts, leaders[0], own, reason)
     phrase = verified.game.adversaries[0].phrase
     done = Advice(
         scenario=scenario,
         question=question,
         seed=seed,
-        horizon=min(players.horizon(kind) for kind in question.mechanisms),
-        findings=tuple(findings),
+        horizon=horizon,
+        findings=tuple(findings.values()),
         recommendation=recommendation,
         recommended=recommended_scenario(scenario, verified.choice, question),
+        alternatives=alternatives,
         sentence=sentence_of(recommendation, question, scenario),
-        gives=tuple(gives_of(findings, question, scenario)),
-        notes=(*efforts_in_words(players.efforts, question), *notes_of(findings, recommendation, question)),
+        gives=tuple(gives_of(list(findings.values()), question, scenario)),
+        notes=(
+            *efforts_in_words(players.efforts, question),
+            *notes_of(list(findings.values()), recommendation, question, verified.limit),
+        ),
         curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
         sensitivity=tuple(sensitivity(verified, players)),
         mitigations=tuple(side_by_side(verified.choice, by_kind)) if mitigations else (),

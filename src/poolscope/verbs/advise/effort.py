@@ -8,6 +8,7 @@ whoever wants the same advice everywhere asks for `users`, who are then played h
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from poolscope.base.engines import Local
@@ -29,20 +30,20 @@ TIMED, ENOUGH, EPSILON = 3, 1.0, 2.0
 FURTHER = 4.0
 
 
-def with_efforts(players: Players, users: int | None) -> Players:
+def with_efforts(players: Players, users: int | None, kinds: Sequence[str]) -> Players:
     """The players, with as many users for each mechanism as there is time for; those that are asked for, if any are.
 
-    Their question then says the most that play a trial of any mechanism.
+    Their question then says the most that play a trial of any mechanism. `kinds` are the mechanisms that are played.
     """
     question = players.question
-    slow = [kind for kind in question.mechanisms if is_grouped(players, kind)]
+    slow = [kind for kind in kinds if is_grouped(players, kind)]
     efforts = {}
     for kind in slow:
         # whoever asks for users has them at once
         seconds = _seconds(players, kind) if users is None else None
         efforts[kind] = _effort(seconds, SECONDS / len(slow) / PLAYS) if seconds else Effort(users=question.users)
     timed = replace(players, efforts=efforts)
-    most = max(timed.most_users(kind) for kind in question.mechanisms)
+    most = max(timed.most_users(kind) for kind in kinds)
     return replace(timed, question=replace(question, users=most))
 
 

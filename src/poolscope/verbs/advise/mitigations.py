@@ -12,10 +12,10 @@ from poolscope.metrics.precision import select
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import changed
 from poolscope.verbs.advise.advice import Mitigation
-from poolscope.verbs.advise.error import devices_needed, rounded_up, smallest_serving
+from poolscope.verbs.advise.error import devices_needed, smallest_serving
 from poolscope.verbs.advise.findings import Candidate
 from poolscope.verbs.advise.plays import LOOKS, exposures_of, looks
-from poolscope.verbs.advise.recommend import Choice
+from poolscope.verbs.advise.refine import Choice
 from poolscope.verbs.compare import variants
 
 #: Users of each measure at most, and of devices with memory, which cost a hundred times as much.
@@ -79,8 +79,8 @@ def mitigations(choice: Choice, candidates: Mapping[str, Candidate]) -> Iterator
         yield _played(own, choice.epsilon, measure.devices, f"{measure.words}, more devices", factor, cost)
         if paid is not None:
             words = f"{measure.words}, larger epsilon"
-            cost = f"epsilon {rounded_up(paid):g} instead of {choice.epsilon:g}"
-            yield _played(own, rounded_up(paid), measure.devices, words, 1.0, cost)
+            cost = f"epsilon {paid:g} instead of {choice.epsilon:g}"
+            yield _played(own, paid, measure.devices, words, 1.0, cost)
     if target is None:
         return
     half = choice.epsilon / 2
@@ -92,7 +92,7 @@ def mitigations(choice: Choice, candidates: Mapping[str, Candidate]) -> Iterator
         equal = smallest_serving(other.rmse, target.rmse, question.lowest / 10, MOST)
         if equal is not None:
             words = f"{kind} in place of {choice.kind}"
-            yield _played(other, rounded_up(equal), {}, words, 1.0, "another mechanism, with the same error")
+            yield _played(other, equal, {}, words, 1.0, "another mechanism, with the same error")
 
 
 def _rmse(candidate: Candidate, reports: float, epsilon: float) -> float:
@@ -115,7 +115,7 @@ def _played(
     most = min(KEEPING, players.most_users(candidate.kind)) if memory else USERS
     users = range(min(question.users, most if game.recorded is None else len(game.recorded)))
     outcomes = players.outcomes(game, users, seed)
-    found = exposures_of(outcomes, game.adversaries[0].name, game.horizon)
+    found = exposures_of(outcomes, game.adversaries[0], game)
     return Mitigation(
         measure=words,
         mechanism=candidate.kind,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from poolscope.attack.levels import DEFAULT_THRESHOLD
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.game.game import Game
 from poolscope.scenario.scenario import Scenario
@@ -20,8 +21,12 @@ COMMON = ("oue", "olh", "grr", "hr")
 #: Reports that errors are told of, if nobody says how many devices there are.
 REPORTS = 100_000
 
-#: Most users of a trial, if nobody says; and where devices keep answers, which takes a hundred times as long and more.
-USERS, KEEPING = 4000, 200
+#: Users who search and who verify the recommendation, if nobody says: as many as expose this many at the target,
+#: within bounds; and where devices keep answers, which takes a hundred times as long and more.
+EXPOSED, USERS, KEEPING = 800, (4000, 40_000), 200
+
+#: Most users of a trial before one mechanism is chosen.
+SEARCHING = 4000
 
 #: How wide an interval at the border may be, as a part of the share that is asked for, if nobody says.
 WIDTH = 0.4
@@ -39,7 +44,8 @@ class Question:
         nobody asks.
     mechanisms : the names that are tried; adversary : the name of who attacks.
     lowest, highest : where epsilon is looked for.
-    users : how many play a trial at most; tolerance : how wide the interval of a share at the border may be.
+    users : how many search at most, and as many verify; tolerance : how wide the interval of a share at the border may
+        be.
     """
 
     exposed: float
@@ -60,7 +66,7 @@ def question_of(
     scenario: Scenario,
     *,
     exposed: float,
-    confidence: float = 0.9,
+    confidence: float | None = None,
     reports: int | None = None,
     days: float | None = None,
     error: float | None = None,
@@ -75,6 +81,7 @@ def question_of(
     if scenario.attack is None:
         raise scenario.missing("attack")
     _within(exposed, "exposed", 1)
+    confidence = scenario.attack.threshold or DEFAULT_THRESHOLD if confidence is None else confidence
     _within(confidence, "confidence", 1)
     if (error is None) != (devices is None):
         given, lacking = ("error", "devices") if devices is None else ("devices", "error")
@@ -91,6 +98,8 @@ def question_of(
     tolerance = WIDTH * exposed if tolerance is None else tolerance
     _within(tolerance, "tolerance", 1)
     own = (scenario.mechanism.kind, *COMMON)
+    if mechanisms is not None and not len(mechanisms):
+        raise InputError("`mechanisms` must name at least one")
     return Question(
         exposed=exposed,
         confidence=confidence,
@@ -102,7 +111,7 @@ def question_of(
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or USERS,
+        users=users or min(max(math.ceil(EXPOSED / exposed), USERS[0]), USERS[1]),
         tolerance=tolerance,
     )
 

@@ -1,6 +1,6 @@
 """The largest epsilon that exposes no more users than asked for, by trials with the same users.
 
-The search knows nothing of games: it is told what a trial at an epsilon finds.
+The search knows nothing of games: it is given a function that plays a trial at an epsilon.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import Estimate
+from poolscope.verbs.advise.verdicts import NO, YES, verdict
 
 #: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
 #: grows by the same power.
@@ -19,6 +20,12 @@ CLOSE, STEP = 1.08, 1.5
 
 #: Trials of a mechanism at most.
 MOST = 12
+
+#: Parts of a bracket, at either end, in which no trial is played.
+EDGE = 0.2
+
+#: Standard deviation, in log epsilon, of the weights of trials by their distance from the border.
+NEAR = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +57,7 @@ class Found:
     largest : the largest epsilon that meets the target. Its value is where the share crosses it, between the largest
         epsilon whose interval lies below the target and the smallest whose interval lies above; an end of the range
         where nothing in the range lies on that side. None where no epsilon of the range meets it.
-    monotone : whether no smaller epsilon exposes surely more users than a larger one.
+    monotone : whether no smaller epsilon exposes significantly more users than a larger one.
     """
 
     trials: tuple[Trial, ...]
@@ -85,45 +92,64 @@ def largest_epsilon(
             other, step = tried(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
     while met and missed and missed.epsilon > close * met.epsilon and len(known) < MOST:
-        other = tried(_between(met, missed, target))
+        other = tried(between([met, missed], target, met.epsilon, missed.epsilon))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
-    # the border is known: now what lies surely below it, in steps that grow
-    sure, step = met, math.sqrt(CLOSE)
-    while sure and sure.exposed.high > target and sure.epsilon > low and len(known) < MOST and provable([sure], target):
-        near = max((e for e, one in known.items() if one.exposed.high <= target and e < sure.epsilon), default=low)
-        sure, step = tried(max(sure.epsilon / step, near)), step * math.sqrt(CLOSE)
-    trials = tuple(known[epsilon] for epsilon in sorted(known))
-    return Found(trials=trials, largest=_border(trials, met, missed, target, low, high), monotone=_monotone(trials))
+    return found_in(list(known.values()), target, low, high)
 
 
-def provable(trials: Sequence[Trial], target: float) -> bool:
-    """Whether the users of some trial are enough for an interval below the target, if none of them is exposed."""
-    return share_of(0, max(trial.users for trial in trials)).high <= target
+def found_in(trials: Sequence[Trial], target: float, low: float, high: float) -> Found:
+    """Read the border off the trials of a mechanism."""
+    ordered = tuple(sorted(trials, key=lambda trial: trial.epsilon))
+    return Found(trials=ordered, largest=_border(ordered, target, low, high), monotone=_monotone(ordered))
 
 
-def _between(met: Trial, missed: Trial, target: float) -> float:
-    """Where the share would be the target, if its log odds were linear in log epsilon; never near an end."""
-    at, below = _log_odds(target, met.users), _log_odds(met.exposed.value, met.users)
-    above = _log_odds(missed.exposed.value, missed.users)
-    part = float(np.clip((at - below) / (above - below), 0.2, 0.8)) if above > below else 0.5
-    return math.exp((1 - part) * math.log(met.epsilon) + part * math.log(missed.epsilon))
+def bracket(trials: Sequence[Trial], share: float, low: float, high: float) -> tuple[float, float]:
+    """Find the largest epsilon that exposes significantly less than a share, and the next that exposes more.
+
+    An end of the range stands for one that no trial shows.
+    """
+    below = max((trial.epsilon for trial in trials if verdict(trial.exposed, share) == YES), default=low)
+    above = [one.epsilon for one in trials if verdict(one.exposed, share) == NO and one.epsilon > below]
+    return below, min(above, default=high)
 
 
-def _border(
-    trials: tuple[Trial, ...], met: Trial | None, missed: Trial | None, target: float, low: float, high: float
-) -> Estimate | None:
-    if met is None:
+def between(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:
+    """Choose an epsilon to try: where the fit crosses a share, but not at an edge of the bracket."""
+    part = math.log(crossing(trials, share, below, above) / below) / math.log(above / below)
+    return below * math.exp(math.log(above / below) * float(np.clip(part, edge, 1 - edge)))
+
+
+def crossing(trials: Sequence[Trial], share: float, below: float, above: float) -> float:
+    """Fit where the share is crossed, with log odds linear in log epsilon, and keep it within the bracket.
+
+    Trials weigh by their information on the log odds, and less the further they are from the middle of the bracket.
+    """
+    middle = math.log(below * above) / 2
+    x = np.log([trial.epsilon for trial in trials]) - middle
+    odds = np.array([_log_odds(trial.exposed.value, trial.users) for trial in trials])
+    part = 1 / (1 + np.exp(-odds))
+    weights = np.array([trial.users for trial in trials]) * part * (1 - part) * np.exp(-((x / NEAR) ** 2) / 2) + 1e-9
+    x_mean, odds_mean = np.average(x, weights=weights), np.average(odds, weights=weights)
+    spread = np.average((x - x_mean) ** 2, weights=weights)
+    slope = np.average((x - x_mean) * (odds - odds_mean), weights=weights) / spread if spread > 0 else 0.0
+    if slope <= 0:
+        return math.exp(middle)
+    found = x_mean + (math.log(share / (1 - share)) - odds_mean) / slope
+    return float(np.clip(math.exp(middle + np.clip(found, -9, 9)), below, above))
+
+
+def _border(trials: tuple[Trial, ...], target: float, low: float, high: float) -> Estimate | None:
+    """Estimate the largest epsilon that meets the target, with the ends of its bracket."""
+    met = [trial for trial in trials if trial.exposed.value <= target]
+    if not met:
         return None
-    value = met.epsilon if missed is None else _crossing(met, missed, target)
-    surely = [trial.epsilon for trial in trials if trial.exposed.high <= target and trial.epsilon <= value]
-    never = [trial.epsilon for trial in trials if trial.exposed.low > target and trial.epsilon >= value]
-    return Estimate(value, max(surely, default=low), min(never, default=high))
-
-
-def _crossing(met: Trial, missed: Trial, target: float) -> float:
-    gap = missed.exposed.value - met.exposed.value
-    part = (target - met.exposed.value) / gap
-    return math.exp((1 - part) * math.log(met.epsilon) + part * math.log(missed.epsilon))
+    below, above = bracket(trials, target, low, high)
+    missed = [trial for trial in trials if trial.exposed.value > target and trial.epsilon > below]
+    if not missed:
+        return Estimate(met[-1].epsilon, min(below, met[-1].epsilon), above)
+    near = (met[-1].epsilon, missed[0].epsilon) if met[-1].epsilon < missed[0].epsilon else (below, above)
+    value = min(max(crossing(trials, target, *near), below), above)
+    return Estimate(value, below, above)
 
 
 def _monotone(trials: tuple[Trial, ...]) -> bool:

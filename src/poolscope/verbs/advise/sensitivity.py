@@ -14,8 +14,9 @@ from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Case
 from poolscope.verbs.advise.plays import Exposures, Players, exposures_of
 from poolscope.verbs.advise.question import Question
-from poolscope.verbs.advise.recommend import Verified
+from poolscope.verbs.advise.verify import Verified
 from poolscope.verbs.compare import variants
+from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import UNIFORM, Beta
 
 #: Users of each case at most.
@@ -27,6 +28,9 @@ POPULATIONS = {
     "Beta(1, 5) interest: hardly any heavy users": Beta(a=1.0, b=5.0),
     "Beta(5, 1) interest: hardly any others": Beta(a=5.0, b=1.0),
 }
+
+#: What the adversary believes of interest and polarization: its own prior, or the truth about the users of a case.
+PRIORS = AS_ASKED, MATCHED = "as asked", "matched"
 
 #: Seeds of an estimate, beside that of the verification.
 ESTIMATES = 3
@@ -42,15 +46,12 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
     found = players.exposures(game, users, verified.seed) if again else verified.exposures.first_users(len(users))
     yield from by_behaviour(found, game, question)
     if game.recorded is None and not players.hurried(choice.kind):
-        for case, interest in POPULATIONS.items():
-            other = replace(game, behaviour=replace(game.behaviour, interest=interest))
-            same = interest == game.behaviour.interest
-            yield _case("users", case, found if same else players.exposures(other, users, verified.seed), question)
+        yield from _by_population(game, found, players, verified)
         yield from _by_knowledge(game, found, players, verified)
         for case, scenario in resized(players.scenario):
             variant = replace(players, scenario=scenario).variant(choice.kind, choice.epsilon)
             other = build_game(variant, verified.seed, players.engine.map)
-            yield _case("pools", case, players.exposures(other, users, verified.seed), question)
+            yield _case("pools", case, players.exposures(other, users, verified.seed), AS_ASKED, question)
 
 
 def uncapped(verified: Verified, players: Players) -> Game:
@@ -70,10 +71,33 @@ def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[C
         "heavy: above 2/3": found.gamma > 2 / 3,
         "heavy and polarized: both upper thirds": (found.gamma > 2 / 3) & polarized,
     }
-    yield _case("all", "all users", found, question)
+    yield _case("all", "all users", found, AS_ASKED, question)
     for case, some in groups.items():
         if some.any():
-            yield _case("behaviour", case, found.of(some), question)
+            yield _case("behaviour", case, found.of(some), AS_ASKED, question)
+
+
+def _by_population(game: Game, found: Exposures, players: Players, verified: Verified) -> Iterator[Case]:
+    """Other populations, before the adversary as asked or the one whose prior matches them: the worse of the two."""
+    (mine,), users = game.adversaries, verified.users[:USERS]
+    for case, interest in POPULATIONS.items():
+        behaviour = replace(game.behaviour, interest=interest)
+        matched = _matched(mine, behaviour)
+        adversaries = [mine] if matched.belief == mine.belief else [mine, matched]
+        if behaviour == game.behaviour and len(adversaries) == 1:
+            exposures = [found]
+        else:
+            other = replace(game, behaviour=behaviour, adversaries=adversaries)
+            outcomes = players.outcomes(other, users, verified.seed)
+            exposures = [exposures_of(outcomes, adversary, other) for adversary in adversaries]
+        cases = [_case("users", case, *both, players.question) for both in zip(exposures, PRIORS, strict=False)]
+        yield max(cases, key=lambda one: one.exposed.value)
+
+
+def _matched(adversary: Adversary, behaviour: Behaviour) -> Adversary:
+    """The adversary whose prior of interest and polarization is the truth about some users."""
+    belief = replace(adversary.belief, interest=behaviour.interest, polarization=behaviour.polarization)
+    return replace(adversary, name=f"{adversary.name}, with a prior that matches the users", belief=belief)
 
 
 def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Verified) -> Iterator[Case]:
@@ -81,6 +105,8 @@ def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Veri
     (mine,), choice = game.adversaries, verified.choice
     entry = players.scenario.adversaries[0]
     others: list[Adversary] = []
+    if (matched := _matched(mine, game.behaviour)).belief != mine.belief:
+        others.append(matched)
     if entry.popularity != "true":
         others.append(replace(mine, name="knows the popularity exactly", popularity=game.popularity))
     if entry.popularity == "estimated":
@@ -91,10 +117,11 @@ def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Veri
     if entry.popularity != "uniform":
         others.append(replace(Adversary.weak(mine.universe, mine.belief), name="knows nothing of the popularity"))
     users = verified.users[:USERS]
-    yield _case("adversary", f"as asked ({mine.name})", found, players.question)
+    yield _case("adversary", f"as asked ({mine.name})", found, AS_ASKED, players.question)
     outcomes = players.outcomes(replace(game, adversaries=others), users, verified.seed)
     for adversary in others:
-        yield _case("adversary", adversary.name, exposures_of(outcomes, adversary.name, game.horizon), players.question)
+        prior = MATCHED if adversary is matched else AS_ASKED
+        yield _case("adversary", adversary.name, exposures_of(outcomes, adversary, game), prior, players.question)
 
 
 def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
@@ -114,10 +141,11 @@ def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
             continue  # an adversary with pools of its own, which this universe does not have
 
 
-def _case(about: str, case: str, found: Exposures, question: Question) -> Case:
+def _case(about: str, case: str, found: Exposures, prior: str, question: Question) -> Case:
     return Case(
         about=about,
         case=case,
+        prior=prior,
         users=found.users,
         exposed=found.share(question.reports),
         cap=found.cap(question.exposed),

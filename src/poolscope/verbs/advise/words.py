@@ -13,7 +13,9 @@ from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.advise.advice import Finding, Recommendation
 from poolscope.verbs.advise.plays import Effort
+from poolscope.verbs.advise.question import EXPOSED as DECISIVE
 from poolscope.verbs.advise.question import KEEPING, Question
+from poolscope.verbs.advise.verdicts import MIN_PART, NO, UNDECIDED, YES, decidable
 
 
 def asked(question: Question, scenario: Scenario) -> str:
@@ -33,8 +35,8 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
     """The recommendation, with numbers and intervals, as fresh users found it."""
     by, what = min(question.reports, found.cap), events(scenario)
     words = (
-        f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} users "
-        f"who did not choose it, {with_ends(found.exposed)} are exposed by {by:,} {what}"
+        f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} "
+        f"held-out users, {with_ends(found.exposed)} are exposed by {by:,} {what}"
     )
     if found.cap > by:
         words += f" and {with_ends(found.exposed_at_cap)} by the cap, for good"
@@ -42,16 +44,19 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
     if found.errors is not None:
         words += f"; the error of a frequency from {found.reports:,} reports is {number(found.errors.rmse)} (RMSE)"
         words += f", where {number(question.error)} was asked for" if question.error is not None else ""
-    words += f". {BINDING[found.binds]}"
-    if not found.meets:
-        words += " It does not meet all that was asked for."
-    return words
+    return f"{words}. {BINDING[found.binds]} {MEETING[found.meets]}"
 
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
     """What the epsilon of the choice adds up to, with its cap: of kept answers, the longitudinal one."""
     return f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(recommended))}"
 
+
+MEETING = {
+    YES: "It meets all targets.",
+    NO: "It does not meet all targets.",
+    UNDECIDED: "It is undecided whether it meets all targets: the interval contains what was asked for.",
+}
 
 BINDING = {
     "error": "The error binds: a smaller epsilon would serve worse than asked for.",
@@ -63,7 +68,7 @@ BINDING = {
 
 def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
     """Where no mechanism fits, by how much each target would have to give, mechanism by mechanism."""
-    if any(finding.fits for finding in findings):
+    if any(finding.fits != NO for finding in findings):
         return
     for finding in findings:
         at, largest = finding.at_smallest, finding.largest
@@ -74,7 +79,8 @@ def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario
         parts = []
         if at is not None:
             parts.append(f"exposed would have to be {with_ends(at.exposed)} instead of {share(question.exposed)}")
-            parts.append(f"or the cap {at.cap.value:,.0f} instead of {question.reports:,} {events(scenario)}")
+            cap = f"{at.cap.value:,.0f} ({at.cap.low:,.0f} to {at.cap.high:,.0f})"
+            parts.append(f"or the cap {cap} instead of {question.reports:,} {events(scenario)}")
         if largest is None:
             parts.append(f"no epsilon from {question.lowest:g} on exposes few enough")
         elif finding.error_at_largest is not None and question.error is not None:
@@ -84,28 +90,58 @@ def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario
         yield f"{finding.mechanism}: " + ", ".join(parts)
 
 
-def notes_of(findings: Sequence[Finding], found: Recommendation, question: Question) -> Iterator[str]:
-    """What a reader must know besides."""
+def notes_of(
+    findings: Sequence[Finding], found: Recommendation, question: Question, limit: str | None = None
+) -> Iterator[str]:
+    """What a reader must know besides; `limit` is what keeps the recommended setting from being larger."""
     if len(found.attempts) > 1:
         first = found.attempts[0]
         yield (
-            f"The first choice, epsilon {first.epsilon:g} with a cap of {first.cap:,}, was contradicted by fresh users "
-            f"({with_ends(first.exposed)} exposed) and taken back, {len(found.attempts) - 1} time"
-            f"{'s' * (len(found.attempts) > 2)}; each attempt had users of its own."
+            f"Held-out users did not confirm the first choice, epsilon {first.epsilon:g} with a cap of {first.cap:,} "
+            f"({with_ends(first.exposed)} exposed). It was refined {len(found.attempts) - 1} time"
+            f"{'s' * (len(found.attempts) > 2)}; other users verified each attempt, but for recorded ones."
         )
-    if not found.attempts[-1].kept:
-        yield "The last attempt was contradicted too: take a smaller cap or epsilon, and ask again."
+    if found.attempts[-1].kept == NO:
+        yield "Held-out users contradict the last attempt too: take a smaller cap or epsilon, and ask again."
     for finding in findings:
         if not finding.monotone:
             yield (
-                f"With {finding.mechanism}, a smaller epsilon exposed surely more users than a larger one: an "
+                f"With {finding.mechanism}, a smaller epsilon exposed significantly more users than a larger one: an "
                 "estimated popularity, and parameters that are whole numbers, depend on epsilon as well. There may be "
                 "other epsilons that fit."
             )
     if question.error is None:
         yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."
-    if found.exposed_at_cap.high > question.exposed >= found.exposed_at_cap.value:
-        yield "The interval of the verified share reaches beyond what was asked for: more `users` would tell."
+    if found.attempts[-1].kept == UNDECIDED:
+        yield (
+            f"The interval of the verified share contains the target: {found.users:,} users cannot decide. "
+            f"{decisive(question.exposed)}"
+        )
+    yield from slack_of(found, question, limit)
+
+
+def slack_of(found: Recommendation, question: Question, limit: str | None) -> Iterator[str]:
+    """Why the recommendation exposes much less than was allowed, where it does."""
+    if found.exposed_at_cap.value >= MIN_PART * question.exposed:
+        return
+    what = "epsilon" if question.error is None else "cap"
+    why = {
+        "horizon": f"no play goes beyond {found.cap:,}, and the error needs no larger epsilon.",
+        "range": f"epsilon is the largest of the range, {question.highest:g}.",
+        "jump": f"the next larger {what} exposes more than that.",
+    }
+    part = f"It exposes {share(found.exposed_at_cap.value)} of the users, of {share(question.exposed)} allowed: "
+    if limit in why:
+        yield part + why[limit]
+    elif not decidable(question.exposed, found.users):
+        yield f"{part}{found.users:,} users cannot say how much larger the {what} may be. {decisive(question.exposed)}"
+    else:
+        yield f"{part}the attempts to find a larger {what} were not confirmed."
+
+
+def decisive(target: float) -> str:
+    """How many users tell a share near the target from the target."""
+    return f"About {DECISIVE / target:,.0f} `users` would."
 
 
 def efforts_in_words(efforts: Mapping[str, Effort], question: Question) -> Iterator[str]:
@@ -160,7 +196,13 @@ def share(value: float) -> str:
 
 def with_ends(found: Estimate) -> str:
     """As 4.6 % (4.0 to 5.3 %)."""
-    return f"{100 * found.value:.2g} % ({100 * found.low:.2g} to {100 * found.high:.2g} %)"
+    return f"{digits(found.value)} % ({digits(found.low)} to {digits(found.high)} %)"
+
+
+def digits(value: float) -> str:
+    """A share as the number before the percent sign, to two digits: 0.55, 4.6, 97."""
+    percentage = 100 * value
+    return f"{percentage:.2g}" if percentage < 99.5 else f"{round(percentage, 1):g}"
 
 
 def number(value: float) -> str:
