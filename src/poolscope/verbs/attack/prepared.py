@@ -91,8 +91,8 @@ def prepared(
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        texts = int(most_bytes * PIECE / COPIES)
-        pieces, dtype = cut(source, reading, size=size, texts=texts, most_bytes=int(most_bytes * READING))
+        letters = int(most_bytes * PIECE / COPIES)
+        pieces, dtype = cut(source, reading, size=size, letters=letters, most_bytes=int(most_bytes * READING))
         if scenario.tells_users_apart and (odd := misfit_of(reading, pieces, kept=scenario.keeps_answers)):
             warnings.warn(f"{path}: {odd}", stacklevel=5)
         learnt = _learnt(reading, pieces, engine)
