@@ -98,7 +98,7 @@ def _exact(verdict: Verdict) -> str:
 def _tried(verdict: Verdict) -> str:
     tried, screened = len(verdict.objects), verdict.screened
     found = f"{tried:,} tried of {verdict.universe:,}"
-    return found if screened <= tried else f"{found}, chosen from {screened:,}"
+    return found if screened <= tried else f"{found}, after a first look at {screened:,}"
 
 
 def _detectable(shown: Shown, claimed: float) -> str:

@@ -149,5 +149,5 @@ def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, n
         other=sampler.objects[telling.other],
         hits=(one_hits, other_hits),
         trials=trials,
-        detectable=detectable(planned, telling.rates[1], claimed),
+        detectable=detectable(planned, (other_hits + 0.5) / (trials[1] + 1.0), claimed),
     )

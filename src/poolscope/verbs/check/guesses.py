@@ -77,7 +77,7 @@ def guessed(wide: Wide, rng: np.random.Generator, error: float) -> Guessed | Non
         return None
     rules = list(_rules(wide, rng))
     found = [_bounded(wide, rule, error / len(rules)) for rule in rules]
-    return max(found, key=lambda guessed: guessed.epsilon)
+    return max(found, key=lambda guessed: (guessed.epsilon, guessed.guesses))
 
 
 def _bounded(wide: Wide, rule: Rule, error: float) -> Guessed:
