@@ -112,9 +112,9 @@ class SHE(Scoring, Likelihood):
     def log_base_measure(self, reports: Reports) -> Floats:
         r"""(reports,) the probability of all noise, were no entry raised, and what the likelihood has more.
 
-        Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, r being :math:`e^{-\epsilon/2}` to the power
-        of a step, and the entry that is raised has :math:`e^{\epsilon \min(\max(y, 0), 1) - \epsilon/2}` times that. What
-        lies between two points of the grid, in reports of other implementations, counts as if it were on one.
+        Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, r being :math:`e^{-\epsilon/2}` to the
+        power of a step. The entry that is raised has :math:`e^{\epsilon \min(\max(y, 0), 1) - \epsilon/2}` times that.
+        What lies between two points of the grid, in reports of other implementations, counts as if it were on one.
         """
         decay = 0.5 * self.epsilon * self.step
         atom = math.log(-math.expm1(-decay)) - math.log1p(math.exp(-decay))

@@ -2,8 +2,8 @@
 
 Each chain runs at several temperatures (`kernels.table_chains`). It starts from a table and a behavior of its own,
 drawn from the prior, so that chains differ more at the start than later. A pilot of a few chains says how many sweeps
-others need to agree to `TOLERANCE`. They get `MIN_SWEEPS` at least, and what `MAX_WORK` allows at most; only they count. The
-error is what they differ by: it is large where they have not converged in that time.
+others need to agree to `TOLERANCE`. They get `MIN_SWEEPS` at least, and what `MAX_WORK` allows at most; only they
+count. The error is what they differ by: it is large where they have not converged in that time.
 
 References
 ----------
