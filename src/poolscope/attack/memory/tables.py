@@ -39,6 +39,9 @@ ROUNDING = 1e-13
 #: Products and sums up to which all tables are added up: a quarter of a second.
 SUM_WORK = 6e8
 
+#: Pairs of sets of slots up to which they are listed: some ten megabytes, which are kept for the next user.
+MAX_PAIRS = 2e6
+
 #: Reports up to which the products of a sum stay in the range of a double.
 SUM_REPORTS = 1500
 
@@ -144,7 +147,7 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
     pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
     grid = grid_of(adversary, n)
-    if pairs * len(tables.counts) * grid.prior.size > SUM_WORK or n > SUM_REPORTS:
+    if pairs > MAX_PAIRS or pairs * len(tables.counts) * grid.prior.size > SUM_WORK or n > SUM_REPORTS:
         return None
     lattice = _lattice(tuple(members.tolist()))
     # the fewest reports first: the last response is summed for one set only
@@ -183,7 +186,7 @@ def _set_laws(digits: Integers, log_law: Floats) -> Floats:
     return np.ascontiguousarray(laws.T)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _lattice(members: tuple[int, ...]) -> Lattice:
     """Of classes with so many slots."""
     digits, above, below = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)

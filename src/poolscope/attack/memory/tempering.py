@@ -24,19 +24,22 @@ from poolscope.base.randomness import children, generator
 from poolscope.kernels.table_chains import Chain, Problem, Scratch, run
 
 #: Inverse temperatures of a chain.
-LEVELS = 0.1 ** (np.arange(6) / 5.0)
+LEVELS = 0.02 ** (np.arange(6) / 5.0)
 
 #: Chains that count, those of the pilot and its sweeps.
 CHAINS, PILOT_CHAINS, PILOT_SWEEPS = 12, 4, 16
 
 #: Pairs of slots that a sweep redraws, at most and as a share of all slots.
-MAX_PAIRS, PAIR_SHARE = 32, 0.5
+MAX_PAIRS, PAIR_SHARE = 32, 1.5
+
+#: A slot without weight is redrawn this often, relative to the slot with the most.
+SLOWEST = 0.01
 
 #: The standard error that is asked for, sweeps at least and at most, and of all sweeps the share that does not count.
 TOLERANCE, MIN_SWEEPS, MAX_SWEEPS, BURN_IN = 0.005, 32, 1024, 1 / 3
 
-#: Logarithms and exponentials of a user at most: a fifth of a second.
-MAX_WORK = 7.0e7
+#: Logarithms and exponentials of a user at most, a fifth of a second, and as how many the rest of a pair counts.
+MAX_WORK, PAIR_WORK = 6.0e7, 60
 
 #: The relative error that lines of nodes may leave an integral with, as a power of e.
 LINE_ERROR = -8.0
@@ -64,7 +67,7 @@ class TableSampler:
             polarization=polarization,
             log_prior=log_prior,
             # a slot of much weight decides more, but all must move
-            cumulative=np.cumsum(np.sqrt(mass.max(axis=1)) + 1e-6),
+            cumulative=np.cumsum(_pace(mass)),
             levels=LEVELS,
         )
         responses, lines = len(tables.counts), max(interest.shape[1], k * polarization.shape[1])
@@ -73,7 +76,7 @@ class TableSampler:
         self.scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
         self.pairs = int(np.clip(PAIR_SHARE * len(mass), 1, MAX_PAIRS))
         #: Logarithms and exponentials of a sweep.
-        self.work = len(LEVELS) * (self.pairs * 7 * (responses + 1) + responses * (interest.shape[1] + lines))
+        self.work = len(LEVELS) * (self.pairs * (7 * (responses + 1) + PAIR_WORK) + responses * (interest.shape[1] + lines))
 
     def start(self, key: np.uint64) -> Chain:
         """A chain with a table and a behavior from the prior; a response that is sent without noise has a slot."""
@@ -111,26 +114,27 @@ class TableSampler:
             mean /= sweeps
         return out
 
+    def posterior(self, key: np.uint64, chains: int, sweeps: int) -> Found:
+        """The mean over chains, and its error.
+
+        What fewer than one sampled table in all says is not seen, however well chains agree: the error is no smaller.
+        """
+        mean, error = mean_and_error(self.means(key, chains, sweeps))
+        return Found(mean, np.hypot(error, 1.0 / (chains * sweeps)))
+
 
 def tempered_posterior(tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
     """Posterior of the pools and its standard error."""
     sampler, (pilot, own) = TableSampler(tables, adversary), children(key, np.arange(2))
-    _, error = mean_and_error(sampler.means(pilot, PILOT_CHAINS, PILOT_SWEEPS))
-    needed = PILOT_SWEEPS * (error.max() / TOLERANCE) ** 2 * PILOT_CHAINS / CHAINS
+    error = sampler.posterior(pilot, PILOT_CHAINS, PILOT_SWEEPS).error.max()
+    needed = PILOT_SWEEPS * (error / TOLERANCE) ** 2 * PILOT_CHAINS / CHAINS
     most = np.clip((1 - BURN_IN) * MAX_WORK / sampler.work / CHAINS, MIN_SWEEPS, MAX_SWEEPS)
-    return Found(*mean_and_error(sampler.means(own, CHAINS, int(np.clip(np.ceil(needed), MIN_SWEEPS, most)))))
+    return sampler.posterior(own, CHAINS, int(np.clip(np.ceil(needed), MIN_SWEEPS, most)))
 
 
 def mean_and_error(means: Floats) -> tuple[Floats, Floats]:
-    """The mean (k,) over chains (chains, k), and an error whose square a squared deviation is in the mean.
-
-    The variance between few chains is uncertain itself: a deviation over its estimate is a t, whose square has a mean
-    above one.
-    """
-    chains = len(means)
-    freedom = chains - 1
-    scale = freedom / (freedom - 2) if freedom > 2 else 1.0
-    return means.mean(axis=0), np.sqrt(means.var(axis=0, ddof=1) / chains * scale)
+    """The mean (k,) over chains (chains, k), and its standard error."""
+    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
 def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
@@ -140,3 +144,9 @@ def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
     law[:, -1] = 0.0
     mass = np.vstack([tables.mass, np.zeros((missing, tables.mass.shape[1]))])
     return mass, np.vstack([tables.log_law, law])
+
+
+def _pace(mass: Floats) -> Floats:
+    """(slots,) how often a slot is redrawn."""
+    root: Floats = np.sqrt(mass.max(axis=1))
+    return root + max(SLOWEST * root.max(), 1e-300)
