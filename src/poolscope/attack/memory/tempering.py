@@ -76,7 +76,8 @@ class TableSampler:
         self.scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
         self.pairs = int(np.clip(PAIR_SHARE * len(mass), 1, MAX_PAIRS))
         #: Logarithms and exponentials of a sweep.
-        self.work = len(LEVELS) * (self.pairs * (7 * (responses + 1) + PAIR_WORK) + responses * (interest.shape[1] + lines))
+        pair, behavior = 7 * (responses + 1) + PAIR_WORK, responses * (interest.shape[1] + lines)
+        self.work = len(LEVELS) * (self.pairs * pair + behavior)
 
     def start(self, key: np.uint64) -> Chain:
         """A chain with a table and a behavior from the prior; a response that is sent without noise has a slot."""
