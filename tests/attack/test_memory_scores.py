@@ -247,7 +247,7 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
 
 def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
     """Few groups are summed without chance; that no further slot has sent a response is the only thing left."""
-    device = Memoised(NoHashCMS(universe=60, epsilon=5.0))
+    device = Memoised(NoHashCMS(universe=60, epsilon=6.0))
     tables = tables_of(device.evidence(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
     assert NEGLIGIBLE < tables.sharing < SHARED
     monkeypatch.setattr(posteriors, "table_sum", lambda *of: None)

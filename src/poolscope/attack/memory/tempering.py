@@ -149,5 +149,6 @@ def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
 
 def _pace(mass: Floats) -> Floats:
     """(slots,) how often a slot is redrawn."""
-    root: Floats = np.sqrt(mass.max(axis=1))
-    return root + max(SLOWEST * root.max(), 1e-300)
+    root = np.sqrt(mass.max(axis=1))
+    pace: Floats = root + max(SLOWEST * root.max(), 1e-300)
+    return pace
