@@ -239,7 +239,7 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
     called = []
     for other in (tempered_posterior, allocated_posterior):
         monkeypatch.setattr(posteriors, other.__name__, lambda *of, by=other: called.append(by) or by(*of))
-    trace = np.array([[7, 3, 7, 50, 7, 21, 8, 33, 14, 59, 1]])
+    trace = np.array([[7, 3, 7, 50, 7, 21, 8, 33, 14, 59, 1, 2, 40, 28]])
     found = found_by(device, reports_of(device, trace, user_keys(SEED, np.arange(1))), STRONG)
     assert called == ([] if method is None else [method])
     assert (found.error.max() > 0) == (method is not None)

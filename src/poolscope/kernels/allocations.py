@@ -27,8 +27,9 @@ def _weigh(log_law, counts, log_phi, room, words, out):
         for s in range(slots):
             row[s] = log_law[g, s] + counts[g] * log_phi[s]
             top = max(top, row[s])
+        # where no slot can have sent the group, its weights are next to nothing, and the product is none
         for s in range(slots):
-            row[s] -= top
+            row[s] = row[s] - top if top > -np.inf else -np.inf
         exp_all(row, room, words, slots)
         total += top
     return total

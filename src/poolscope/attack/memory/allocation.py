@@ -19,21 +19,21 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.memory.sampler import Found
-from poolscope.attack.memory.tables import Tables, axes, section_weights
+from poolscope.attack.memory.tables import ROUNDING, Tables, axes, section_weights
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.randomness import children, generator
 from poolscope.kernels.allocations import allocate, occupancy
 from poolscope.kernels.table_chains import Problem, Scratch
 
 #: Independent batches, nodes of the behavior of each, and maps at each node.
-BATCHES, NODES, DRAWS = 12, 40, 10
+BATCHES, NODES, DRAWS = 12, 160, 8
 
 #: Nodes are drawn by this power of what the occupancy says of them: it may be wrong.
 FLATTENED = 0.7
 
 #: Slots that all groups together want less often than this, in the mean, stand for each other: hardly ever do two
-#: groups want one of them.
-RARELY = 0.003
+#: groups want one of them. There must be this many slots to a group: else groups find slots taken, and want others.
+RARELY, SLOTS_TO_MERGE = 0.003, 4
 
 #: The relative error that nodes may leave an integral with, as a power of e.
 NODE_ERROR = -6.0
@@ -118,18 +118,21 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
 def weighted_mean(log_weight: Floats, posterior: Floats) -> Found:
     """The mean (k,) of posteriors (batches, samples, k) by weights (batches, samples), and its error.
 
-    The error is the larger of two: what leaving out a batch changes (jackknife), and what the weights say (delta
-    method). Both are scaled as in `tempering.mean_and_error`.
+    The error is the largest of three: what leaving out a batch changes (jackknife), what the weights say (delta
+    method), and one over the effective number of samples, for what none of them has seen.
     """
     batches = len(log_weight)
     weight = np.exp(log_weight - log_weight.max())
     total = weight.sum()
     sums = np.einsum("bs,bsk->bk", weight, posterior)
     mean = sums.sum(axis=0) / total
-    without = (sums.sum(axis=0) - sums) / (total - weight.sum(axis=1))[:, None]
+    rest = total - weight.sum(axis=1)
+    left = rest > ROUNDING * total
+    without = (sums.sum(axis=0) - sums)[left] / rest[left][:, None]
     jackknife = (batches - 1) / batches * ((without - mean) ** 2).sum(axis=0)
     delta = np.einsum("bs,bsk->k", weight**2, (posterior - mean) ** 2) / total**2
-    return Found(mean, np.sqrt(np.maximum(jackknife * (batches - 1) / (batches - 3), delta)))
+    unseen = (weight**2).sum() / total**2
+    return Found(mean, np.sqrt(np.maximum(np.maximum(jackknife, delta), unseen**2)))
 
 
 def _systematic(chances: Floats, count: int, offset: float) -> Integers:
@@ -147,7 +150,7 @@ def _merged(mass: Floats, log_law: Floats, counts: Floats, section: Floats) -> _
         logs = log_law + counts[:, None] * np.log(mass @ section)
     chance = np.exp(logs - logs.max(axis=1, keepdims=True))
     wanted = (chance / chance.sum(axis=1, keepdims=True)).sum(axis=0)
-    bulk = (wanted < RARELY) & ((mass > 0).sum(axis=1) == 1)
+    bulk = (wanted < RARELY) & ((mass > 0).sum(axis=1) == 1) & (len(mass) >= SLOTS_TO_MERGE * len(counts))
     sections, share = mass.argmax(axis=1), mass.max(axis=1)
     single, parts = np.flatnonzero(~bulk), [np.flatnonzero(bulk & (sections == j)) for j in range(mass.shape[1])]
     parts = [part for part in parts if len(part)]

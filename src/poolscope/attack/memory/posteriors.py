@@ -30,8 +30,8 @@ from poolscope.mechanisms.sending import Sent
 #: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
 CHUNK = 8
 
-#: Groups of identical reports up to which all that they can be is summed: 3^8 terms for each pool, some milliseconds.
-EXACT = 8
+#: Groups of identical reports up to which all that they can be is summed: 3^10 terms a pool, a tenth of a second.
+EXACT = 10
 
 #: Groups times objects above which there is no time to sample what the groups can be.
 CELLS = 100_000

@@ -36,8 +36,8 @@ from poolscope.world.popularity import within_pools
 #: Below it the probability of "any other response" is what rounding left of nothing.
 ROUNDING = 1e-13
 
-#: Products and sums up to which all tables are added up: a quarter of a second.
-SUM_WORK = 6e8
+#: Products and sums up to which all tables are added up: a third of a second.
+SUM_WORK = 1e9
 
 #: Pairs of sets of slots up to which they are listed: some ten megabytes, which are kept for the next user.
 MAX_PAIRS = 2e6
