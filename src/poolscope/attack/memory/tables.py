@@ -39,8 +39,8 @@ ROUNDING = 1e-13
 #: Products and sums up to which all tables are added up: a third of a second.
 SUM_WORK = 1e9
 
-#: Pairs of sets of slots up to which they are listed: some ten megabytes, which are kept for the next user.
-MAX_PAIRS = 2e6
+#: As how many products and sums it counts to list a pair of sets of slots, for which there is memory then as well.
+PAIR_WORK = 300
 
 #: Reports up to which the products of a sum stay in the range of a double.
 SUM_REPORTS = 1500
@@ -147,7 +147,9 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
     pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
     grid = grid_of(adversary, n)
-    if pairs > MAX_PAIRS or pairs * len(tables.counts) * grid.prior.size > SUM_WORK or n > SUM_REPORTS:
+    if n == 1:
+        return _of_one_report(tables, grid)
+    if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
         return None
     lattice = _lattice(tuple(members.tolist()))
     # the fewest reports first: the last response is summed for one set only
@@ -171,6 +173,14 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
         out,
     )
     return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
+
+
+def _of_one_report(tables: Tables, grid: Grid) -> Floats:
+    """Scores (k,) of the pools: the mean over tables of the rate of one report, which is linear in the table."""
+    mass = tables.base[0] + np.exp(tables.log_law[:, 0]) @ tables.mass
+    rates = tables.rate[0] + tables.rate[1] * np.einsum("j,kjq->kq", mass, grid.weights)
+    scores: Floats = (grid.prior * rates).sum(axis=1)
+    return scores
 
 
 def _set_laws(digits: Integers, log_law: Floats) -> Floats:
