@@ -47,7 +47,9 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), estimate_of(found), chance_of(found))))),
+        words=tied(
+            " ".join(filter(None, (in_plain_words(found), _joined(found), estimate_of(found), chance_of(found))))
+        ),
         violations=found.violations,
         facts=[
             counted(found.users, "user"),
