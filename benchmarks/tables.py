@@ -28,44 +28,48 @@ from poolscope.world.synthetic import draw_traces, draw_users
 
 
 class Setting(NamedTuple):
-    """A device, its universe, and report counts to attack at."""
+    """A device, its universe, report counts to attack at, and the seed of the popularity: Zipf's law without it."""
 
     kind: str
     parameters: dict[str, float]
     size: int
     pools: dict[str, int]
-    counts: tuple[int, ...] = (30, 90, 180)
+    counts: tuple[int, ...]
+    popularity: int | None = None
 
 
-FIVE, SEVEN, EIGHT, NINE = ((size, {"a": share, "b": share}) for size, share in ((5, 2), (7, 2), (8, 2), (9, 3)))
+FIVE, SEVEN, EIGHT, TWELVE = ((size, {"a": share, "b": share}) for size, share in ((5, 2), (7, 2), (8, 2), (12, 4)))
+COUNTS = 30, 90, 180
 FORTY = 40, {"a": 6, "b": 6, "c": 8}
 
 ATTACKS = {
-    "grr, 5 objects": Setting("grr", {"epsilon": 3.0}, *FIVE),
-    "grr, 16 objects": Setting("grr", {"epsilon": 3.0}, 16, {"a": 5, "b": 5}),
+    "grr, 5 objects": Setting("grr", {"epsilon": 3.0}, *FIVE, COUNTS),
+    "grr, 16 objects": Setting("grr", {"epsilon": 3.0}, 16, {"a": 5, "b": 5}, COUNTS, 5),
     "oue, epsilon 8": Setting("oue", {"epsilon": 8.0}, *FORTY, (30,)),
     "hr, epsilon 2": Setting("hr", {"epsilon": 2.0}, *FORTY, (90,)),
     "hcms, m = 4": Setting("hcms", {"epsilon": 2.0, "m": 4, "hashes": 8}, *FORTY, (90,)),
 }
 
 SAMPLERS = {
-    "grr": Setting("grr", {"epsilon": 3.0}, *EIGHT),
-    "l-grr": Setting("l-grr", {"epsilon": 2.0}, *EIGHT),
-    "loloha": Setting("loloha", {"epsilon": 2.0}, *EIGHT),
-    "dbitflip": Setting("dbitflip", {"epsilon": 3.0, "buckets": 8, "d": 3}, *EIGHT),
-    "hr": Setting("hr", {"epsilon": 2.0}, *SEVEN),
-    "hcms": Setting("hcms", {"epsilon": 2.0, "m": 4, "hashes": 2}, *EIGHT),
-    "channel": Setting("channel", {}, *SEVEN),
-    "cms": Setting("cms", {"epsilon": 2.0, "m": 64, "hashes": 1024}, *NINE, (30,)),
+    "grr": Setting("grr", {"epsilon": 3.0}, *EIGHT, COUNTS, 8),
+    "l-grr": Setting("l-grr", {"epsilon": 2.0}, *EIGHT, COUNTS, 8),
+    "loloha": Setting("loloha", {"epsilon": 2.0}, *TWELVE, COUNTS, 12),
+    "dbitflip": Setting("dbitflip", {"epsilon": 3.0, "buckets": 8, "d": 3}, *EIGHT, COUNTS, 8),
+    "hr": Setting("hr", {"epsilon": 2.0}, *SEVEN, COUNTS, 7),
+    "hcms": Setting("hcms", {"epsilon": 2.0, "m": 4, "hashes": 2}, *EIGHT, COUNTS, 8),
+    "channel": Setting("channel", {}, *SEVEN, COUNTS, 7),
+    "cms": Setting("cms", {"epsilon": 2.0, "m": 64, "hashes": 1024}, 10, {"a": 3, "b": 3}, COUNTS),
 }
 
 
 def played(setting: Setting, n: int, users: int, seed: int):
     """The device, an adversary who knows the popularity, what each user sends, and the preferred pools."""
-    universe = ps.Universe.sized(setting.size, setting.pools)
-    popularity = np.array([0.3, 0.1, 0.15, 0.25, 0.2]) if setting.size == 5 else zipf(universe, 1.0)
+    universe, rng = ps.Universe.sized(setting.size, setting.pools), np.random.default_rng(setting.popularity)
+    popularity = zipf(universe, 1.0) if setting.popularity is None else rng.dirichlet(np.ones(setting.size))
+    if setting.size == 5:
+        popularity = np.array([0.3, 0.1, 0.15, 0.25, 0.2])
     if setting.kind == "channel":
-        mechanism = Channel(universe=setting.size, matrix=np.random.default_rng(1).dirichlet(np.ones(6), setting.size))
+        mechanism = Channel(universe=setting.size, matrix=rng.dirichlet(np.ones(6), size=setting.size))
     else:
         mechanism = make(setting.kind, setting.size, setting.parameters)
     device = device_of(mechanism, memory=True)
@@ -76,8 +80,8 @@ def played(setting: Setting, n: int, users: int, seed: int):
     return device, known, [reports_of(device, traces[[u]], keys[[u]]) for u in range(users)], truth.iota
 
 
-def attack(name: str, users: int, seed: int) -> None:
-    for n in ATTACKS[name].counts:
+def attack(name: str, counts: list[int] | None, users: int, seed: int) -> None:
+    for n in counts or ATTACKS[name].counts:
         device, known, reports, iota = played(ATTACKS[name], n, users, seed)
         found_by(device, reports[0], known)
         start = time.process_time()
@@ -97,9 +101,9 @@ def attack(name: str, users: int, seed: int) -> None:
         )
 
 
-def samplers(name: str, users: int, seed: int) -> None:
+def samplers(name: str, counts: list[int] | None, users: int, seed: int) -> None:
     sampler = allocated_posterior if name == "cms" else tempered_posterior
-    for n in SAMPLERS[name].counts:
+    for n in counts or SAMPLERS[name].counts:
         device, known, reports, _ = played(SAMPLERS[name], n, users, seed)
         rows, ms = [], []
         for user, own in enumerate(reports):
@@ -139,12 +143,13 @@ def main() -> None:
     parser.add_argument("what", choices=list(WHAT))
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--counts", nargs="*", type=int, metavar="N", help="of reports; all of a setting without it")
     parser.add_argument("--setting", nargs="*", metavar="NAME", help="all of them without it")
     o = parser.parse_args()
     measure, settings, head = WHAT[o.what]
     print(head)
     for name in o.setting or settings:
-        measure(name, o.users, o.seed)
+        measure(name, o.counts, o.users, o.seed)
 
 
 if __name__ == "__main__":
