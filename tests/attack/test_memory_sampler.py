@@ -11,6 +11,7 @@ from cases.synthetic import SEED
 from oracle.kept_sums import enumerated
 from scipy import stats
 
+from poolscope.attack.memory import tempering
 from poolscope.attack.memory.chains import begun, belief_of
 from poolscope.attack.memory.sampler import CHAINS, agreed, kept_posterior
 from poolscope.attack.memory.slots import slots_of
@@ -83,12 +84,18 @@ def values(slots):
 LAWS = [(law, slots) for law in (channel, bits, values) for slots in (APART, MIXED)]
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Chains over tables get less work than usual, and must say how far off that leaves them."""
+    monkeypatch.setattr(tempering, "MAX_WORK", 4e6)
+
+
 def found(evidence, adversary=ORACLE, keys=KEYS):
     if isinstance(evidence.law, Bits):
         both = [kept_posterior(evidence, adversary, key) for key in keys]
     else:
         tables = tables_of(evidence, adversary)
-        both = [tempered_posterior(tables, adversary, key) for key in keys]
+        both = [tempered_posterior(tables, adversary, key) for key in keys[:60]]
     return np.array([x.posterior[0] for x in both]), np.array([x.error[0] for x in both])
 
 
@@ -105,7 +112,7 @@ def test_the_sampler_is_the_enumeration(law, slots):
     assert off(posterior, exact[0]) < 4
     for within in (0.95, 0.99):
         inside = np.abs(posterior - exact[0]) < stats.t.ppf((1 + within) / 2, CHAINS - 1) * error
-        assert inside.mean() > within - 4 * np.sqrt(within * (1 - within) / len(KEYS))
+        assert inside.mean() > within - 4 * np.sqrt(within * (1 - within) / len(posterior))
 
 
 @pytest.mark.parametrize(("law", "slots"), LAWS)
