@@ -12,6 +12,7 @@ from cases.synthetic import SEED
 from poolscope.base.errors import InputError
 from poolscope.cli.advise import print_advice
 from poolscope.metrics import EpsilonInTime
+from poolscope.metrics.intervals import share_of
 from poolscope.pages import advice as page
 from poolscope.pages.advice import command_of, page_of, write_page
 from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
@@ -73,6 +74,54 @@ def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
         save(picture, tmp_path / f"{name}.svg")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()[:200]
     assert len(json.loads(json.dumps(exposure_curve(advice).to_dict()))["datasets"]["rows"]) == len(advice.curve) + 2
+
+
+def plain_text(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.replace("\u202f", " ")))
+
+
+def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice, html, capsys):
+    plain = plain_text(html)
+    assert advice.recommendation.reason in plain
+    assert "<h2>Alternatives</h2>" in html
+    print_advice(advice, Path("advice.html"), 1.0)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert advice.recommendation.reason in shown
+    for one in advice.alternatives:
+        assert one.criterion in plain
+        assert f"{one.criterion} {one.mechanism}" in shown
+
+
+@pytest.mark.parametrize(
+    ("exposed", "users", "meets", "value", "heading"),
+    [
+        (0, 12, "undecided", "≤ 26.5 %", "Recommended, but undecided"),
+        (0, 2000, "yes", "≤ 0.2 %", "Recommended"),
+        (100, 1000, "yes", "10.0 %", "Recommended"),
+        (300, 1000, "no", "30.0 %", "Closest to what was asked for, which nothing meets"),
+    ],
+)
+def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, value, heading):
+    """Of 12 users of whom nobody is exposed, 26 % may be: the page does not say 0.0 %."""
+    share = share_of(exposed, users)
+    few = replace(advice.recommendation, meets=meets, users=users, exposed=share, exposed_at_cap=share)
+    html = page_of(replace(advice, recommendation=few)).replace("\u202f", " ")
+    assert f'<dd class="value">{value}</dd>' in html
+    assert f"<h2>{heading}" in html
+    assert ("asked: 20 %, undecided" in html) == (meets == "undecided")
+
+
+def test_one_mechanism_is_not_many(advice, html):
+    assert "2 mechanisms tried" in plain_text(html)
+    own = tuple(one for one in advice.findings if one.mechanism == advice.recommendation.mechanism)
+    assert "1 mechanism tried" in plain_text(page_of(replace(advice, findings=own)))
+
+
+def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
+    refused = replace(advice.findings[0], mechanism="she", fits="no", smallest=None, largest=None, at_smallest=None)
+    both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), error_at_largest=None)))
+    assert "she" in plain_text(page_of(both))
+    assert {row["mechanism"] for row in fitting_map(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
 
 
 def test_without_an_error_nothing_bounds_epsilon_from_below(advice):

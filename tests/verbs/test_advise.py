@@ -18,8 +18,10 @@ from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.advise.advise import advise
 from poolscope.verbs.advise.plays import players_of
 from poolscope.verbs.advise.question import parse_range, question_of
-from poolscope.verbs.advise.recommend import Choice, recommended_scenario, verify
+from poolscope.verbs.advise.recommend import recommended_scenario
+from poolscope.verbs.advise.refine import Choice, Setting
 from poolscope.verbs.advise.sensitivity import resized
+from poolscope.verbs.advise.verify import verify
 
 COIN = """
 title = "Two objects, a pool each"
@@ -90,7 +92,7 @@ def test_two_reports_of_a_coin_against_enumeration(coin, confidence):
         assert abs(trial.exposed.value - expected) <= 4 * error, trial
     assert found.recommendation.epsilon <= border
     assert found.recommendation.exposed.value == 0
-    assert found.recommendation.meets
+    assert found.recommendation.meets == "yes"
     assert found.recommendation.precision.low <= found.recommendation.most_right
 
 
@@ -99,17 +101,18 @@ def test_a_cap_of_one_report_against_enumeration(coin):
     found = advise(coin, exposed=0.1, confidence=0.8, error=0.012, devices=2000, users=1000, mechanisms=["grr"])
     (finding,) = found.findings
     # RMSE of a frequency of 1/2: sqrt(1/4 / N) / (2 p - 1)
-    wanted = 0.5 / math.sqrt(2000) / 0.012
-    assert math.tanh(finding.smallest / 2) == pytest.approx(wanted, rel=1e-3)
+    wanted = 2 * math.atanh(0.5 / math.sqrt(2000) / 0.012)
+    assert wanted <= finding.smallest <= wanted + 0.01, "three digits, rounded up"
     expected = same_twice(finding.smallest)[1]
     assert abs(finding.at_smallest.exposed.value - expected) < 4 * math.sqrt(expected * (1 - expected) / 1000)
-    assert not finding.fits
+    assert finding.fits == "no"
     assert finding.at_smallest.cap.value == found.recommendation.cap == 1
-    assert (found.recommendation.meets, found.recommendation.exposed.value) == (False, 0.0)
+    assert (found.recommendation.meets, found.recommendation.exposed.value) == ("no", 0.0)
     assert finding.binds == "error and exposure"
     (gives,) = found.gives
     assert re.search(
-        r"exposed would have to be .* or the cap 1 instead of 2 reports, or the error .* or the devices", gives
+        r"exposed would have to be .* or the cap 1 \(1 to 1\) instead of 2 reports, or the error .* or the devices",
+        gives,
     )
     assert finding.error_at_largest > 0.012
     assert finding.devices_at_largest == pytest.approx(2000 * (finding.error_at_largest / 0.012) ** 2, rel=0.01)
@@ -118,24 +121,39 @@ def test_a_cap_of_one_report_against_enumeration(coin):
 # Honest search
 
 
-def test_fresh_users_reject_what_luck_has_chosen(coin):
+class Lucky:
+    """Settings of which the searching users say, by luck, that they expose the share that was aimed at."""
+
+    users = 400
+
+    def __init__(self, *choices):
+        self.choices = list(choices)
+
+    def at(self, share, target):
+        choice = self.choices.pop(0) if len(self.choices) > 1 else self.choices[0]
+        return Setting(choice, share)
+
+
+def test_held_out_users_reject_what_luck_has_chosen(coin):
     """A negative control: a choice far beyond the border, as if few users had been lucky, is contradicted."""
     question = question_of(coin, exposed=0.1, confidence=0.8, users=400, mechanisms=["grr"])
     players = players_of(coin, question, SEED, Local(threads=1), SILENT)
     border = optimize.brentq(lambda e: same_twice(e)[0] - 0.8, 0.1, 10)
-    found, attempts = verify(Choice(kind="grr", epsilon=1.05 * border, cap=2), players, question)
-    assert [attempt.kept for attempt in attempts] == [False, True]
+    beyond, below = (Choice(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
+    found, attempts = verify(Lucky(beyond, below), players)
+    assert [attempt.kept for attempt in attempts][:2] == ["no", "yes"]
     assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
-    assert found.choice.epsilon < border
-    assert len({attempt.epsilon for attempt in attempts}) == len(attempts)
-    _, hopeless = verify(Choice(kind="grr", epsilon=4 * border, cap=2), players, question)
-    assert not any(attempt.kept for attempt in hopeless)
+    assert found.choice == below
+    _, hopeless = verify(Lucky(beyond), players)
+    assert [attempt.kept for attempt in hopeless] == ["no"] * 4
+    assert found.seed > SEED, "users who verify have no part in the search"
 
 
-def test_a_contradicted_cap_is_taken_back(coin):
+def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
     question = question_of(coin, exposed=0.1, confidence=0.7, error=0.012, devices=2000, users=400)
     players = players_of(coin, question, SEED, Local(threads=1), SILENT)
-    found, attempts = verify(Choice(kind="grr", epsilon=4.0, cap=2), players, question)
+    both = [Choice(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
+    found, attempts = verify(Lucky(*both), players)
     assert [(attempt.epsilon, attempt.cap) for attempt in attempts] == [(4.0, 2), (4.0, 1)]
     assert found.choice.cap == 1
 
@@ -302,13 +320,28 @@ def test_the_command(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run", "small.toml"]
 
 
+def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
+    """And leaves what it found all the same."""
+    (tmp_path / "coin.toml").write_text(COIN)
+    asked = ["--exposed", 0.1, "--confidence", 0.8, "--error", 0.012, "--devices", 2000, "--users", 200]
+    ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "It does not meet all targets." in ran.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.html", "advice.json", "recommended.toml"}
+    assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets"] == "no"
+
+
 def test_words_follow_what_was_found(done):
-    assert "users who did not choose it" in done.sentence
+    assert "held-out users" in done.sentence
     assert not re.search(r"\b(un)?safe\b", " ".join([done.sentence, *done.notes, *done.assumptions]))
     contradicted = replace(done.recommendation, attempts=done.recommendation.attempts * 2)
     from poolscope.verbs.advise.words import notes_of
 
-    assert any("contradicted by fresh users" in note for note in notes_of(done.findings, contradicted, done.question))
+    assert any(
+        "Held-out users did not confirm" in note for note in notes_of(done.findings, contradicted, done.question)
+    )
     odd = [replace(finding, monotone=False) for finding in done.findings]
-    assert any("smaller epsilon exposed surely more" in note for note in notes_of(odd, contradicted, done.question))
+    assert any(
+        "smaller epsilon exposed significantly more" in note for note in notes_of(odd, contradicted, done.question)
+    )
     assert np.all(np.diff([share.value for share in done.curve]) >= 0)

@@ -13,8 +13,7 @@ from poolscope.verbs.advise import effort, plays
 from poolscope.verbs.advise.error import errors_of
 from poolscope.verbs.advise.plays import Effort
 from poolscope.verbs.advise.question import KEEPING
-from poolscope.verbs.advise.recommend import choice_of
-from poolscope.verbs.advise.search import Trial, largest_epsilon, provable
+from poolscope.verbs.advise.search import Trial, largest_epsilon
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
 ASKED = {"exposed": 0.3, "confidence": 0.6, "reports": 4, "seed": SEED}
@@ -35,7 +34,7 @@ def test_users_are_as_many_as_there_is_time_for(seconds, expected):
 
 def advised(tmp_path, **more):
     scenario = scenario_of(tmp_path, mechanism="kind = 'l-grr'\nepsilon = 4\n", adversaries=STRONG)
-    return ps.advise(scenario, mechanisms=["l-grr"], **ASKED, **more)
+    return ps.advise(scenario, mechanisms=["l-grr"], **{**ASKED, **more})
 
 
 def test_few_users_are_told_and_why(tmp_path, monkeypatch):
@@ -76,10 +75,8 @@ def trial(epsilon, users, exposed):
     return Trial(epsilon=epsilon, users=users, exposed=share, cap=Estimate(4.0, 0.0, 4.0))
 
 
-def test_what_no_interval_can_show_is_not_looked_for(tmp_path, monkeypatch):
-    """Twelve users of whom nobody is exposed may be 26 %: steps further down would show nothing."""
-    assert not provable([trial(1.0, 12, 0.0)], 0.05)
-    assert provable([trial(1.0, 200, 0.0)], 0.05)
+def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
+    """Twelve users of whom nobody is exposed may be 26 %: no further steps are tried, and no target is called met."""
     tried = []
 
     def played(epsilon):
@@ -90,14 +87,14 @@ def test_what_no_interval_can_show_is_not_looked_for(tmp_path, monkeypatch):
     assert tried == [2.0, 3.0]
     assert found.largest.low == 0.1
     monkeypatch.setattr(effort, "_seconds", lambda players, kind: 60.0)
-    advice = advised(tmp_path)
+    advice = advised(tmp_path, exposed=0.05)
     (finding,) = advice.findings
-    few_enough = [one.epsilon for one in finding.trials if one.exposed.value <= ASKED["exposed"]]
-    question = advice.question
-    if provable(finding.trials, question.exposed):
-        assert choice_of(finding, question).epsilon <= finding.largest.low
-    else:
-        assert choice_of(finding, question).epsilon == pytest.approx(max(few_enough), rel=0.01)
+    assert finding.fits == advice.recommendation.meets == "undecided"
+    assert advice.recommendation.exposed.high > 0.05 >= advice.recommendation.exposed.value
+    few_enough = [one.epsilon for one in finding.trials if one.exposed.value <= 0.05]
+    assert advice.recommendation.epsilon == pytest.approx(max(few_enough), rel=0.01)
+    assert "undecided" in advice.sentence
+    assert any("12 users cannot decide" in note for note in advice.notes)
 
 
 def test_a_channel_is_worked_out_once(monkeypatch):

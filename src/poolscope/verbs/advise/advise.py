@@ -22,7 +22,7 @@ from poolscope.verbs.advise.mitigations import mitigations as side_by_side
 from poolscope.verbs.advise.plays import players_of
 from poolscope.verbs.advise.question import question_of
 from poolscope.verbs.advise.recommend import leaders_of, recommendation_of, recommended_scenario
-from poolscope.verbs.advise.refine import refining
+from poolscope.verbs.advise.refine import Refining, refining
 from poolscope.verbs.advise.sensitivity import sensitivity
 from poolscope.verbs.advise.verify import verify
 from poolscope.verbs.advise.words import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
@@ -107,13 +107,17 @@ def advise(
         start = finding.largest.value if finding.largest else start
     by_kind = {candidate.kind: candidate for candidate in candidates}
     horizon = min(players.horizon(finding.mechanism) for finding in findings.values() if finding.trials)
-    leaders = leaders_of(list(findings.values()), question, horizon)
+    refined: dict[str, Refining] = {}
+    # a mechanism that leads by few users may not lead by many
+    while (leaders := leaders_of(list(findings.values()), question, horizon))[0].mechanism not in refined:
+        kind = leaders[0].mechanism
+        refined[kind] = refining(by_kind[kind], leaders[0])
+        findings[kind] = refined[kind].finding()
     own = by_kind[leaders[0].mechanism]
-    refined = refining(own, leaders[0])
-    verified, attempts = verify(refined, players)
-    findings[own.kind] = leaders[0] = refined.finding()
+    verified, attempts = verify(refined[own.kind], players)
+    findings[own.kind] = leaders[0] = refined[own.kind].finding()
     alternatives = tuple(alternatives_of(list(findings.values()), verified.choice, by_kind))
-    reason = reason_of(leaders, list(findings.values()), alternatives, question)
+    reason = reason_of(leaders, list(findings.values()), alternatives, question, horizon)
     recommendation = recommendation_of(verified, attempts, leaders[0], own, reason)
     phrase = verified.game.adversaries[0].phrase
     done = Advice(

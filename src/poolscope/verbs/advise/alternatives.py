@@ -13,7 +13,7 @@ from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.refine import Choice
 from poolscope.verbs.advise.search import Trial
 from poolscope.verbs.advise.verdicts import NO
-from poolscope.verbs.advise.words import number
+from poolscope.verbs.advise.words import number, share
 
 #: The criterion of the recommended mechanism, which stands first.
 RECOMMENDED = "recommended"
@@ -64,33 +64,42 @@ def priced(finding: Finding, candidate: Candidate, choice: Choice) -> Alternativ
 
 
 def reason_of(
-    leaders: Sequence[Finding], findings: Sequence[Finding], alternatives: Sequence[Alternative], question: Question
+    leaders: Sequence[Finding],
+    findings: Sequence[Finding],
+    alternatives: Sequence[Alternative],
+    question: Question,
+    horizon: int,
 ) -> str:
     """Say why the first of the leaders is recommended, and what it costs."""
-    return " ".join(filter(None, [_why(leaders, findings, question), price_of(alternatives, question)]))
+    return " ".join(filter(None, [_why(leaders, findings, question, horizon), price_of(alternatives, question)]))
 
 
-def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question) -> str:
+def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question, horizon: int) -> str:
+    """Compare what the choice was made by; `leaders` are about as good, by the rule of `recommend.leaders_of`."""
     best, *tied = leaders
-    others = [finding for finding in findings if finding.trials and finding is not best]
+    name = best.mechanism
+    others = [finding for finding in findings if finding.trials and finding.mechanism != name]
     if not others:
-        refused = len(findings) > 1
-        return f"{best.mechanism} is the only mechanism " + (
-            "whose error can be small enough." if refused else "that was tried."
+        return f"{name} is the only mechanism " + (
+            "whose error can be small enough." if len(findings) > 1 else "that was tried."
         )
-    measured = "largest cap" if question.error is not None else "smallest error"
-    where = (
-        "at the smallest epsilon that meets the error"
-        if question.error is not None
-        else "at the largest epsilon that exposes few enough"
-    )
-    if tied:
-        names = ", ".join(finding.mechanism for finding in tied)
-        lowest = all(best.epsilon <= finding.epsilon for finding in tied)
-        rule = "has the lowest epsilon per report" if lowest else "was named first, at about the same epsilon"
-        return f"{best.mechanism} has about the {measured} {where}, as have {names}; of these it {rule}."
-    numbers = ", ".join(_measured(finding, question) for finding in (best, *others))
-    return f"{best.mechanism} has the {measured} {where}: {numbers}."
+    if question.error is None:
+        what, where = "the smallest error", "at the largest epsilon that exposes few enough"
+        values = [(f.mechanism, number(f.error_at_largest)) for f in (best, *others) if f.error_at_largest is not None]
+    else:
+        where, served = "at the smallest epsilon that meets the error", [f for f in (best, *others) if f.at_smallest]
+        trials = [(finding.mechanism, finding.at_smallest) for finding in served if finding.at_smallest]
+        if trials[0][1].cap.value < horizon:
+            what, values = "the largest cap", [(kind, f"{trial.cap.value:,.0f}") for kind, trial in trials]
+        else:
+            what, values = "the fewest users exposed", [(kind, share(trial.exposed.value)) for kind, trial in trials]
+    listed = ", ".join(f"{kind} {value}" for kind, value in values)
+    if not tied:
+        return f"{name} has {what} {where} ({listed})."
+    lowest = all(best.epsilon <= finding.epsilon for finding in tied)
+    rule = "it has the lowest epsilon per report" if lowest else "it was named first, at about the same epsilon"
+    names = " and ".join(finding.mechanism for finding in tied)
+    return f"{name} has about {what} {where}, beside {names} ({listed}); of these {rule}."
 
 
 def price_of(alternatives: Sequence[Alternative], question: Question) -> str | None:
@@ -108,14 +117,6 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
 def total(epsilon: float) -> str:
     """Write a total epsilon with all digits before the point."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
-
-
-def _measured(finding: Finding, question: Question) -> str:
-    if question.error is None:
-        error = finding.error_at_largest
-        return f"{finding.mechanism} " + ("unknown" if error is None else number(error))
-    assert finding.at_smallest is not None
-    return f"{finding.mechanism} {finding.at_smallest.cap.value:,.0f}"
 
 
 def _trial(finding: Finding, question: Question, choice: Choice) -> Trial:

@@ -15,7 +15,7 @@ from poolscope.verbs.advise.error import rounded_down
 from poolscope.verbs.advise.findings import Candidate
 from poolscope.verbs.advise.plays import Exposures, largest
 from poolscope.verbs.advise.search import Trial, between, bracket
-from poolscope.verbs.advise.verdicts import UNDECIDED, verdict
+from poolscope.verbs.advise.verdicts import UNDECIDED, aim_of, verdict
 
 #: How far beyond the likely cap, or the asked number of events, users play when a setting is refined.
 FURTHER = 1.25
@@ -168,5 +168,8 @@ class RefinedEpsilon:
 
 
 def refining(candidate: Candidate, finding: Finding) -> Refining:
-    """Refine the cap where an error holds epsilon, else epsilon."""
-    return (RefinedEpsilon if candidate.question.error is None else RefinedCap)(candidate, finding)
+    """Refine the cap where an error holds epsilon, else epsilon, for the share that is aimed at first."""
+    refined: Refining = (RefinedEpsilon if candidate.question.error is None else RefinedCap)(candidate, finding)
+    target = candidate.question.exposed
+    refined.at(aim_of(target, refined.users, refined.users), target)
+    return refined
