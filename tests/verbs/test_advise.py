@@ -144,7 +144,11 @@ def test_held_out_users_reject_what_luck_has_chosen(coin):
     assert [attempt.kept for attempt in attempts][:2] == ["no", "yes"]
     assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
     assert found.choice == below
-    _, hopeless = verify(Lucky(beyond), players)
+    # where the search finds nothing smaller, a contradicted choice is taken back a step
+    found, attempts = verify(Lucky(beyond), players)
+    assert [attempt.kept for attempt in attempts] == ["no", "yes"]
+    assert found.choice.epsilon == pytest.approx(0.93 * beyond.epsilon, rel=0.01)
+    _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), players)
     assert [attempt.kept for attempt in hopeless] == ["no"] * 4
     assert found.seed > SEED, "users who verify have no part in the search"
 

@@ -10,14 +10,19 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record, summarise
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Attempt
+from poolscope.verbs.advise.error import rounded_down
 from poolscope.verbs.advise.findings import searching
 from poolscope.verbs.advise.plays import Exposures, Players
-from poolscope.verbs.advise.refine import Choice, Refining, Setting
+from poolscope.verbs.advise.question import Question
+from poolscope.verbs.advise.refine import JUMP, Choice, Refining, Setting
 from poolscope.verbs.advise.verdicts import MIN_AIM, YES, aim_of, decidable, verdict
 from poolscope.verbs.compare import variants
 
 #: How often a setting that held-out users do not confirm is refined, with what they say, and verified by others.
 ATTEMPTS = 4
+
+#: The next setting after a contradicted one that few users find no smaller one for, as a part of it.
+BACK = 0.93
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,13 +59,15 @@ def verify(refining: Refining, players: Players) -> tuple[Verified, tuple[Attemp
     question = players.question
     attempts: list[Attempt] = []
     hits = expected = 0.0
-    effect = 1.0
+    effect, contradicted = 1.0, None
     while True:
         searched = refining.users + sum(attempt.users for attempt in attempts)
         aim = aim_of(question.exposed, searched / effect, refining.users / effect)
         prior = aim * refining.users
         level = (prior + hits) / (prior + expected)
         setting = refining.at(aim / level, question.exposed / level)
+        if contradicted and setting.choice >= contradicted:
+            setting = setting._replace(choice=step_back(contradicted, question), limit=JUMP)
         found = play_choice(setting, players, players.seed + 1 + len(attempts))
         share = found.exposed
         epsilon, cap, users = setting.choice.epsilon, setting.choice.cap, len(found.users)
@@ -69,6 +76,7 @@ def verify(refining: Refining, players: Players) -> tuple[Verified, tuple[Attemp
         last = len(attempts) == ATTEMPTS or (cap == 1 and question.error is not None)
         if last or accepted(found, players):
             return found, tuple(attempts)
+        contradicted = setting.choice if share.value > question.exposed else contradicted
         hits += share.value * users
         expected += setting.exposed * users
         effect = max(effect, found.exposures.design_effect(cap))
@@ -90,6 +98,13 @@ def accepted(found: Verified, players: Players) -> bool:
         return True
     used = found.limit is not None or share.value >= MIN_AIM * question.exposed
     return used and verdict(share, question.exposed) == YES
+
+
+def step_back(choice: Choice, question: Question) -> Choice:
+    """Take a smaller cap where the error holds epsilon, else a smaller epsilon."""
+    if question.error is not None:
+        return choice._replace(cap=max(1, int(BACK * choice.cap)))
+    return choice._replace(epsilon=rounded_down(BACK * choice.epsilon))
 
 
 def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
