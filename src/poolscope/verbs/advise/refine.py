@@ -14,8 +14,8 @@ from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.error import rounded_down
 from poolscope.verbs.advise.findings import Candidate
 from poolscope.verbs.advise.plays import Exposures, largest
-from poolscope.verbs.advise.search import Trial, between, bracket
-from poolscope.verbs.advise.verdicts import UNDECIDED, aim_of, verdict
+from poolscope.verbs.advise.search import Trial, between, bracket, side_of
+from poolscope.verbs.advise.verdicts import aim_of
 
 #: How far beyond the likely cap, or the asked number of events, users play when a setting is refined.
 FURTHER = 1.25
@@ -23,11 +23,14 @@ FURTHER = 1.25
 #: Users of a refining trial at first; trials at most.
 FIRST, TRIES = 1000, 6
 
+#: How often each end of an interval may be wrong, by which fewer than all users decide: the same ones play every trial.
+CHANCE = 1e-4
+
 #: How near to an end of its bracket a refining trial may be, in parts of the bracket.
 EDGE = 0.05
 
-#: Parts of a share between which a trial meets it; epsilons this close, as a ratio, are one.
-MET, SAME = (0.96, 1.02), 1.004
+#: How far, as a part of it, a trial may be from a share that it meets; epsilons this close, as a ratio, are one.
+MET, SAME = 0.04, 1.004
 
 #: Why no larger setting is looked for.
 HORIZON, RANGE, JUMP = "horizon", "range", "jump"
@@ -125,7 +128,7 @@ class RefinedEpsilon:
     def at(self, share: float, target: float) -> Setting:
         low, high = self.question.lowest, self.question.highest
         for _ in range(TRIES if self.quick else 0):
-            below, above = bracket(list(self.trials.values()), share, low, high)
+            below, above = bracket(list(self.trials.values()), share, low, high, CHANCE)
             if self._met(share) or above < SAME * below or below == high:
                 break
             found = between(list(self.trials.values()), share, below, above, EDGE)
@@ -141,28 +144,26 @@ class RefinedEpsilon:
         if best is None:
             few = [trial for trial in self.trials.values() if trial.exposed.value <= share]
             lowest = min(self.trials.values(), key=lambda trial: trial.epsilon)
-            best = max(few, key=lambda trial: trial.epsilon, default=lowest)
+            # what few users say by chance does not count beside what all say
+            best = max(few, key=lambda trial: (trial.users >= self.most, trial.epsilon), default=lowest)
         epsilon = best.epsilon if best.epsilon == self.question.highest else rounded_down(best.epsilon, 4)
         _, above = bracket(list(self.trials.values()), target, best.epsilon, self.question.highest)
         limit = RANGE if best.epsilon == self.question.highest else JUMP if above < SAME * best.epsilon else None
         return Setting(Choice(self.candidate.kind, epsilon, self.question.reports), best.exposed.value, limit)
 
     def _met(self, share: float) -> Trial | None:
-        """Find the trial of most users that exposes about this share of them."""
-        near = [
-            trial
-            for trial in self.trials.values()
-            if trial.users >= self.most and MET[0] * share <= trial.exposed.value <= MET[1] * share
-        ]
-        return max(near, key=lambda trial: trial.epsilon, default=None)
+        """Find the trial of all users that exposes about this share of them."""
+        full = [trial for trial in self.trials.values() if trial.users >= self.most]
+        near = min(full, key=lambda trial: abs(trial.exposed.value - share), default=None)
+        return near if near and abs(near.exposed.value - share) <= MET * share else None
 
     def _play(self, epsilon: float, share: float) -> None:
         """Play more and more users until their share differs from the one looked for, or all have played."""
-        candidate, most = self.candidate, self.most
+        candidate, most, n = self.candidate, self.most, self.question.reports
         stage = f"Refining {candidate.kind} at epsilon {epsilon:.4g}, up to {most:,} users"
         candidate.players.progress.stage(stage)
         found = candidate.played(epsilon, min(FIRST, most), self.horizon)
-        while found.users < most and verdict(found.share(self.question.reports), share) == UNDECIDED:
+        while found.users < most and not side_of(found.share(n).value, found.users, share, CHANCE):
             found = candidate.played(epsilon, min(2 * found.users, most), self.horizon)
         self.trials[epsilon] = candidate.trial_of(epsilon, found)
 

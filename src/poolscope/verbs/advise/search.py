@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.metrics.intervals import Estimate
-from poolscope.verbs.advise.verdicts import NO, YES, verdict
+from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
 
 #: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
 #: grows by the same power.
@@ -103,14 +102,20 @@ def found_in(trials: Sequence[Trial], target: float, low: float, high: float) ->
     return Found(trials=ordered, largest=_border(ordered, target, low, high), monotone=_monotone(ordered))
 
 
-def bracket(trials: Sequence[Trial], share: float, low: float, high: float) -> tuple[float, float]:
+def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail: float = TAIL) -> tuple[float, float]:
     """Find the largest epsilon that exposes significantly less than a share, and the next that exposes more.
 
-    An end of the range stands for one that no trial shows.
+    An end of the range stands for one that no trial shows. `tail` is how often each end of an interval may be wrong.
     """
-    below = max((trial.epsilon for trial in trials if verdict(trial.exposed, share) == YES), default=low)
-    above = [one.epsilon for one in trials if verdict(one.exposed, share) == NO and one.epsilon > below]
-    return below, min(above, default=high)
+    sides = [(trial.epsilon, side_of(trial.exposed.value, trial.users, share, tail)) for trial in trials]
+    below = max((epsilon for epsilon, side in sides if side < 0), default=low)
+    return below, min((epsilon for epsilon, side in sides if side > 0 and epsilon > below), default=high)
+
+
+def side_of(value: float, users: int, share: float, tail: float) -> int:
+    """Say whether a share of users lies significantly below (-1) or above (1) another, or neither (0)."""
+    low, high = clopper_pearson(value * users, users, tail)
+    return int(low > share) - int(high <= share)
 
 
 def between(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:

@@ -15,13 +15,13 @@ from poolscope.verbs.advise.findings import searching
 from poolscope.verbs.advise.plays import Exposures, Players
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.refine import JUMP, Choice, Refining, Setting
-from poolscope.verbs.advise.verdicts import MIN_AIM, YES, aim_of, decidable, verdict
+from poolscope.verbs.advise.verdicts import MIN_AIM, NO, YES, aim_of, decidable, verdict
 from poolscope.verbs.compare import variants
 
 #: How often a setting that held-out users do not confirm is refined, with what they say, and verified by others.
 ATTEMPTS = 4
 
-#: The next setting after a contradicted one that few users find no smaller one for, as a part of it.
+#: The next setting, as a part of the last, after one that held-out users contradict and the search would choose again.
 BACK = 0.93
 
 
@@ -66,8 +66,8 @@ def verify(refining: Refining, players: Players) -> tuple[Verified, tuple[Attemp
         prior = aim * refining.users
         level = (prior + hits) / (prior + expected)
         setting = refining.at(aim / level, question.exposed / level)
-        if contradicted and setting.choice >= contradicted:
-            setting = setting._replace(choice=step_back(contradicted, question), limit=JUMP)
+        if setting.choice == contradicted:
+            setting = setting._replace(choice=step_back(setting.choice, question), limit=JUMP)
         found = play_choice(setting, players, players.seed + 1 + len(attempts))
         share = found.exposed
         epsilon, cap, users = setting.choice.epsilon, setting.choice.cap, len(found.users)
@@ -76,7 +76,8 @@ def verify(refining: Refining, players: Players) -> tuple[Verified, tuple[Attemp
         last = len(attempts) == ATTEMPTS or (cap == 1 and question.error is not None)
         if last or accepted(found, players):
             return found, tuple(attempts)
-        contradicted = setting.choice if share.value > question.exposed else contradicted
+        if kept == NO or (share.value > question.exposed and not retriable(found, players)):
+            contradicted = setting.choice
         hits += share.value * users
         expected += setting.exposed * users
         effect = max(effect, found.exposures.design_effect(cap))
@@ -92,12 +93,17 @@ def accepted(found: Verified, players: Players) -> bool:
     if share.value > question.exposed:
         return False
     asked = question.error is not None and found.choice.cap == question.reports
-    slow = found.game.recorded is not None or found.choice.kind in players.efforts
-    independent = len(found.users) / found.exposures.design_effect(found.choice.cap)
-    if asked or slow or not decidable(question.exposed, independent):
+    if asked or not retriable(found, players):
         return True
     used = found.limit is not None or share.value >= MIN_AIM * question.exposed
     return used and verdict(share, question.exposed) == YES
+
+
+def retriable(found: Verified, players: Players) -> bool:
+    """Say whether other users would tell more: there are others, enough of them, and they play quickly."""
+    independent = len(found.users) / found.exposures.design_effect(found.choice.cap)
+    slow = found.game.recorded is not None or found.choice.kind in players.efforts
+    return not slow and decidable(players.question.exposed, independent)
 
 
 def step_back(choice: Choice, question: Question) -> Choice:
