@@ -51,12 +51,16 @@ def first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("|", "\\|")
 
 
+#: Parameters that stand for any others.
+ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
 def call(name: str, thing: object) -> str:
     """The name with its arguments, as far as a reader needs them; their types are in the docstring."""
     if not callable(thing) or getattr(thing, "_is_protocol", False):
         return name
     try:
-        parameters = inspect.signature(thing).parameters.values()
+        parameters = [p for p in inspect.signature(thing).parameters.values() if p.kind not in ANY]
     except (TypeError, ValueError):
         return name
     return f"{name}({', '.join(p.name if p.default is p.empty else p.name + '=' for p in parameters)})"

@@ -131,6 +131,18 @@ def test_the_table_of_bounds_is_what_they_are():
         assert [f"{100 * value:.1f} %" for value in found] == [cell.strip() for cell in cells.split("|")]
 
 
+def test_the_table_of_shuffled_epsilons_is_what_they_are():
+    page = (ROOT / "docs" / "trust.md").read_text().partition("### Shuffled reports")[2]
+    rows = re.findall(r"^\| `(\w+)`.* \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|$", page, flags=re.MULTILINE)
+    assert len(rows) == 7, rows
+    hashed = {"hcms": {"m": 1024, "hashes": 16}}
+    for kind, of_a_thousand in rows:
+        mechanism = poolscope.mechanisms.make(kind, 2600, {"epsilon": 4.0, **hashed.get(kind, {})})
+        assert f"{poolscope.metrics.shuffled_epsilon_of(mechanism, 1000, 1e-6):.3f}" == of_a_thousand
+    (found,) = re.findall(r"^\| any mechanism \| ([\d.]+) \|", page, flags=re.MULTILINE)
+    assert f"{poolscope.metrics.shuffled_epsilon(4.0, 1000, 1e-6):.3f}" == found
+
+
 def test_two_ideas_have_two_words():
     """Sure at n, exposed by n: none of the words that once meant one or the other."""
     old = re.compile(r"reached_\d|guessed at|precision_at_threshold|null_rate_(low|high)")

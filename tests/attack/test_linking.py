@@ -2,13 +2,14 @@
 
 import tracemalloc
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
 from cases.memory import CROWD, STRONG, traces_of
 from cases.synthetic import SEED
 from oracle import kept
+from scipy.special import factorial
 
 from poolscope.attack import linking
 from poolscope.attack.linking import link_scores, log_ratios, mean_popularity
@@ -189,6 +190,43 @@ def test_pairs_of_reports_rank_windows_nearly_as_well_as_can_be(case):
     assert best - 0.03 < ours <= best + 1e-9
     assert area(same, different, np.zeros_like(same)) == pytest.approx(0.5)
     assert best > 0.53
+
+
+def response_areas(popularity, epsilon, window):
+    """ROC areas of the score and of the likelihood ratio, exactly: all tables of responses, all pairs of histograms."""
+    objects = len(popularity)
+    keep = np.exp(epsilon) / (np.exp(epsilon) + objects - 1)
+    tables = np.array(list(product(range(objects), repeat=objects)))
+    prior = np.where(tables == np.arange(objects), keep, (1 - keep) / (objects - 1)).prod(axis=1)
+    chance = (popularity[:, None] * (tables[:, :, None] == np.arange(objects))).sum(axis=1)
+    chance, which = np.unique(chance.round(12), axis=0, return_inverse=True)
+    prior = np.bincount(which.ravel(), weights=prior)
+    seen = [np.bincount(c, minlength=objects) for c in combinations_with_replacement(range(objects), window)]
+    ways = [np.prod(np.arange(1, window + 1.0)) / np.prod(factorial(h)) for h in seen]
+    likely = np.prod(chance[:, None] ** np.array(seen), axis=2) * ways
+    alone = prior @ likely
+    same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
+    law = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
+    both = np.tile(np.arange(objects), 2)
+    pairs = np.maximum(log_ratios(Identical(both, law, True), popularity, objects), -1e6)
+    with np.errstate(divide="ignore"):
+        best = area(same, different, np.log(same / different))
+    return area(same, different, np.array(seen) @ pairs @ np.array(seen).T), best
+
+
+@pytest.mark.parametrize(
+    ("objects", "exponent", "window", "ours", "best"),
+    [
+        *[(5, 1, 2, 0.667, 0.678), (5, 1, 6, 0.779, 0.844), (5, 0, 6, 0.751, 0.816)],
+        *[(3, 0, 1, 0.560, 0.560), (3, 0, 2, 0.613, 0.624), (3, 0, 8, 0.707, 0.846)],
+    ],
+)
+def test_the_score_beside_the_likelihood_ratio(objects, exponent, window, ours, best):
+    """The numbers of docs/devices.md: equal for one report, and below the best for longer windows."""
+    popularity = np.arange(1.0, objects + 1) ** -exponent
+    found = response_areas(popularity / popularity.sum(), 2.0, window)
+    np.testing.assert_allclose(found, (ours, best), atol=6e-4)
+    assert found[0] <= found[1] + 1e-9
 
 
 def two_windows(device, users, size, seed=SEED, traces=None):

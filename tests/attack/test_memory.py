@@ -160,7 +160,7 @@ MEMORY = Memoised(Channel(universe=5, matrix=np.eye(5)))
 def test_bad_lengths_and_mechanisms():
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
         posterior(MEMORY, {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3]))
-    with pytest.raises(InputError, match="this mechanism does not state its likelihoods, got 'object'"):
+    with pytest.raises(InputError, match=r"must be a mechanism, which has .* got 'object'"):
         Memoised(object()).evidence({"report": np.array([1])})
 
 

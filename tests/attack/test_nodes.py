@@ -35,7 +35,7 @@ def test_products_however_far_apart(size, least):
     n = nodes.scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, room)
     grid, smallest = nodes.lay_grid(rule, rule, prior, room)
     out = np.empty((n + 1, k))
-    _, wide = nodes.carry(0, n, smallest, False, grid, prior, room, out)
+    _, wide = nodes.carry(0, n, smallest, False, grid, prior, room, out, np.empty(0))
     assert wide
     nodes.rescale(wide, grid, prior, room)
     logs = logarithms(room.scaled[:n], rule, rule, k)
@@ -57,7 +57,7 @@ def test_factors_below_every_double_end_too():
     grid, smallest = nodes.lay_grid(rule, rule, prior, room)
     assert grid.least**nodes.LANE == 0
     out = np.empty((n + 1, k))
-    nodes.carry(0, n, smallest, False, grid, prior, room, out)
+    nodes.carry(0, n, smallest, False, grid, prior, room, out, np.empty(0))
     assert np.isfinite(out[1:]).all()
     assert out[n, 0] > 1 - 1e-9
 

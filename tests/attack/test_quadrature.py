@@ -198,7 +198,7 @@ def test_point_axis_is_the_point_one():
 
 @pytest.mark.parametrize("a", [0.0, -1.0, np.nan, np.inf])
 def test_bad_beta(a):
-    with pytest.raises(InputError, match="Beta parameter b must be positive and finite"):
+    with pytest.raises(InputError, match="Beta parameter b must be a number from"):
         Beta(b=a)
 
 

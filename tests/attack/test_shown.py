@@ -8,6 +8,8 @@ from oracle import reference
 from poolscope.attack import shown as attack
 from poolscope.attack.posterior import posterior_of_likelihood
 from poolscope.attack.shown import non_private_posterior
+from poolscope.world.behaviour import Behaviour
+from poolscope.world.densities import Beta, StepDensity
 from poolscope.world.universe import Universe
 
 
@@ -30,6 +32,31 @@ def test_counts_give_the_integral(k, n):
     universe, traces = shown(k, 20, n)
     ours = non_private_posterior(universe, traces)
     np.testing.assert_allclose(ours, posterior_of_likelihood(likelihood_of(universe, traces)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "belief",
+    [
+        Behaviour(pools=(6.0, 2.0, 1.0, 1.0)),
+        Behaviour(polarization=Beta(a=1.0, b=12.0)),
+        Behaviour(interest=Beta(a=2.0, b=5.0), polarization=Beta(a=5.0, b=1.0), pools=(1.0, 2.0, 3.0, 4.0)),
+        Behaviour(polarization=StepDensity((1.0, 0.0, 3.0))),
+    ],
+)
+def test_priors_are_those_of_the_double_integral(belief):
+    """The relevant interest cancels; the prior of the polarization and of the pools does not."""
+    universe, traces = shown(4, 20, 90)
+    ours = non_private_posterior(universe, traces, belief)
+    expected = posterior_of_likelihood(likelihood_of(universe, traces), belief=belief)
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-9)
+    assert np.abs(ours - non_private_posterior(universe, traces)).max() > 0.01
+
+
+def test_a_pool_that_the_prior_excludes_is_never_believed():
+    universe, traces = shown(3, 20, 30)
+    ours = non_private_posterior(universe, traces, Behaviour(pools=(0.0, 1.0, 1.0)))
+    np.testing.assert_array_equal(ours[..., 0], 0.0)
+    np.testing.assert_allclose(ours.sum(axis=2), 1.0, rtol=1e-12)
 
 
 def test_counts_give_the_oracles_posterior():

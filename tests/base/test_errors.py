@@ -10,7 +10,9 @@ from poolscope.base.errors import (
     did_you_mean,
     located,
     nearest,
+    one_line,
     reading,
+    visible,
 )
 
 
@@ -47,6 +49,19 @@ def test_is_one_printable_line(value):
     line = str(InputError("rule\nwith break", value=value, place="k\ney", remedy="do\rthis"))
     assert line.isprintable()
     assert len(line) < LONGEST_VALUE + 60
+
+
+def test_what_is_obeyed_or_unseen_is_shown():
+    """Two names never look alike because a mark in one of them is left out."""
+    alike = ["ann", "an\u200bn", "\u202eann", "an\u200dn", "ann\x1b[2J", "a\x00nn", "an\u00adn", "ann\ud800"]
+    assert len({visible(name) for name in alike}) == len(alike)
+    assert visible("a\u202eb\u2066c\x1b") == one_line("a\u202eb\u2066c\x1b") == "a[U+202E]b[U+2066]c[U+001B]"
+    assert visible("a\nb\tc") == "a[U+000A]b[U+0009]c"
+    assert visible("a\nb\tc", besides="\n\t") == "a\nb\tc"
+    assert one_line("a\n b\tc") == "a b c"
+    # signs of several characters, of emojis and of scripts that need joiners, are as they were
+    for name in ("👩\u200d🔬", "🏴\U000e0067\U000e0062\U000e007f", "می\u200cخواهم", "25\u202f%", "é", "Ω", "plain"):
+        assert visible(name) == name
 
 
 def test_long_places_are_cut():

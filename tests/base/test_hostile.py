@@ -322,7 +322,7 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
     assert command("compare", tmp_path / "hostile.toml", *choices, "--out", tmp_path / "compared") == 0
     said = capsys.readouterr()
     assert "\x1b[2J" not in said.out + said.err
-    assert f"{SCRIPT}[/b][2J" in said.out
+    assert f"{SCRIPT}[/b][U+001B][2J" in said.out
     assert command("figures", tmp_path / "run") == 0
     pages = [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.svg")]
     assert len(pages) > 5

@@ -1,6 +1,7 @@
 """A small scenario and the command as a person types it."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -40,9 +41,14 @@ main()
 """
 
 
+#: What a command prints every half minute, which on a busy machine the smallest may take.
+PROGRESS = re.compile(r"^poolscope: .*, \d+ s so far\n", re.MULTILINE)
+
+
 def poolscope(*arguments, cwd, memory=None, **environment):
+    """The finished command; its lines of progress are left out of its error stream."""
     command = ["-m", "poolscope"] if memory is None else ["-c", LIMITED, memory]
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *map(str, [*command, *arguments])],
         cwd=cwd,
         capture_output=True,
@@ -50,3 +56,5 @@ def poolscope(*arguments, cwd, memory=None, **environment):
         env={**os.environ, "COLUMNS": "140", **environment},
         timeout=300,
     )
+    done.stderr = PROGRESS.sub("", done.stderr)
+    return done

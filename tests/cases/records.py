@@ -11,6 +11,13 @@ from poolscope.metrics.records import Record
 from poolscope.verbs.comparison import Choice
 
 
+class Everyone(defaultdict):
+    """Has an entry for every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Pools:
     """What ``summarise`` asks of a game: as many pools for all, preferred as nobody knows, no epsilon,
@@ -22,7 +29,7 @@ class Pools:
 
     @property
     def pool_counts(self) -> dict[str, int]:
-        return defaultdict(lambda: self.k)
+        return Everyone(lambda: self.k)
 
     def prior_guess(self, adversary: str) -> None:
         return None

@@ -9,7 +9,7 @@ from cases.synthetic import SEED
 from poolscope.base.randomness import user_keys
 from poolscope.base.tables import check_output, writing
 from poolscope.cli import commands as cli
-from poolscope.reports.files import report_frame
+from poolscope.reports.files import numeric_columns, report_frame
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario
 from poolscope.world.synthetic import draw_traces, draw_users
@@ -65,7 +65,8 @@ def write_traces(path, traces, *, names=str, interleaved=False):
 def write_reports(path, users, reports, mechanism, universe):
     """Reports as a file, in one part, as `obfuscate` writes them; one that is there already is refused."""
     check_output(path, overwrite=False)
-    with writing(path, compression="uncompressed") as parts:
+    numeric = numeric_columns(mechanism.report_columns)
+    with writing(path, compression="uncompressed", numeric=numeric) as parts:
         parts.write(0, report_frame(users, reports, mechanism.report_columns, universe, text=parts.text))
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from cases.command_line import PROGRESS
 from cases.engines import scenario_text
 from rich.progress import Progress as Bar
 
@@ -69,6 +70,74 @@ def test_what_is_counted_is_shown(total):
         shown.begin(total)
     shown.tick(10)
     assert (bar.tasks[0].completed, bar.tasks[0].total) == (10, total)
+
+
+def logged(capfd, monkeypatch, steps, interval=0.02):
+    """What a command whose streams are no terminals says while it works, without the seconds."""
+    monkeypatch.setattr("poolscope.cli.progress.LOG_INTERVAL", interval)
+    with working("Playing") as work:
+        steps(work)
+        time.sleep(0.2)
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert PROGRESS.sub("", printed.err) == ""
+    return [line.rpartition(", ")[0] for line in printed.err.splitlines()]
+
+
+def test_a_redirected_run_says_now_and_then_how_far_it_is(capfd, monkeypatch):
+    def steps(work):
+        work.begin(2000)
+        for _ in range(3):
+            work.tick(250.5)
+
+    lines = logged(capfd, monkeypatch, steps)
+    assert lines[-1] == "poolscope: Playing 2,000 users, 38 %"
+    time.sleep(0.1)
+    assert capfd.readouterr().err == ""  # when it is done, it is silent
+
+
+@pytest.mark.parametrize(
+    ("steps", "line"),
+    [
+        (lambda work: None, "poolscope: Playing"),
+        (lambda work: work.stage("Summing up"), "poolscope: Summing up"),
+        (lambda work: work.compiling(), f"poolscope: {COMPILING}"),
+        (lambda work: work.tick(1234), "poolscope: Playing, 1,234 users"),
+    ],
+)
+def test_a_line_says_what_is_done(capfd, monkeypatch, steps, line):
+    assert logged(capfd, monkeypatch, steps)[-1] == line
+
+
+def test_a_quick_run_prints_no_line(capfd, monkeypatch):
+    assert logged(capfd, monkeypatch, lambda work: work.begin(10), interval=5.0) == []
+
+
+def test_a_command_prints_its_lines_to_the_error_stream_alone(tmp_path):
+    asked = [
+        "traces",
+        "traces.csv",
+        "--universe",
+        "objects.csv",
+        "--user",
+        "user",
+        "--object",
+        "object",
+        "--out",
+        "t.csv",
+    ]
+    (tmp_path / "traces.csv").write_text("user,object\n" + "ann,3\nbob,4\n" * 200)
+    (tmp_path / "objects.csv").write_text("object,pool\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
+    code = (
+        "import sys, poolscope.cli.progress; poolscope.cli.progress.LOG_INTERVAL = 0.02;"
+        f"sys.argv = ['poolscope', *{asked!r}]; from poolscope.cli.commands import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert lines
+    assert all(PROGRESS.fullmatch(f"{line}\n") for line in lines)
+    assert "poolscope: " not in done.stdout
 
 
 class Dying:

@@ -206,6 +206,8 @@ def test_without_all_probabilities_there_is_the_likelihood_alone():
     for own in (Relative(), Elsewhere()):
         assert frequencies(adapt(own, 3), reports).method == "ibu"
     with pytest.raises(InputError, match="reports: must be among all reports that the mechanism lists"):
+        estimator(adapt(Three(), 3)).count({"report": np.array([3])})
+    with pytest.raises(InputError, match="report, report 0: must be 0 to 2, got 3"):
         frequencies(adapt(Three(), 3), {"report": np.array([3])})
 
 

@@ -63,7 +63,7 @@ def test_the_share_of_nobody_is_not_known():
 @given(OUTCOMES)
 def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
     curve = metrics.precision_curve(rows, SEED)
-    correct, confidence = ranked(rows, SEED)
+    correct, confidence, _ = ranked(rows, SEED)
     precision = [correct[:m].mean() for m in range(1, rows.height + 1)]
     assert curve["precision"].to_numpy() == pytest.approx(precision)
     assert curve["null_rate"].to_numpy() == pytest.approx(1 - np.arange(1, rows.height + 1) / rows.height)

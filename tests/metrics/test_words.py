@@ -71,6 +71,39 @@ def test_a_threshold_that_was_asked_for_is_what_is_told():
     assert "is at least 80 % sure of nobody. Naming" in in_plain_words([record(**nobody)])
 
 
+@pytest.mark.parametrize(
+    ("users", "sure", "right", "words"),
+    [
+        (8, 3 / 8, 2 / 3, "95 % sure of 3 of 8 users and right about 2 of 3 users. Naming"),
+        (1, 1.0, 1.0, "95 % sure of 1 of 1 user and right about 1 of 1 user. Naming"),
+        (19, 0.0, nan, "95 % sure of nobody. Naming"),
+        (1000, 0.001, 1.0, "95 % sure of 0.1 % of the users and right about 1 of 1 user. Naming"),
+        (1000, 0.02, 0.9, "95 % sure of 2 % of the users and right about 90 % of them. Naming"),
+    ],
+)
+def test_few_users_are_counted(users, sure, right, words):
+    """A percentage needs 20 users, of whom it is a share."""
+    asked = {"threshold": 0.95, "sure": (sure, 0.0), "precision_when_sure": (right, 0.0)}
+    assert words in in_plain_words([record(users=users, majority=0.17, **asked)])
+
+
+def test_few_users_are_counted_in_what_is_said_of_everyone():
+    few = {"users": 8, "precision": (5 / 8, 0.24), "majority": 7 / 8}
+    words = in_plain_words([record(**few)])
+    assert words.endswith(
+        "is right for 5 of 8 users, no better than always naming the most common pool (7 of 8 users)."
+    )
+    better = in_plain_words([record(**few | {"precision": (1.0, 0.63), "majority": 0.25})])
+    assert better.endswith("and is right for 8 of 8 users, where guessing at random is right for 17 %.")
+    # the surest tenth of 150 users is 15 of them
+    assert "10 % of the users" not in in_plain_words([record(users=150, precision_top10=(1.0, 0.95))])
+
+
+def test_a_threshold_keeps_its_digits():
+    asked = {"threshold": 0.975, "sure": (0.12, 0.1), "precision_when_sure": (0.85, 0.8)}
+    assert "is at least 97.5 % sure of 12 %" in in_plain_words([record(**asked)])
+
+
 def test_headline_is_the_best_private_attack_after_all_reports():
     results = [
         record("weak", 90, auc=(0.3, 0.2)),

@@ -1,7 +1,7 @@
-"""What bounds are held against, from definitions alone: all is enumerated, in mpmath and with no regard to speed."""
+"""What bounds are compared with, from definitions alone: all is enumerated, in mpmath and with no regard to speed."""
 
 from collections import defaultdict
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 from mpmath import MPContext
 
@@ -46,18 +46,103 @@ def slopes(epsilon, n):
     return [(n - 2 * j) * mpf(epsilon) for j in range(n + 1)]
 
 
-def clones(epsilon, devices):
-    """The two laws of the clones: all numbers of clones, all splits of them, both answers of the device."""
-    share, true = exp(-mpf(epsilon)), exp(mpf(epsilon)) / (1 + exp(mpf(epsilon)))
-    one, other = defaultdict(mpf), defaultdict(mpf)
-    for c in range(devices):
-        there = binomial(devices - 1, c) * share**c * (1 - share) ** (devices - 1 - c)
-        for a in range(c + 1):
-            weight = there * binomial(c, a) / mpf(2) ** c
-            for law, first in ((one, true), (other, 1 - true)):
-                law[a + 1, c - a] += weight * first
-                law[a, c - a + 1] += weight * (1 - first)
-    return one, other
+def group_response(groups, epsilon):
+    """[pool][report] Randomized response about which group of pools the pool is in."""
+    k, e = sum(map(len, groups)), exp(mpf(epsilon))
+    return [[(e if pool in group else 1) / (e + len(groups) - 1) for group in groups] for pool in range(k)]
+
+
+def extremal_channels_of_three(epsilon):
+    """All extremal channels from three pools: the sets of pools that reports name cover every pool equally."""
+    e, pools = exp(mpf(epsilon)), range(3)
+    yield group_response([{pool} for pool in pools], epsilon)
+    yield [[(1 if pool == left_out else e) / (2 * e + 1) for left_out in pools] for pool in pools]
+    for alone in pools:
+        yield group_response([{alone}, {*pools} - {alone}], epsilon)
+
+
+def most_right_of_three(epsilon, n):
+    """The largest probability of a right guess of one of three pools by n reports without feedback."""
+    channels = list(extremal_channels_of_three(epsilon))
+    return max(right(chosen, [mpf(1) / 3] * 3) for chosen in combinations_with_replacement(channels, n))
+
+
+def power(epsilon, rates, size):
+    """Largest probability that a test of this size rejects, where report t names the pool with probability rates[t].
+
+    Under the alternative the odds of being named are e^epsilon times as large.
+    """
+    null, other = {0: mpf(1)}, {0: mpf(1)}
+    for rate in map(mpf, rates):
+        odds = exp(mpf(epsilon)) * rate
+        null, other = named(null, rate), named(other, odds / (odds + 1 - rate))
+    left, found = mpf(size), mpf(0)
+    # the likelihood ratio grows with the number of reports that name the pool
+    for count in sorted(null, reverse=True):
+        share = min(mpf(1), left / null[count]) if null[count] else mpf(1)
+        left, found = left - share * null[count], found + share * other[count]
+    return found
+
+
+def named(law, rate):
+    """Law of a count after one more trial."""
+    after = defaultdict(mpf)
+    for count, p in law.items():
+        after[count + 1] += p * rate
+        after[count] += p * (1 - rate)
+    return after
+
+
+def blanket(kinds, devices):
+    """The two laws of shuffled reports of which all but one come from a blanket or are known.
+
+    kinds : of reports, (P_0, P_1, blanket) each; the blanket's mass is that of reports that come from it.
+    """
+    mass = sum(omega for *_, omega in kinds)
+    laws = defaultdict(mpf), defaultdict(mpf)
+    for hidden in range(devices):
+        there = binomial(devices - 1, hidden) * (1 - mass) ** (devices - 1 - hidden)
+        for counts in splits(hidden, len(kinds)):
+            ways = mp.factorial(hidden)
+            for count, (*_, omega) in zip(counts, kinds, strict=True):
+                ways *= omega**count / mp.factorial(count)
+            for law, side in zip(laws, (0, 1), strict=True):
+                for place, kind in enumerate(kinds):
+                    seen = tuple(count + (place == at) for at, count in enumerate(counts))
+                    law[seen] += there * ways * kind[side]
+    return laws
+
+
+def splits(total, parts):
+    """All ways to write a number as a sum of so many numbers, in order."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        yield from ((first, *rest) for rest in splits(total - first, parts - 1))
+
+
+def any_blanket(epsilon):
+    """The worst blanket of an epsilon-LDP mechanism: two reports, each e^epsilon times as likely for one object."""
+    e = exp(mpf(epsilon))
+    return [(e / (e + 1), 1 / (e + 1), 1 / (e + 1)), (1 / (e + 1), e / (e + 1), 1 / (e + 1))]
+
+
+def histograms(rows):
+    """Law of the histogram of one report from each of several devices, each a distribution over reports."""
+    law = {(0,) * len(rows[0]): mpf(1)}
+    for row in rows:
+        after = defaultdict(mpf)
+        for seen, p in law.items():
+            for report, likely in enumerate(row):
+                after[tuple(count + (at == report) for at, count in enumerate(seen))] += p * likely
+        law = after
+    return law
+
+
+def twice(law):
+    """Law of two independent draws."""
+    return {(first, second): p * q for first, p in law.items() for second, q in law.items()}
 
 
 def shuffled_bits(epsilon, devices, ones):
@@ -65,9 +150,5 @@ def shuffled_bits(epsilon, devices, ones):
     lie = 1 / (1 + exp(mpf(epsilon)))
     law = {0: mpf(1)}
     for device in range(devices):
-        says_one, after = 1 - lie if device < ones else lie, defaultdict(mpf)
-        for x, p in law.items():
-            after[x + 1] += p * says_one
-            after[x] += p * (1 - says_one)
-        law = after
+        law = named(law, 1 - lie if device < ones else lie)
     return law

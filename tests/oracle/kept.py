@@ -133,6 +133,44 @@ def pool_scores(
     return scores
 
 
+def table_scores(
+    device: Kept, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
+) -> list[Fraction]:
+    """The same as `pool_scores` by another route: the sum over all tables of permanent responses, one for each slot.
+
+    Given the table, reports are independent: the probability of one is linear in the weights of the sections. The
+    product over reports is a polynomial in these weights, and each of its monomials has a closed integral.
+    """
+    slots, n = sorted(set(device.slots)), len(reports)
+    scores = [Fraction(0)] * k
+    for responses in product(device.answers, repeat=len(slots)):
+        table = dict(zip(slots, responses, strict=True))
+        drawn = ONE
+        for slot, response in table.items():
+            drawn *= device.permanent(response, slot)
+        monomials = {(0,) * (k + 1): drawn} if drawn else {}
+        for report in reports:
+            linear = [Fraction(0)] * (k + 1)
+            for z, slot in enumerate(device.slots):
+                linear[pool_of[z] + 1] += within[z] * device.again(report, table[slot])
+            monomials = _times(monomials, linear)
+        for powers, coefficient in monomials.items():
+            for i in range(k):
+                scores[i] += coefficient * pool_integral(powers[0], powers[i + 1], n, k)
+    return scores
+
+
+def _times(polynomial: dict[tuple[int, ...], Fraction], linear: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
+    """A polynomial in the sections' weights, by powers, times a linear form in them."""
+    out: dict[tuple[int, ...], Fraction] = {}
+    for powers, coefficient in polynomial.items():
+        for j, factor in enumerate(linear):
+            if factor:
+                more = (*powers[:j], powers[j] + 1, *powers[j + 1 :])
+                out[more] = out.get(more, Fraction(0)) + coefficient * factor
+    return out
+
+
 def posterior(
     device: Kept, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
 ) -> list[Fraction]:

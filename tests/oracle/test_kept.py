@@ -3,9 +3,11 @@
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
 from cases.memory import pool_integral
-from oracle.kept import bits, identical, of_one_answer, of_trace, pool_scores, posterior, values
+from oracle.kept import bits, identical, of_one_answer, of_trace, pool_scores, posterior, table_scores, values
+from oracle.tables import table_posterior, uniform_grid
 
 WITHIN = [Fraction(1, 3), Fraction(2, 3), Fraction(1, 4), Fraction(3, 4), Fraction(1)]
 POOL_OF = [0, 0, 1, 1, -1]
@@ -79,3 +81,43 @@ def test_memory_matters():
     fresh = of_trace(device, [1], [2]) * of_trace(device, [1], [3])
     assert of_trace(device, [1, 1], [2, 3]) > fresh
     assert of_trace(device, [1, 1], [2, 1]) == of_trace(device, [1], [2]) * of_trace(device, [1], [1])
+
+
+@pytest.mark.parametrize("name", ["identical", "l-grr", "loloha", "dbitflip"])
+def test_the_sum_over_tables_is_the_sum_over_traces(name):
+    """Two routes to one number, in exact fractions; bit vectors of five objects have too many tables for this test."""
+    device = DEVICES[name]
+    for picked in [(0, 1)] if name == "l-grr" else [(0, 1), (2, 2), (0, 1, 0)]:
+        reports = [device.reports[i] for i in picked]
+        assert table_scores(device, reports, WITHIN, POOL_OF, 2) == pool_scores(device, reports, WITHIN, POOL_OF, 2)
+
+
+@pytest.mark.parametrize("name", ["identical", "l-grr", "loloha", "dbitflip"])
+def test_tables_in_floating_point_are_those_in_fractions(name):
+    device = DEVICES[name]
+    slots = sorted(set(device.slots))
+    mass = np.zeros((len(slots), 3))
+    for z, slot in enumerate(device.slots):
+        mass[slots.index(slot), POOL_OF[z] + 1] += float(WITHIN[z])
+    response = np.array([[float(device.permanent(a, s)) for a in device.answers] for s in slots])
+    emission = np.array([[float(device.again(r, a)) for r in device.reports] for a in device.answers])
+    reports = [device.reports[i] for i in (0, 1, 0, 2)]
+    counts = np.array([reports.count(report) for report in device.reports])
+    found = table_posterior(mass, response, emission, counts, uniform_grid(2, 6))
+    expected = [float(x) for x in posterior(device, reports, WITHIN, POOL_OF, 2)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_two_objects_may_share_an_empty_vector():
+    """Seven objects, pools of one and five, oue with epsilon 8, two empty reports: half of all responses are empty."""
+    q = F(1, 2982)  # 1 / (e^8 + 1), rounded
+    device = bits(7, [{z} for z in range(7)], (F(1, 2), q))
+    pool_of, within = [0, 1, 1, 1, 1, 1, -1], [F(1), *[F(1, 5)] * 5, F(1)]
+    empty = (0,) * 7
+    found = posterior(device, [empty, empty], within, pool_of, 2)
+    assert float(found[0]) == pytest.approx(0.523, abs=5e-4)
+    one_object = [
+        sum(within[z] ** 2 * pool_integral(2 * (pool_of[z] == -1), 2 * (pool_of[z] == i), 2, 2) for z in range(7))
+        for i in range(2)
+    ]
+    assert float(one_object[0] / sum(one_object)) == pytest.approx(0.571, abs=5e-4), "what gluing them would say"

@@ -11,7 +11,7 @@ from cases.synthetic import SEED
 
 from poolscope.base.errors import InputError
 from poolscope.cli.advise import print_advice
-from poolscope.metrics import EpsilonInTime
+from poolscope.metrics import EpsilonInTime, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.pages import advice as page
 from poolscope.pages.advice import command_of, page_of, write_page
@@ -19,6 +19,7 @@ from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, 
 from poolscope.pages.saving import save
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.words import with_ends
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +129,26 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
     open_ended = replace(
         advice,
         question=replace(advice.question, error=None, devices=None),
-        recommendation=replace(advice.recommendation, shuffled=None),
+        recommendation=replace(advice.recommendation, shuffled=None, shuffled_total=None),
         findings=tuple(replace(f, smallest=None, at_smallest=None) for f in advice.findings),
     )
     assert "nothing bounds epsilon from below" in page_of(open_ended)
+
+
+def test_the_central_epsilon_of_shuffled_reports_is_there_for_a_round_and_for_all(advice):
+    assert "their central epsilon would be" not in page_of(replaced(advice, shuffled=None, shuffled_total=None))
+    told = replaced(advice, shuffled=0.125, shuffled_total=0.75)
+    assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(told))
+    kept = replaced(advice, shuffled=0.125, shuffled_total=None)
+    assert "would be 0.125 at delta 1e-06. Nothing" in plain(page_of(kept))
+
+
+def replaced(advice, **fields):
+    return replace(advice, recommendation=replace(advice.recommendation, **fields))
+
+
+def plain(html):
+    return re.sub(r"\s+", " ", html.replace("\u202f", " ").replace("\u00a0", " "))
 
 
 def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
@@ -152,3 +169,23 @@ def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "write_text", full)
     with pytest.raises(InputError, match=r"advice\.html: cannot write: No space left"):
         write_page(advice, tmp_path)
+
+
+def test_a_note_names_options_as_the_command_line_does(advice):
+    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `most_users`.",))
+    assert "give --error and --most-users." in page_of(noted)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism tried"), (2, "2 mechanisms tried")])
+def test_one_mechanism_is_singular(advice, count, words):
+    assert f"<li>{words}, ε" in page_of(replace(advice, findings=advice.findings[:count]))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0055, "0.55"), (0.046, "4.6"), (0.974, "97"), (0.9961, "99.6"), (1.0, "100")]
+)
+def test_the_card_and_the_sentence_round_alike(advice, share, text):
+    exposed = Estimate(share, share, share)
+    rounded = replace(advice, recommendation=replace(advice.recommendation, exposed=exposed))
+    assert f'<dd class="value">{text}\u202f%</dd>' in page_of(rounded)
+    assert with_ends(exposed).startswith(f"{text} %")

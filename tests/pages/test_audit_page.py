@@ -105,6 +105,23 @@ def specifications(html):
     return {name: json.loads(text) for name, text in found}
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "lines"),
+    [
+        ({"report": 0.5}, {"n = 7", "n = 60", "no information"}),
+        ({"report": 1.5}, {"n = 7", "no information"}),
+        ({"report": 8.0}, None),
+        ({"report": 0.5, "answer": 0.5}, None),
+    ],
+)
+def test_the_trade_off_is_drawn_where_epsilon_bounds_it(tmp_path, outcomes, epsilon, lines):
+    """Not where every test decides nearly always, nor for memoized responses, which epsilon does not bound."""
+    drawn = specifications(write_page(make_run(tmp_path / "run", outcomes, epsilon=epsilon)).read_text("utf-8"))
+    assert ("trade-off" in drawn) == (lines is not None)
+    if lines:
+        assert {row["line"] for row in drawn["trade-off"]["datasets"]["rows"]} == lines
+
+
 def test_page_has_every_picture_and_its_numbers(run):
     drawn = specifications((run / "report.html").read_text("utf-8"))
     assert list(drawn) == ["precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration"]
@@ -164,12 +181,11 @@ def test_page_says_what_was_found_and_how(run, page):
 
 def test_a_threshold_has_columns_of_its_own(tmp_path, page):
     """Nobody is sure at 1: how often that would be right is not known."""
-    assert "right when sure" not in page.words
+    assert "top 1 % sure at" not in page.words
     folder = make_run(tmp_path / "run", attack(50, observations=(2,)), threshold=1.0)
     words = Page(write_page(folder).read_text("utf-8")).words
-    assert "Sure at n, 100 % AUC" in words
-    assert "% of users % right when sure" in words
-    assert re.search(r"0\.0 0\.0–\d\.\d – 0\.0–100\.0", words)
+    assert "top 1 % sure at 100 % 50 % 90 % 95 % 100 % 50 % 90 % 95 % error" in words
+    assert re.search(r"– 0\.0–100\.0 \S+ \S+ \S+ \S+ \S+ \S+ 0\.0 0\.0–\d\.\d", words)
 
 
 @pytest.mark.parametrize(("name", "separator"), [("csv", ","), ("tsv", "\t")])
@@ -300,5 +316,5 @@ def test_an_interval_that_is_a_point_leaves_no_sign_behind(run):
     sure = Estimate(1.0, 0.99999, 1.0)
     results = [replace(record, precision_top10=sure) for record in summary.results]
     told = audit._tiles(summary.model_copy(update={"results": results}))["tiles"]
-    assert [tile["interval"] for tile in told][1] == ""
-    assert all(tile["interval"] for tile in told[:1] + told[2:])
+    assert [tile.note for tile in told][1] == ""
+    assert all(tile.note for tile in told[:1] + told[2:])

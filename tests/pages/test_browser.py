@@ -2,16 +2,21 @@
 
 import json
 import re
+from itertools import combinations
 
 import polars as pl
 import pytest
 from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
-from cases.records import Pools
+from cases.command_line import SMALL
+from cases.records import Pools, choice
 from cases.synthetic import POOLS, game
 
 from poolscope.metrics.records import summarise
-from poolscope.pages import audit, style
+from poolscope.metrics.tables import Records
+from poolscope.pages import audit, comparison, style
+from poolscope.scenario.scenario import parse
 from poolscope.verbs.audit.folder import read_run
+from poolscope.verbs.comparison import Comparison
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 
@@ -138,9 +143,24 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
     assert page.evaluate("typeof caught") == "undefined"
     assert page.locator("a[href^='javascript:'], img, iframe").count() == 0
     titles = page.locator(".chart[data-name=precision] .role-title-text text").all_text_contents()
-    assert [title.strip() for title in titles] == [name.replace("\u202e", "").strip() for name in HOSTILE]
+    assert [title.strip() for title in titles] == [name.replace("\u202e", "[U+202E]").strip() for name in HOSTILE]
     assert "[U+202E]" in page.locator("header").inner_text()
     kept_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
+
+
+@pytest.mark.parametrize(("width", "more"), [(1600, False), (700, True), (390, True)])
+def test_a_table_that_is_cut_off_says_so(opened, path, width, more):
+    """A shadow at the edge and a line below, until the reader has come to the end."""
+    page, _, _ = opened(path, width)
+    box, hint = page.locator(".numbers .scroll").first, page.locator(".numbers .sideways").first
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth") == more
+    assert hint.is_visible() == more
+    assert box.evaluate("e => getComputedStyle(e).backgroundAttachment") == "local, local, scroll, scroll"
+    box.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    page.wait_for_timeout(100)
+    assert not hint.is_visible()
+    page.emulate_media(media="print")
+    assert not hint.is_visible()
 
 
 def test_without_javascript_the_numbers_are_there(opened, path):
@@ -150,3 +170,57 @@ def test_without_javascript_the_numbers_are_there(opened, path):
     text = page.locator(".numbers").inner_text()
     for record in json.loads((path.parent / "summary.json").read_text())["results"]:
         assert f"{record['auc']:.3f}" in text
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A comparison of six mechanisms that are much alike, from an AUC near 1 to one near the random guess."""
+    results = [
+        choice(
+            f"kind{kind}",
+            adversary=adversary,
+            epsilon=epsilon,
+            mse=(0.02 / epsilon) ** 2 * 1.1**kind,
+            auc=(auc, auc - 0.05),
+        )
+        for adversary in ("weak", "strong")
+        for kind in range(6)
+        for epsilon, auc in zip((0.5, 1.0, 2.0, 4.0, 16.0), (0.02, 0.3, 0.6, 0.9 - kind / 100, 0.99), strict=True)
+    ]
+    done = Comparison(
+        scenario=parse(SMALL, name="small"),
+        seed=1,
+        users=100,
+        reports=1000,
+        n=90,
+        mechanisms=tuple(f"kind{kind}" for kind in range(6)),
+        results=Records(results),
+        non_private=None,
+        epsilons=(),
+        devices=("cms, epsilon 1 a report",),
+        adversaries={"weak": "", "strong": ""},
+        seconds=1.0,
+    )
+    return comparison.write_page(done, tmp_path_factory.mktemp("compared"))
+
+
+BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=frontier] ' + what)].map(e => {
+  const box = e.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom, e.textContent] })"""
+
+
+@pytest.mark.parametrize("width", [1200, 700, 390])
+def test_labels_of_points_are_whole_and_apart(opened, compared, width):
+    page, said, _ = opened(compared, width)
+    assert said == []
+    labels = page.evaluate(BOXES, "g.mark-text.role-mark text:not([stroke])")
+    panels = page.evaluate(BOXES, "g.role-scope.cell > g > path.background")
+    assert len(panels) == 2
+    # some are left out in the crowd, but every epsilon stands somewhere in each panel
+    assert len(labels) >= 2 * 8
+    assert {text for *_, text in labels} == {"0.5", "1", "2", "4", "16"}
+    for left, top, right, bottom, text in labels:
+        inside = [b for b in panels if b[0] <= left and right <= b[2] and b[1] <= top + 2 and bottom <= b[3] + 2]
+        assert inside, (text, left, top, right, bottom, panels)
+    for one, other in combinations(labels, 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] - 3 <= other[1] or other[3] - 3 <= one[1]
+        assert apart, (one, other)

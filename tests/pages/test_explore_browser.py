@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 
+import numpy as np
 import polars as pl
 import pytest
 from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
@@ -14,13 +15,16 @@ from cases.explorer import HOSTILE, serving, small
 
 import poolscope as ps
 from poolscope.base.randomness import user_keys
+from poolscope.game.game import estimate_of
 from poolscope.scenario.scenario import changed
 from poolscope.world.synthetic import draw_traces, draw_users
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
+from poolscope.pages.explore import app
 from poolscope.pages.explore.serving import explorer_of
+from poolscope.pages.explore.streams import MAX_STREAMS
 
 pytestmark = needs_chromium
 
@@ -107,6 +111,19 @@ def test_it_draws_and_fits(scenario, served, opened, width, scheme):
     assert "[U+202E]gnol yrev" in bars
 
 
+def test_a_page_says_that_it_waits_and_goes_on(scenario, browser, monkeypatch):
+    """All streams are taken; when one is free, the answer comes by itself."""
+    monkeypatch.setattr(app, "RETRY_AFTER", 0.2)
+    explorer = explorer_of(scenario.file, SEED)
+    taken = [explorer.streams.open(lambda engine: iter(())) for _ in range(MAX_STREAMS)]
+    with serving(explorer) as address, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_text(f"the explorer is busy with {MAX_STREAMS} answers").wait_for(timeout=20_000)
+        taken[0]._work.close()
+        page.get_by_text("After 20 reports").wait_for(timeout=60_000)
+
+
 def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     """The last one; and it is the library's."""
     address = served(scenario.file)
@@ -159,6 +176,7 @@ def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     traces = draw_traces(game.universe, game.popularity, users, 20)
     reports = game.sending.sent(traces, keys).reports(game.device, keys)
     believing = next(one for one in game.adversaries if one.name == adversary)
+    believing = believing.with_estimate(int(estimate_of(np.array([7]), game.estimates)[0]))
     assert shown == pytest.approx(ps.posterior(game.device, reports, believing)[-1].tolist(), abs=1e-12)
 
 

@@ -21,6 +21,7 @@ from poolscope.pages.figures import (
     exposure_curves,
     popularity_plot,
     precision_null_rate,
+    trade_off_curves,
 )
 
 HOSTILE = "<script>alert('$x$')</script>"
@@ -28,7 +29,7 @@ HOSTILE = "<script>alert('$x$')</script>"
 #: What a Vega expression, a field's path or a link would look like.
 TEMPTING = ("datum.secret", "a.b[0]", "{signal: 1}", "javascript:alert(1)", "\u202enoitcerid", 'quote"\\d')
 
-KINDS = ("precision", "calibration", "maps", "exposure", "popularity", "density", "marked", "belief")
+KINDS = ("precision", "calibration", "maps", "exposure", "popularity", "density", "marked", "belief", "trade-off")
 
 
 def curves(outcomes):
@@ -40,6 +41,10 @@ def exposures(outcomes):
         metrics.exposure(metrics.select(outcomes, name, 7), 90).with_columns(pl.lit(name).alias("adversary"))
         for name in outcomes["adversary"].unique(maintain_order=True)
     )
+
+
+def trade_offs(*counts):
+    return pl.concat(metrics.trade_off(1.0, n).table().with_columns(n=pl.lit(n)) for n in counts)
 
 
 def maps(outcomes):
@@ -74,6 +79,7 @@ def every_figure(outcomes):
         "exposure": lambda: exposure_curves(exposures(outcomes)),
         "popularity": lambda: popularity_plot(np.arange(12) / 66, np.arange(12) % 7 - 1, POOLS),
         "density": lambda: behaviour_density(metrics.select(outcomes, "strong", 7)),
+        "trade-off": lambda: trade_off_curves(trade_offs(1, 7)),
     }
 
 
@@ -141,7 +147,7 @@ def test_only_the_non_private_game_gets_its_own_panel():
 
 def test_curves_end_before_they_are_noise(every_figure):
     last = max(row["null_rate"] for row in every_figure["precision"]().datasets["rows"])
-    assert 0.8 < last <= 1 - figures.FEWEST / 400
+    assert 0.8 < last <= 1 - figures.MIN_USERS / 400
 
 
 def test_some_points_of_each_curve_answer_and_both_ends_do(outcomes):
@@ -238,3 +244,14 @@ def test_files_need_vl_convert_and_say_so(every_figure, tmp_path, monkeypatch):
 def test_figures_load_no_converter():
     check = "import sys, poolscope.pages.figures; sys.exit(bool({'vl_convert', 'pandas'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_the_trade_off_has_every_corner_and_few_of_a_long_curve():
+    chart = trade_off_curves(trade_offs(2, 10_000)).to_dict()
+    rows = chart["datasets"]["rows"]
+    short = [(row["fpr"], row["fnr"]) for row in rows if row["line"] == "n = 2"]
+    curve = metrics.trade_off(1.0, 2)
+    assert np.array(short) == pytest.approx(np.stack([curve.fpr, curve.fnr], axis=1), rel=1e-4)
+    long = [row for row in rows if row["line"] == "n = 10,000"]
+    assert len(long) <= 200
+    assert (long[0]["fnr"], long[-1]["fpr"]) == (1, 1)

@@ -96,7 +96,7 @@ def test_a_channel_without_an_inverse_takes_ibu():
     assert found.method == "ibu"
     assert np.all(np.isinf(found.errors))
     ridge = frequencies(mechanism, reports, "ridge")
-    assert np.all(np.isfinite(ridge.errors))
+    assert ridge.errors is None
     assert ridge.counts @ matrix == pytest.approx(np.bincount(reports["report"]), abs=80)
     assert found.popularity @ matrix == pytest.approx(np.bincount(reports["report"]) / 4000, abs=0.02)
     with pytest.raises(InputError, match=r"tells all objects apart.*take ridge or ibu"):

@@ -14,6 +14,7 @@ from scipy import integrate, optimize
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.progress import SILENT
+from poolscope.metrics.shuffling import shuffled_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.advise.advise import advise
 from poolscope.verbs.advise.plays import players_of
@@ -181,7 +182,8 @@ def test_a_looser_target_allows_no_smaller_epsilon(small, done):
 def test_bounds_are_never_below_the_attack(done):
     found = done.recommendation
     assert found.precision.low <= found.most_right
-    assert found.shuffled <= found.epsilon
+    assert found.shuffled < found.shuffled_total <= found.cap * found.shuffled
+    assert found.shuffled < shuffled_epsilon(found.epsilon, 20_000, 1e-6), "the bound is of the mechanism"
     assert found.errors.rmse == pytest.approx(found.measured.rmse, rel=0.25)
     assert found.errors.rmse <= 0.02
 

@@ -168,6 +168,6 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert command(*at, "--joined", "devices.csv") == 2
     assert "--joined: must have --join, the share of links that may be wrong" in capsys.readouterr().err
     assert command(*at, "--join", 0.001, "--out", "x.csv", "--joined", "x.csv") == 2
-    assert "--joined: must be another file than the other outputs" in capsys.readouterr().err
+    assert "--joined: must be another file than that of --out" in capsys.readouterr().err
     assert command(*at) == 0
     assert "--join joins them by kept answers" in " ".join(capsys.readouterr().err.split())

@@ -10,6 +10,7 @@ from poolscope.attack.linking import link_scores
 from poolscope.base.errors import InputError
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.verbs.attack import attack as attacking
 from poolscope.verbs.attack import links
 from poolscope.verbs.attack.links import link_users
 from poolscope.verbs.obfuscate import obfuscate
@@ -50,7 +51,7 @@ def test_the_score_is_that_of_all_pairs_whatever_is_worked_on_at_once(tmp_path, 
     scenario, path = sent(tmp_path, f"kind = '{kind}'\nepsilon = 4\n", ending="csv")
     whole = link_users(path, scenario, tmp_path / "links.csv")
     monkeypatch.setattr(links, "AT_ONCE", 7)
-    again = link_users(path, scenario, tmp_path / "links.csv")
+    again = link_users(path, scenario, tmp_path / "links.csv", overwrite=True)
     assert again.drop("score").equals(whole.drop("score"))
     assert np.allclose(again["score"], whole["score"], rtol=1e-9)
     device = build_device(scenario, build_mechanism(scenario, scenario.universe()))
@@ -68,7 +69,7 @@ def test_other_pools_move_the_scores(tmp_path):
     rows = [{"object": z, "pool": "odd" if z % 2 else "even"} for z in range(20)]
     pl.DataFrame(rows).write_csv(tmp_path / "pools.csv")
     found = link_users(path, scenario, tmp_path / "links.csv", pools=tmp_path / "pools.csv")
-    assert not np.allclose(found["score"][:5], link_users(path, scenario, tmp_path / "links.csv")["score"][:5])
+    assert not np.allclose(found["score"][:5], link_users(path, scenario, tmp_path / "own.csv")["score"][:5])
 
 
 def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
@@ -77,10 +78,24 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
         link_users(path, scenario, tmp_path / "links.csv")
     scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemory = true\n", adversaries=STRONG)
     monkeypatch.setattr(links, "MOST", 100)
-    rule = r"reports\.parquet: must have at most 100 reports, got 240; take some of the users"
+    rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; take some of the users"
+    monkeypatch.setattr(links, "prepared", None)  # nothing is begun
     with pytest.raises(InputError, match=rule):
         link_users(path, scenario, tmp_path / "links.csv")
+    pl.DataFrame({"user": ["a"] * 101, "value": ["1"] * 101}).write_csv(tmp_path / "many.csv")
+    with pytest.raises(InputError, match=r"many\.csv: must have at most 100 reports to be linked, got 101"):
+        link_users(tmp_path / "many.csv", scenario, tmp_path / "links.csv")
     assert not (tmp_path / "links.csv").exists()
+
+
+def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
+    _, path = sent(tmp_path, SKETCH)
+    monkeypatch.setattr(links, "MOST", 100)
+    monkeypatch.setattr(attacking, "prepared", None)
+    at = "attack", path, "--scenario", tmp_path / "small.toml", "--out", tmp_path / "posteriors.csv"
+    assert command(*at, "--links", tmp_path / "links.csv") == 2
+    assert "must have at most 100 reports to be linked, got 240" in capsys.readouterr().err
+    assert not list(tmp_path.glob("posteriors*"))
 
 
 def test_the_command(tmp_path, capsys):

@@ -107,7 +107,8 @@ def test_guesses_are_held_against_the_truth(folder, ending):
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"), pl.col("adversary") == "weak")
     # as if weak were right about all users but two, and two more were not known
     truth = last.select("user", pool="guess").sort("user")
-    truth = truth.with_columns(pool=pl.when(pl.int_range(pl.len()) < 2).then(pl.lit("nowhere")).otherwise("pool"))[:-2]
+    wrong = pl.when(pl.col("pool") == "a").then(pl.lit("b")).otherwise(pl.lit("a"))
+    truth = truth.with_columns(pool=pl.when(pl.int_range(pl.len()) < 2).then(wrong).otherwise("pool"))[:-2]
     truth.write_csv(path / "truth.csv")
     found = attack(path / "reports.parquet", scenario, out=path / f"again.{ending}", truth=path / "truth.csv")
     weak, curious = found.judged
@@ -124,11 +125,12 @@ def test_what_cannot_be_asked(folder):
         attack_user(reports, scenario, "nobody")
     with pytest.raises(InputError, match="truth: must have `out`"):
         attack(reports, scenario, truth=path / "truth.csv")
-    with pytest.raises(InputError, match="top: must not be negative, got -1"):
+    with pytest.raises(InputError, match="top: must be from 0 to 1,000,000, got -1"):
         attack(reports, scenario, top=-1)
     (path / "truth.csv").write_text("user,pool\nsomebody,a\n")
     with pytest.raises(InputError, match="truth: must have users of the reports"):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
+    assert not (path / "o.csv").exists()
     (path / "truth.csv").write_text("user,pool\nuser 1,a\nuser 1,b\n")
     with pytest.raises(InputError, match=r"truth.csv: row 2: a user must be listed once, got 'user 1'"):
         attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")

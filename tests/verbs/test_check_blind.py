@@ -136,7 +136,7 @@ def test_a_generator_that_is_used_as_given_is_silent():
     verdict = check(Response(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert verdict.kept, verdict.reasons
     assert verdict.warnings == ()
-    assert dict(rows(verdict))["generator"] == "every report is drawn anew"
+    assert dict(rows(verdict))["generator"].startswith("no repeats and no dependence found; one of up to 92,518 seeds")
 
 
 @pytest.mark.parametrize("seeds", [constant, lambda: clock(40)], ids=["constant", "clock"])
@@ -156,12 +156,12 @@ def test_randomness_from_elsewhere_is_a_warning():
     verdict = check(OwnGenerator(nanoseconds()), samples=SAMPLES, seed=SEED, confidence=0.9999)
     assert verdict.repeats.found == ()
     assert "depends on something else than its generator" in verdict.warnings[0]
-    assert dict(rows(verdict))["generator"] == "not the only source of randomness"
+    assert dict(rows(verdict))["generator"].startswith("the same generator gave different reports")
 
 
 def test_one_draw_for_a_whole_call_is_caught():
     verdict = check(OneDraw(), samples=SAMPLES, seed=SEED)
-    assert any(reason.startswith("reports of one call repeat each other") for reason in verdict.reasons)
+    assert any(reason.startswith("neighbors in a call repeat each other") for reason in verdict.reasons)
 
 
 def test_what_sends_the_same_always_repeats_nothing():

@@ -64,7 +64,8 @@ def test_days_of_the_archive_are_read_by_name_and_time(tmp_path):
     write(tmp_path / "2020-01-01.json", json.dumps([post("a", "x")]))
     write(tmp_path / "2019-12-31.json", "[]")
     write(tmp_path / "README.md", "")
-    by_folder = ordered([tmp_path])
+    with pytest.warns(UserWarning, match=r"left out 'README.md', which are no .json files of the archive"):
+        by_folder = ordered([tmp_path])
     assert [path.name for path in by_folder] == ["2019-12-31.json", "2020-01-01.json", "2020-01-02.json"]
     assert ordered(reversed(by_folder)) == by_folder
     rows = [row for path in by_folder for row in read_rows(path, Columns("screen_name", "text"))]
@@ -97,7 +98,7 @@ def test_own_words(text, own):
         ("t.csv", "who,what\n", "must have at least one row"),
         ("t.jsonl", "\n\n", "must have at least one row"),
         ("t.csv", "wh0,what\na,b\n", "must have a column 'who', got ['wh0', 'what']; did you mean 'wh0'?"),
-        ("t.csv", "who,text\na,b\n", "must have a column 'what', got ['who', 'text']; known: who, text"),
+        ("t.csv", "who,text\na,b\n", "must have a column 'what', got ['who', 'text']; expected: who, what"),
         ("t.csv", "who,who,what\na,b,c\n", "must not have two columns of one name, got ['who', 'who', 'what']"),
         ("t.csv", "who,what\na,b\na\n", "row 2: must have 2 fields, got 1"),
         ("t.csv", 'who,what\na,"b\n', "line 2: must be CSV: unexpected end of data"),
@@ -107,7 +108,7 @@ def test_own_words(text, own):
         ("t.csv", "who,what\na,b\n".encode("utf-16"), "line 1: must be UTF-8 text, got b'\\xff'"),
         ("t.jsonl", '{"who": "a", "what": "b"}\n{"who"', "line 2: must be JSON: Expecting ':' delimiter"),
         ("t.jsonl", "[1]", "row 1: must be a JSON object, got [1]"),
-        ("t.jsonl", '{"who": "a"}', "row 1: must have a column 'what', got ['who']; known: who"),
+        ("t.jsonl", '{"who": "a"}', "row 1: must have a column 'what', got ['who']; expected: who, what"),
         ("t.jsonl", '{"who": null, "what": "b"}', "row 1: who must not be missing, got None"),
         ("t.jsonl", '{"who": NaN, "what": "b"}', "row 1: who must not be missing, got nan"),
         ("t.jsonl", '{"who": 1.5, "what": "b"}', "row 1: who must be a text or an integer, got 1.5"),
@@ -192,9 +193,9 @@ def test_emojis_of_texts(tmp_path):
     assert (made.kept, made.in_pools, made.objects) == (3, 1, None)
     assert made.outside == (("🫠", 3), ("🩹", 1))
     assert describe(made) == [
-        "Read 4 rows; 1 of them have no object.",
-        f"Wrote 3 objects of 1 users to {tmp_path / 'o.csv'}; 1 are in the 6 pools.",
-        "Left out 4 objects, 2 different ones, as outside the universe; most frequent: '🫠' (3), '🩹' (1).",
+        "Read 4 rows; 1 of them without an object.",
+        f"Wrote 3 objects of 1 user to {tmp_path / 'o.csv'}; 1 of them in the 6 pools.",
+        "Left out 4 objects, 2 different, as outside the universe; most frequent: '🫠' (3), '🩹' (1).",
         "2 more users have no object of the universe, hence no trace.",
     ]
 
@@ -224,10 +225,12 @@ def test_domains_widen_the_universe_of_news(tmp_path):
 
 def test_the_archive_needs_no_columns(tmp_path):
     day = [post("a", "https://cnn.com/x https://t.co/y"), post("b", "RT @a https://cnn.com/x"), post("a", "👍")]
-    write(tmp_path / "2020-01-01.json", json.dumps(day))
-    links = make_traces([tmp_path], tmp_path / "links.csv", universe="news-2021")
+    days = tmp_path / "days"
+    days.mkdir()
+    write(days / "2020-01-01.json", json.dumps(day))
+    links = make_traces([days], tmp_path / "links.csv", universe="news-2021")
     assert traces_of(links.traces) == [("a", "cnn.com")]
-    emojis = make_traces([tmp_path], tmp_path / "emojis.csv", universe="emoji-11")
+    emojis = make_traces([days], tmp_path / "emojis.csv", universe="emoji-11")
     assert traces_of(emojis.traces) == [("a", "👍")]
 
 
@@ -275,8 +278,8 @@ def test_a_universe_from_a_file(tmp_path):
         ({"universe": "words.csv"}, "text: goes only with a universe of emojis or one of domains, got 'words.csv'"),
         ({"out": "o.xlsx"}, "o.xlsx: an output must end in .csv or .parquet"),
         ({"out": "no/o.csv"}, "no/o.csv: the output's folder must exist"),
-        ({"out": "t.csv"}, "t.csv: the output is there already"),
-        ({"out": "t.csv", "overwrite": True}, "t.csv: the output must not be the input"),
+        ({"out": "t.csv"}, "t.csv: the output must not be a file that is read"),
+        ({"out": "t.csv", "overwrite": True}, "t.csv: the output must not be a file that is read"),
         (
             {"universe": "news-2021", "out": "words.csv", "overwrite": False},
             "words.csv: the output is there already",

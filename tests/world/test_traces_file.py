@@ -71,7 +71,7 @@ def test_objects_outside_are_left_out(tmp_path):
     [
         ("", "must not be empty"),
         ("user,object\n", "must have at least one row"),
-        ("user,thing\na,x\n", "must have a column 'object', got ['user', 'thing']; known: user, thing"),
+        ("user,thing\na,x\n", "must have a column 'object', got ['user', 'thing']; expected: user, object"),
         ("user,object\na,x\nb\n", "row 2: must have 2 fields, got 1"),
         ("user,object\na,x\n,y\n", "row 2: user must have a name, got ''"),
         ("user,object\na,x\na,\n", "row 2: object must have a name, got ''"),
@@ -90,7 +90,7 @@ def test_what_is_wrong_with_a_csv(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"user": ["a"]}, "must have a column 'object', got ['user']; known: user"),
+        ({"user": ["a"]}, "must have a column 'object', got ['user']; expected: user, object"),
         ({"user": [], "object": []}, "must have at least one row"),
         ({"user": ["a", None], "object": ["x", "x"]}, "row 2: user must have a name, got None"),
         ({"user": ["a"], "object": [float("nan")]}, "column 'object' must hold texts or integers, got 'Float64'"),

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from poolscope.attack.posterior import posteriors
 from poolscope.attack.quadrature import axis, point_axis
 from poolscope.base.arrays import Floats
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.views import Views
-from poolscope.world.behaviour import Behaviour
+from poolscope.world.behaviour import NONE, Behaviour
 from poolscope.world.popularity import uniform, within_pools
 from poolscope.world.universe import Universe
 
@@ -31,6 +32,8 @@ class Adversary:
     belief : priors of relevant interest, polarization and preferred pool.
     phrase : who that is, in plain words.
     knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
+    redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
+        estimate of its own, so that intervals hold for the draw of the estimate too.
 
     Examples
     --------
@@ -45,9 +48,16 @@ class Adversary:
     belief: Behaviour = field(default_factory=Behaviour)
     phrase: str = ""
     knows_memory: bool = True
+    redraws: tuple[Adversary, ...] = ()
 
     def __post_init__(self) -> None:
-        popularity = np.asarray(self.popularity, dtype=np.float64)
+        if not isinstance(self.name, str):
+            raise InputError("an adversary's name must be a text", value=self.name)
+        if not isinstance(self.universe, Universe):
+            raise InputError("an adversary's universe must be a Universe", value=self.universe)
+        if not isinstance(self.belief, Behaviour):
+            raise InputError("an adversary's belief must be a Behaviour", value=self.belief)
+        popularity = as_floats("popularity", self.popularity)
         if popularity.shape != (self.universe.size,):
             raise InputError(
                 f"popularity must have one value for each of {self.universe.size} objects",
@@ -60,6 +70,20 @@ class Adversary:
     def k(self) -> int:
         return self.universe.k
 
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What a posterior is over: the pools, and `NONE` where the adversary holds that a user may prefer none."""
+        return (*self.universe.pool_names, NONE) if self.belief.none else self.universe.pool_names
+
+    @property
+    def prior(self) -> Floats:
+        """Probability of each hypothesis before any report."""
+        return self.belief.hypothesis_prior(self.k)
+
+    def with_estimate(self, number: int) -> Adversary:
+        """The adversary with one of its estimates, from 0; itself where it has one popularity alone."""
+        return self.redraws[number - 1] if number and self.redraws else self
+
     @classmethod
     def weak(cls, universe: Universe, belief: Behaviour | None = None) -> Adversary:
         """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
@@ -70,6 +94,21 @@ class Adversary:
             belief=belief or Behaviour(),
             phrase="who knows nothing about popularity",
         )
+
+
+#: What a subclass cannot bring along: attacks are chosen by the device, and ask an adversary for its fields alone.
+NEVER_ASKED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
+
+
+def check_adversary(adversary: object) -> None:
+    """Refuse what is no adversary, and one with a method of its own that no attack would call."""
+    if not isinstance(adversary, Adversary):
+        raise InputError("must be an Adversary", value=adversary)
+    for name in NEVER_ASKED:
+        if hasattr(adversary, name):
+            rule = f"an adversary's own {name} is never called: what it believes is in its fields"
+            remedy = "call it yourself on the reports, or give the likelihoods to posterior_of_likelihood"
+            raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
 def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
@@ -92,9 +131,10 @@ def view_width(adversaries: Sequence[Adversary]) -> int:
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
-    """Posteriors (users, n + 1, k) from support masses (users, n, k + 1)."""
+    """Posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
     _, n, _ = mass.shape
     # without neutral objects the relevant interest is one, whatever is believed of it
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
-    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, interest, polarization, prior)
+    axes = interest, polarization
+    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, *axes, prior, adversary.belief.none)

@@ -11,8 +11,8 @@ from poolscope.kernels import decide as kernels
 
 
 def believed(posterior: Floats, adversary: Adversary) -> Floats:
-    """The posterior (..., k); reports that the adversary's model excludes, where it is NaN, leave it with its prior."""
-    return np.where(np.isnan(posterior), adversary.belief.pool_prior(adversary.k), posterior)
+    """The posterior (..., hypotheses); where it is NaN, as the adversary's model excludes the reports, its prior."""
+    return np.where(np.isnan(posterior), adversary.prior, posterior)
 
 
 def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers, Floats]:

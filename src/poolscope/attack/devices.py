@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.fresh import OnFresh
+from poolscope.attack.adversary import Adversary, check_adversary
+from poolscope.attack.fresh import OnFresh, lengths_of
 from poolscope.attack.memory.posteriors import OnKept
 from poolscope.attack.role import Attack
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.checks import check_integers
 from poolscope.base.errors import InputError
+from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, Fresh, Keeping
-from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.mechanisms.role import Mechanism, Reports, report_count
 
 
 def attack_on(device: Device) -> Attack:
     """The attack on a device: one for all that keep their answers, and the paper's."""
+    if not isinstance(device, Device):
+        lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
+        rule = f"must be a device, which has {', '.join(lacking)}"
+        raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
     if isinstance(device, Keeping):
         return OnKept(device)
-    if isinstance(device, Fresh):
-        return OnFresh(device)
-    remedy = "Fresh(mechanism), or one that states the evidence of its reports"
-    raise InputError("must be a device that can be attacked", value=type(device).__name__, remedy=remedy)
+    if device.memoizes:
+        rule = "a device that memoizes must have own and evidence"
+        raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoised has them")
+    return OnFresh(device)
 
 
 def posterior(
@@ -55,8 +62,17 @@ def posterior(
     >>> ps.posterior(mechanism, reports, strong, observations=[0, 4])[1].round(3)
     array([0.853, 0.074, 0.074])
     """
-    if observations is not None and min(observations, default=0) < 0:
-        raise InputError("observations must be at least 0", value=list(observations))
-    attack = attack_on(device if isinstance(device, Device) else Fresh(device))
-    out = attack.posterior(reports, adversary, lengths, observations)
+    if observations is not None:
+        check_integers("observations", observations, 0)
+    # what has the parts of a device is meant as one, though it may lack others
+    meant = isinstance(device, Device) or (hasattr(device, "sent") and hasattr(device, "mechanism"))
+    given: Any = device if meant else Fresh(cast(Mechanism, device))
+    attack, mechanism = attack_on(given), given.mechanism
+    check_adversary(adversary)
+    if adversary.universe.size != mechanism.universe:
+        rule = f"the adversary's universe must have the mechanism's {mechanism.universe} objects"
+        raise InputError(rule, value=adversary.universe.size)
+    columns = checked_reports(mechanism, reports)
+    sizes = None if lengths is None else lengths_of(lengths, report_count(columns))
+    out = attack.posterior(columns, adversary, sizes, observations)
     return out[0] if lengths is None else out

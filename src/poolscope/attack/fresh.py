@@ -12,11 +12,14 @@ from poolscope.attack.adversary import Adversary, posterior_block, views
 from poolscope.attack.pseudonyms import in_windows
 from poolscope.attack.role import MOST_USERS, Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
+from poolscope.base.checks import as_counts
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
-from poolscope.mechanisms.devices import Fresh, fresh_keys
-from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.mechanisms.checking import checked_reports
+from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
+from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.views import Views
 from poolscope.reports.shares import sent_masses
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
@@ -30,7 +33,7 @@ PARTS = 4
 class OnFresh:
     """Every report adds its likelihood; the popularity masses of all adversaries come from one pass over the block."""
 
-    device: Fresh
+    device: Device
 
     most_users: ClassVar[int] = MOST_USERS
     prepared: ClassVar[float] = 0.5
@@ -51,18 +54,7 @@ class OnFresh:
     ) -> list[Posteriors]:
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         view, columns = views(adversaries)
-        drawn, objects = fresh_keys(keys[:, None], sent.places).ravel(), sent.objects.ravel()
-        limited = bool((sent.lengths < n).any())
-        if limited:
-            there = sent.there.ravel()
-            drawn, objects = drawn[there], objects[there]
-        parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
-        mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
-        if limited:
-            table = np.zeros((users * n, view.width))
-            table[there] = mass
-            mass = table
-        mass = mass.reshape(users, n, view.width)
+        mass = self._masses(sent, keys, view, engine, tick).reshape(users, n, view.width)
 
         def of(adversary: Adversary, own: slice) -> Posteriors:
             def attack(some: Floats, lengths: Integers) -> Floats:
@@ -71,9 +63,33 @@ class OnFresh:
             def some(rows: slice) -> tuple[Floats, None]:
                 return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window), None
 
-            return Posteriors(some, at_once(n, adversary.k), sent.window)
+            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.window)
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
+
+    def _masses(self, sent: Sent, keys: Keys, view: Views, engine: Local, tick: Tick) -> Floats:
+        """(users * most, width) popularity masses of all reports, zero where there is none."""
+        mechanism, (users, n) = self.device.mechanism, sent.objects.shape
+        limited, there = bool((sent.lengths < n).any()), sent.there.ravel()
+        if draws_fresh(self.device):
+            drawn, objects = fresh_keys(keys[:, None], sent.places).ravel(), sent.objects.ravel()
+            if limited:
+                drawn, objects = drawn[there], objects[there]
+            parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
+            mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
+        else:
+            # a device of the caller's own sends what it sends, and the adversary knows the mechanism only
+            reports = checked_reports(mechanism, sent.reports(self.device, keys))
+            if report_count(reports) != sent.lengths.sum():
+                rule = f"a device must send a report for each of {sent.lengths.sum()} objects"
+                raise InputError(rule, value=report_count(reports))
+            mass = mechanism.mass(reports, view)
+            tick(self.prepared * users)
+        if not limited:
+            return mass
+        table = np.zeros((users * n, view.width))
+        table[there] = mass
+        return table
 
 
 def posterior_of_each(
@@ -111,7 +127,9 @@ def at_once(n: int, k: int) -> int:
 
 def lengths_of(lengths: Integers | None, count: int) -> Integers:
     """(users,) reports of each user, of so many in all; one user where absent."""
-    found = np.array([count]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if lengths is None:
+        return np.array([count])
+    found = as_counts("lengths", lengths)
     if found.sum() != count:
         raise InputError(f"lengths must add up to the {count} reports", value=int(found.sum()))
     return found

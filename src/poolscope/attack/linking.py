@@ -9,8 +9,9 @@ keeps. A report r of one window and a report u of the other are likelier from on
 :math:`\Pr[r, u | s]` being that of two reports of one answer to slot s, and w_s how often an object of the slot is
 picked by anybody. The score of two windows is the sum of :math:`\log \kappa` over all pairs, one report of each. For
 windows of one report that is the log likelihood ratio itself; for longer ones it is the pairwise composite of it, which
-ranks pairs of windows nearly as well (`tests/attack/test_linking.py` holds it against the sum over all answers), but
-counts twice what two pairs have in common: its size is no probability.
+counts twice what two pairs have in common. Its size is no probability, and it ranks pairs of windows less well: in
+small cases its ROC area is below that of the likelihood ratio by 0.01 for windows of two reports, and by 0.14 for eight
+reports of three objects (`tests/attack/test_linking.py` enumerates them).
 
 What else a device keeps, a cohort, a seed or positions, must be the same in both windows, and adds the logarithm of
 how many values it may have. Habits are left out: everybody is taken to pick objects as a user does on average, so that

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from poolscope.attack.quadrature import Axis, axis, fixed_rule
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.base.checks import as_counts, as_floats
+from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compiling import Aside
 from poolscope.kernels.marginals import marginals
@@ -24,6 +27,11 @@ COMPILED = Aside(
 )
 
 
+#: Above it, the sum of likelihoods over pools may overflow; what is common to a report can be taken out of it.
+LARGEST = 1e300
+
+
+@checked
 def posterior_of_likelihood(
     likelihood: ArrayLike,
     *,
@@ -49,7 +57,8 @@ def posterior_of_likelihood(
     Returns
     -------
     (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
-    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN.
+    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN. A belief that a user
+    may prefer no pool adds a last column, the posterior of that hypothesis: every object is then a neutral one.
 
     Examples
     --------
@@ -59,17 +68,19 @@ def posterior_of_likelihood(
            [0.583, 0.417],
            [0.67 , 0.33 ]])
     """
-    table, counts, single = _checked(likelihood, lengths)
+    table, counts, single = _checked(likelihood, lengths, floor, slope)
     _, n, columns = table.shape
     belief = belief or Behaviour()
     axes = axis(belief.interest, n), axis(belief.polarization, n)
-    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1))
+    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1), belief.none)
     return out[0] if single else out
 
 
-def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, NDArray[np.int64], bool]:
+def _checked(
+    likelihood: ArrayLike, lengths: ArrayLike | None, floor: float, slope: float
+) -> tuple[Floats, NDArray[np.int64], bool]:
     """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
-    table = np.asarray(likelihood, dtype=np.float64)
+    table = as_floats("likelihoods", likelihood)
     single = table.ndim == 2
     if single:
         table = table[None]
@@ -78,11 +89,13 @@ def _checked(likelihood: ArrayLike, lengths: ArrayLike | None) -> tuple[Floats, 
             "likelihood must be (users, n, 1 + pools) with two pools or more",
             value=np.shape(likelihood),
         )
-    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(np.isinf(table)):
-        raise InputError("likelihoods must be finite and not negative")
+    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(table > LARGEST):
+        raise InputError(f"likelihoods must be finite and not negative, at most {LARGEST:g}")
+    if not (0 <= floor <= LARGEST and 0 <= slope <= LARGEST and floor + slope * table.max(initial=0.0) <= LARGEST):
+        raise InputError(f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(floor, slope))
     users, n, _ = table.shape
-    counts = np.full(users, n) if lengths is None else np.asarray(lengths, dtype=np.int64)
-    if counts.shape != (users,) or np.any(counts < 0) or np.any(counts > n):
+    counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
+    if counts.shape != (users,) or np.any(counts > n):
         raise InputError(f"lengths must be one for each user, between 0 and {n}")
     return table, counts, single
 
@@ -95,16 +108,31 @@ def posteriors(
     interest: Axis,
     polarization: Axis,
     pool_prior: Floats,
+    none: float = 0.0,
 ) -> Floats:
     """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
     users, n, columns = likelihood.shape
     out = np.empty((users, n + 1, columns - 1))
+    log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
-    room = scratch(n, columns - 1)
-    kernels.posteriors(*_in_memory(likelihood), lengths, floor, slope, pool_prior, interest, polarization, room, out)
+    room, axes = scratch(n, columns - 1), (interest, polarization)
+    lost, reports = kernels.posteriors(
+        *_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes
+    )
+    if lost >= 0:
+        raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
+    if none:
+        # Bayes factors of preferring some pool against none
+        of_none = special.expit(np.log(none) - np.log1p(-none) - log_bayes)
+        out = np.concatenate([out * (1.0 - of_none[:, :, None]), of_none[:, :, None]], axis=2)
     for user in np.flatnonzero(lengths < n):
         out[user, lengths[user] + 1 :] = out[user, lengths[user]]
     return out
+
+
+def not_a_number(what: str) -> PoolscopeError:
+    """The error of an integral that failed. It is never passed on as NaN: that means reports which are impossible."""
+    return PoolscopeError(f"internal error: {what} is not a number; please report it with the scenario and the seed")
 
 
 def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -139,6 +167,7 @@ class Learnt:
 FINE = 4
 
 
+@checked
 def behaviour_posterior(
     likelihood: ArrayLike,
     *,
@@ -161,7 +190,7 @@ def behaviour_posterior(
     >>> learnt.gamma.round(3), learnt.delta.round(3)
     (array([0.93]), array([0.93]))
     """
-    table, counts, _ = _checked(likelihood, lengths)
+    table, counts, _ = _checked(likelihood, lengths, floor, slope)
     belief = belief or Behaviour()
     k = table.shape[2] - 1
     sides = {}
@@ -201,7 +230,9 @@ def _marginals(
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
     room = scratch(n, k)
     memory, steps = _in_memory(likelihood[None])
-    marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    possible = marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    if possible and not all(np.isfinite(part).all() for part in out):
+        raise not_a_number("the posterior of relevant interest and polarization")
     return out
 
 
@@ -213,7 +244,7 @@ def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
     """
     if np.isnan(mass).any():
         return np.full(2, np.nan)
-    edges = density.quantile(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum())
+    edges = density.quantile(np.minimum(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum(), 1.0))
     cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
     from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs

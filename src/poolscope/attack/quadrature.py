@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
+from poolscope.base.errors import InputError
 from poolscope.kernels.nodes import ROWS
 from poolscope.kernels.posterior import FIRST_STAGE, MARGIN, MISSED, next_stage
 from poolscope.world.densities import Density
@@ -102,25 +103,38 @@ def point_axis() -> Axis:
 
 def high_polynomials(x: Floats, weight: Floats) -> Floats:
     """(3, nodes) orthonormal polynomials of a rule, of degrees near nodes sqrt(2/3) (two of them) and sqrt(1/2)."""
-    nodes = len(x)
-    if nodes < 4:
-        return np.zeros((3, nodes))
+    found: Floats = np.zeros((3, len(x)))
+    some = weight > 0  # nodes without a weight see nothing, and polynomials have no values there
+    x, weight, nodes = x[some], weight[some], np.count_nonzero(some)
+    if nodes < 4 or x.min() == x.max():
+        return found
     root = np.sqrt(weight / weight.sum())[:, None]
     middle, half = (x.min() + x.max()) / 2.0, (x.max() - x.min()) / 2.0
     basis = np.linalg.qr(root * np.polynomial.legendre.legvander((x - middle) / half, nodes - 1))[0] / root
     high = int(nodes * np.sqrt(2.0 / 3.0))
-    found: Floats = basis.T[[high, high - 1, int(nodes * np.sqrt(0.5)) - 1]]
+    found[:, some] = basis.T[[high, high - 1, int(nodes * np.sqrt(0.5)) - 1]]
     return found
 
 
 def _laid_out(density: Density, sizes: list[int], resolutions: list[float]) -> Axis:
-    tables = [_table(nodes, *density.rule(nodes)) for nodes in sizes]
+    tables = [_table(nodes, *_checked_rule(density, nodes)) for nodes in sizes]
     return Axis(
         offsets=np.concatenate([[0], np.cumsum([table.shape[1] for table in tables])]).astype(np.int64),
         degrees=np.array([2 * nodes - 1 for nodes in sizes], dtype=np.int64),
         resolutions=np.array(resolutions),
         rules=np.hstack(tables),
     )
+
+
+def _checked_rule(density: Density, nodes: int) -> tuple[Floats, Floats, Floats]:
+    """A density's rule, which may be a caller's own: a node that is no number would make every posterior NaN."""
+    x, complement, weight = (np.asarray(part, dtype=np.float64) for part in density.rule(nodes))
+    alike = x.ndim == 1 and x.shape == complement.shape == weight.shape
+    inside = alike and np.all((x >= 0) & (x <= 1) & (complement >= 0) & (complement <= 1) & (weight >= 0))
+    if not (inside and 0 < weight.sum() < np.inf):
+        rule = "the rule of a density must have nodes and complements in [0, 1] and weights of at least 0"
+        raise InputError(rule, value=density)
+    return x, complement, weight
 
 
 def _table(nodes: int, x: Floats, complement: Floats, weight: Floats) -> Floats:

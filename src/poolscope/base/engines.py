@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from poolscope.base.arrays import Tick
+from poolscope.base.checks import check_integer
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.base.hush import hushed
 from poolscope.base.machine import available_cores
@@ -74,6 +75,9 @@ class Local:
 
     #: Blocks run one after another: the threads share each of them.
     workers = 1
+
+    def __post_init__(self) -> None:
+        check_integer("threads", self.threads, 1)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Results as they finish, in no order; at most one item a thread is under way."""

@@ -8,6 +8,8 @@ knows the file or the key adds it on the way up with :func:`located`. The result
 
 import copy
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -20,6 +22,12 @@ LONGEST_PART = 300
 """Characters of any other part: keys and rules come from files and other libraries too."""
 
 _NOTHING = object()
+
+#: Categories of characters that are obeyed or unseen: controls, formats, surrogates, separators of lines.
+_OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+#: Joiners, and the tags of emojis.
+_JOINERS = ("\u200c", "\u200d", *map(chr, range(0xE0020, 0xE0080)))
 
 
 class PoolscopeError(Exception):
@@ -140,6 +148,8 @@ def reading(file: str | PathLike[str]) -> Iterator[None]:
 
 def check_count(name: str, count: int | None) -> None:
     """Refuse a number of users or reports that is none; where it is left out another takes its place."""
+    if count is not None and (isinstance(count, bool) or not hasattr(count, "__index__")):
+        raise InputError(f"{name} must be a whole number", value=count)
     if count is not None and count < 1:
         raise InputError(f"{name} must be at least 1", value=count)
 
@@ -171,8 +181,30 @@ def shown(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks and without characters that a terminal would obey."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """``text`` without line breaks, in which characters that a terminal would obey are shown."""
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str, besides: str = "") -> str:
+    """``text`` with control characters, and marks that hide or turn text, shown as ``[U+202E]`` and never obeyed.
+
+    Without that two names could look alike. Line breaks count, unless they are among ``besides``. What joins emojis and
+    letters beyond ASCII to one sign is left where it does.
+    """
+
+    def shown_as(found: re.Match[str]) -> str:
+        mark, before = found[0], text[max(0, found.start() - 1) : found.start()]
+        if mark in besides or unicodedata.category(mark) not in _OBEYED:
+            return mark
+        joins = mark in _JOINERS and not before.isascii()
+        return mark if joins else f"[U+{ord(mark):04X}]"
+
+    return text if text.isascii() and text.isprintable() else re.sub(r"[^ -~]", shown_as, text)
+
+
+def as_options(message: str) -> str:
+    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
+    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
 
 
 def _shortened(text: str, length: int) -> str:

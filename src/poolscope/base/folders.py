@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -13,6 +15,9 @@ ANOTHER = "choose another with `out`"
 
 #: The file that is locked while a process is at work in a folder (`base.scratch`); it counts for nothing.
 LOCK = ".poolscope-lock"
+
+#: How a scratch folder is called; one that holds something and no lock's file is not ours.
+PREFIX = ".poolscope."
 
 
 @contextmanager
@@ -49,9 +54,27 @@ def _numbered(name: str) -> Iterator[Path]:
 
 
 def check_folder(out: Path) -> None:
-    """What is to be a folder is one, or is not there yet."""
+    """What is to be a folder is one, or is not there yet, and can be written."""
     if out.exists() and not out.is_dir():
         raise InputError("must be a folder", file=out, remedy=ANOTHER)
+    check_writable(out, out)
+
+
+def nearest_folder(path: Path) -> Path:
+    """The path itself if it is a folder, or else the nearest one above it."""
+    path = path.absolute()
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def check_writable(folder: Path, out: Path, remedy: str = ANOTHER) -> None:
+    """Refuse the output `out` where nothing can be put into the folder, or into the nearest one above it."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=nearest_folder(folder)))
+    except OSError as error:
+        rule = f"must be where files can be written: {nearest_folder(folder)} is not writable"
+        raise InputError(rule, file=out, remedy=remedy) from error
 
 
 def check_new(out: Path, *, what: str = "is not empty", remedy: str = ANOTHER) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.base.errors import InputError, reading
+from poolscope.base.files import check_regular
 
 
 def read_json(path: Path) -> Any:
     """What a file of JSON holds."""
+    check_regular(path)
     with reading(path):
         return parse_json(path.read_text("utf-8"))
 

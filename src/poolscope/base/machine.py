@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from poolscope.base.errors import InputError
+from poolscope.base.folders import nearest_folder
 
 #: Where control groups tell a limit and what is used of it: version 2, then version 1.
 GROUPS = (
@@ -57,10 +58,7 @@ def as_bytes(count: float) -> str:
 
 def available_disk(folder: Path) -> int:
     """Bytes that are free where the folder is, or will be."""
-    folder = folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(nearest_folder(folder)).free
 
 
 def _of_the_machine() -> int | None:

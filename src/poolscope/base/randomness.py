@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Keys
+from poolscope.base.checks import is_integer
+from poolscope.base.errors import InputError
 from poolscope.kernels.random import child_keys
 
 
@@ -38,7 +40,9 @@ def children(parents: Keys | np.uint64 | int, indices: NDArray[np.integer] | int
 
 def seed_key(seed: int) -> np.uint64:
     """The root of a run: any integer seed, folded to 64 bits."""
-    return np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+    if not is_integer(seed):
+        raise InputError("seed must be a whole number", value=seed)
+    return np.uint64(int(seed) & 0xFFFFFFFFFFFFFFFF)
 
 
 def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
@@ -49,6 +53,11 @@ def user_keys(seed: int, users: NDArray[np.integer]) -> Keys:
 def curator_key(seed: int, index: int) -> np.uint64:
     """The key of a curator's simulation: each has its own draws of other people's reports."""
     return np.uint64(children(children(seed_key(seed), Stream.CURATOR), index))
+
+
+def redraw_keys(key: np.uint64, count: int) -> Keys:
+    """The keys of further simulations of a curator, beyond those of its reports and hash functions."""
+    return children(key, (1 << 40) + np.arange(count))
 
 
 def report_keys(users: Keys, first: int, count: int) -> Keys:

@@ -14,10 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from poolscope.base.errors import InputError
-from poolscope.base.folders import ANOTHER, LOCK
-
-#: How a scratch folder is called; one that holds something and no lock's file is not ours.
-PREFIX = ".poolscope."
+from poolscope.base.folders import ANOTHER, LOCK, PREFIX
 
 
 @contextmanager
@@ -37,14 +34,16 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Make a folder where it is not there, and hold it; taken away where nothing was put into it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Make a folder where it is not there, and hold it; what was made is removed where nothing was put into it."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with held(folder):
             yield
     finally:
-        with suppress(OSError):
-            folder.rmdir()
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
 
 
 @contextmanager

@@ -15,7 +15,9 @@ from poolscope.cli.options import Engine, Scenario, Scheduler, waited
 def advise(
     scenario: Scenario,
     exposed: Annotated[float, typer.Option(metavar="SHARE", help="The most users who may be exposed, as 0.05.")],
-    confidence: Annotated[float, typer.Option(help="From which on a user counts as exposed.")] = 0.9,
+    confidence: Annotated[
+        float | None, typer.Option(help="From which on a user counts as exposed; default the threshold, or 0.9.")
+    ] = None,
     reports: Annotated[int | None, typer.Option(help="By so many reports; default the scenario's last.")] = None,
     days: Annotated[float | None, typer.Option(help="The same in days, by reports_per_day of [devices].")] = None,
     error: Annotated[float | None, typer.Option(help="The most error (RMSE) of a frequency.")] = None,

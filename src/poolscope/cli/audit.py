@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.attack.levels import sure
+from poolscope.attack.levels import in_percent, sure
+from poolscope.base.counting import counted
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.epsilon import in_days
@@ -55,13 +56,13 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
     console.say(in_plain_words(summary.results, summary.adversaries))
     if chance := chance_in_words(summary.results):
         console.say(chance)
-    console.note(f"{summary.users:,} users, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
+    console.note(f"{counted(summary.users, 'user')}, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
 
 
 def _exposing(results: Sequence[Record]) -> Grid:
     """After how many reports some users are exposed, of the whole run: a row for each adversary."""
     grid = Grid(
-        title=f"Reports until so many users are exposed, at {percent(results[0].exposed_at)} confidence",
+        title=f"Reports until so many users are exposed, at {in_percent(results[0].exposed_at)} confidence",
         heads=["adversary", *(f"{100 * share:g} %" for share in EXPOSING.values())],
         keys=1,
     )
@@ -98,7 +99,7 @@ def kept_users(folder: Path, again: str) -> str:
     if (found := manifest.kept_users(folder)) is None:
         return "nothing was written"
     kept, users = found
-    return f"{kept:,} of {users:,} users are kept, {again}"
+    return f"{kept:,} of {counted(users, 'user')} are kept, {again}"
 
 
 def _time(summary: Summary) -> list[str]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from collections.abc import Iterator
 
 from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
-from poolscope.verbs.check.check import Verdict
 from poolscope.verbs.check.fit import Fit
+from poolscope.verbs.check.guesses import Guessed
 from poolscope.verbs.check.law import LAW_CONFIDENCE, Share
 from poolscope.verbs.check.repeats import Repeats
+from poolscope.verbs.check.verdict import TESTED, Sampled, Shown, Verdict
+
+
+def names_in(text: str | None) -> list[str] | None:
+    """Names separated by commas; one that has a comma is put in double quotes."""
+    return None if text is None else [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -30,22 +38,35 @@ def print_verdict(verdict: Verdict) -> None:
 
 def rows(verdict: Verdict) -> list[tuple[str, str]]:
     """What was found, a line each."""
-    sure = f"{100 * verdict.confidence:g} %"
-    out = [("claimed epsilon", f"{verdict.claimed:g}"), ("stated epsilon", _exact(verdict))]
-    shown = verdict.shown
+    out = [
+        ("claimed epsilon", f"{verdict.claimed:g}"),
+        ("stated epsilon", _exact(verdict)),
+        ("objects", _tried(verdict)),
+    ]
+    out += _sampled(verdict, verdict.sampled)
+    if verdict.played:
+        out += [("by `report`, which games play", f"{verdict.played.samples:,} reports")]
+        out += [(f"  {name.strip()}", value) for name, value in _sampled(verdict, verdict.played)]
+    return out
+
+
+def _sampled(verdict: Verdict, sampled: Sampled) -> Iterator[tuple[str, str]]:
+    """What the reports of one method show."""
+    sure, shown = f"{100 * verdict.confidence:g} %", sampled.shown
     if shown:
-        out += [
-            (f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"),
-            ("most telling event", shown.event),
-            *(
-                (f"  from object {z}", f"in {hits:,} of {trials:,} reports")
-                for z, hits, trials in zip((shown.one, shown.other), shown.hits, shown.trials, strict=True)
-            ),
-        ]
-    out += [(f"{share.name} stated, sampled", _share(share)) for share in verdict.shares]
-    if verdict.fit:
-        out.append(("likelihood stated, sampled", _fit(verdict.fit)))
-    return [*out, ("generator", _generator(verdict.repeats))]
+        yield f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"
+        yield "most telling event", shown.event
+        for z, hits, trials in zip((shown.one, shown.other), shown.hits, shown.trials, strict=True):
+            yield f"  from {verdict.name(z)}", f"in {hits:,} of {trials:,} reports"
+        yield "could have been found", _detectable(shown, verdict.claimed)
+    if sampled.guessed:
+        yield f"guessed epsilon ({sure})", _guessed(sampled.guessed)
+    for share in sampled.shares:
+        yield f"{share.name} stated, sampled", _share(share)
+    if sampled.fit:
+        yield "likelihood stated, sampled", _fit(sampled.fit, verdict.name(sampled.fit.object))
+    if sampled.repeats:
+        yield "generator", _generator(sampled.repeats)
 
 
 def sentence(verdict: Verdict) -> str:
@@ -55,11 +76,16 @@ def sentence(verdict: Verdict) -> str:
     made = f"{verdict.samples:,} reports of {len(verdict.objects):,} objects"
     if math.isinf(verdict.claimed):
         return f"Kept: the claimed epsilon is infinite, which promises nothing ({made})."
-    lower = verdict.shown.epsilon if verdict.shown else 0.0
+    lower, sure = verdict.testable, f"{100 * verdict.confidence:g} %"
     if math.isnan(verdict.claimed):
-        return f"It claims no epsilon; {made} prove that it is at least {lower:.3g} ({100 * verdict.confidence:g} %)."
-    spent = f"{made} prove that at least {lower:.3g} of it is spent ({100 * verdict.confidence:g} %)"
-    return f"Kept: nothing contradicts the claimed epsilon of {verdict.claimed:g}; {spent}."
+        return f"It claims no epsilon; {made} prove that it is at least {lower:.3g} ({sure})."
+    kept = (
+        f"Kept: nothing contradicts the claimed epsilon of {verdict.claimed:g}; {made} prove that at least {lower:.3g} "
+    )
+    kept += f"of it is spent ({sure})."
+    if verdict.shown and lower < TESTED * verdict.claimed:
+        kept += f" Only {lower:.3g} of {verdict.claimed:g} was testable: no event was found that spends more."
+    return kept
 
 
 def _exact(verdict: Verdict) -> str:
@@ -69,18 +95,43 @@ def _exact(verdict: Verdict) -> str:
     return f"{verdict.exact.epsilon:.4g} over all {verdict.exact.reports:,} reports{fits}"
 
 
+def _tried(verdict: Verdict) -> str:
+    tried, screened = len(verdict.objects), verdict.screened
+    found = f"{tried:,} tried of {verdict.universe:,}"
+    return found if screened <= tried else f"{found}, after a first look at {screened:,}"
+
+
+def _detectable(shown: Shown, claimed: float) -> str:
+    if not math.isfinite(claimed):
+        return "nothing, as no finite epsilon is claimed"
+    if math.isinf(shown.detectable):
+        return "no epsilon, however large: the event is too rare for these samples"
+    return f"an epsilon of {shown.detectable:.4g} or more of an event as common as this, in nine of ten checks"
+
+
+def _guessed(guessed: Guessed) -> str:
+    if not guessed.guesses:
+        return "nothing to guess from: no report is rare enough"
+    return f"at least {guessed.epsilon:.4g}: {guessed.share} right among {guessed.objects:,}, from {guessed.rule}"
+
+
 def _share(share: Share) -> str:
     judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.kept]
     return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"
 
 
-def _fit(fit: Fit) -> str:
+def _fit(fit: Fit, name: str) -> str:
     judged = "" if fit.kept else ": differs"
     found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %)"
-    return f"{found} of {fit.reports:,} reports are object {fit.object}'s{judged}"
+    return f"{found} of {fit.reports:,} reports are of {name}{judged}"
 
 
 def _generator(repeats: Repeats) -> str:
     if repeats.found:
         return "; ".join(repeats.found)
-    return "not the only source of randomness" if repeats.foreign else "every report is drawn anew"
+    found = "the same generator gave different reports" if repeats.foreign else "no repeats and no dependence found"
+    if repeats.keys:
+        return f"{found}; every bit of a key was changed"
+    if not repeats.seeds:
+        return f"{found}; seeds of calls that repeat could not be seen, as reports are too much alike"
+    return f"{found}; one of up to {repeats.seeds:,} seeds for each call would have been found"

@@ -101,20 +101,31 @@ def check(
     scenario: Scenario,
     samples: Annotated[int, typer.Option(help="Reports to make.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same verdict.")] = 0,
-    confidence: Annotated[float, typer.Option(help="Of the lower bound on epsilon.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of the lower bounds on epsilon, all together.")] = 0.95,
+    objects: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Objects to try; default those that stand out, and others.")
+    ] = None,
+    pools: Annotated[str | None, typer.Option(metavar="NAME,...", help="Pools whose objects are tried.")] = None,
 ) -> None:
     """Check that a mechanism keeps its epsilon; exit code 1 if it does not."""
     from poolscope.cli.progress import working
 
     with working("Checking", "reports") as work:
-        from poolscope.cli.check import print_verdict
+        from poolscope.cli.check import names_in, print_verdict
         from poolscope.kernels.compiling import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.check.check import check
 
         work.stage("Making and looking at reports")
         with watched(work.compiling):
-            verdict = check(load_scenario(scenario), samples=samples, seed=seed, confidence=confidence)
+            verdict = check(
+                load_scenario(scenario),
+                samples=samples,
+                seed=seed,
+                confidence=confidence,
+                objects=names_in(objects),
+                pools=names_in(pools),
+            )
     print_verdict(verdict)
     raise typer.Exit(0 if verdict.kept else 1)
 
@@ -204,9 +215,13 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
 ) -> None:
     """Write the page of a finished folder again."""
-    from poolscope.pages.finished import write_page
+    from poolscope.cli.progress import working
 
-    typer.echo(write_page(folder))
+    with working("Drawing", "pictures"):
+        from poolscope.pages.finished import write_page
+
+        page = write_page(folder)
+    typer.echo(page)
 
 
 @command("poolscope figures poolscope-apple-emojis --format pdf")
@@ -227,9 +242,10 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
+    from poolscope.base.errors import one_line
     from poolscope.cli.leaving import as_options
 
-    print(f"poolscope: {as_options(str(message))}", file=sys.stderr)
+    print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
 
 
 def main() -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from poolscope.attack.levels import sure
+from poolscope.attack.levels import in_percent, sure
+from poolscope.base.counting import counted
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.words import chance_in_words
-from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number
+from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.comparison import Choice, Comparison
 
@@ -23,23 +24,23 @@ def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None
         console.say(phrase)
     for adversary in dict.fromkeys(record.adversary for record in comparison.results):
         mine = [record for record in comparison.results if record.adversary == adversary]
-        _privacy(f"{adversary} adversary after {comparison.n:,} reports", mine).print(console)
+        _privacy(f"{adversary} adversary after {counted(comparison.n, 'report')}", mine).print(console)
     first = comparison.results[0].adversary
     estimated = [record for record in comparison.results if record.adversary == first]
-    _utility(f"frequencies from {comparison.reports:,} reports", estimated).print(console)
+    _utility(f"frequencies from {counted(comparison.reports, 'report')}", estimated).print(console)
     console.say(in_plain_words(comparison))
     if chance := chance_in_words(comparison.results):
         console.say(chance)
     console.note(
-        f"{comparison.users:,} users, seed {comparison.seed}, {seconds:.1f} s. "
+        f"{counted(comparison.users, 'user')}, seed {comparison.seed}, {seconds:.1f} s. "
         f"* no other choice has both a smaller error and a smaller AUC. {reservation(comparison)} Page: {page}"
     )
 
 
 def _privacy(title: str, records: Sequence[Choice]) -> Grid:
-    threshold = records[0].threshold
-    heads = ["mechanism", "eps", "AUC", "95 %", "exposed\n90 %"]
-    heads += [] if threshold is None else [sure(threshold).replace(" ", "\n", 1)]
+    first = records[0]
+    heads = ["mechanism", "eps", "AUC", "95 %", f"exposed\n{in_percent(first.exposed_at)}"]
+    heads += [] if first.sure is None else [sure(first.confident_at).replace(" ", "\n", 1)]
     heads += [*(f"to\n{100 * share:g} %" for share in EXPOSING.values()), "to\nhalf"]
     heads += ["security", "least", "bits", "odds", "bound", ""]
     grid = Grid(title=title, heads=heads, box=None)
@@ -49,8 +50,8 @@ def _privacy(title: str, records: Sequence[Choice]) -> Grid:
             number(record.epsilon),
             f"{record.auc.value:.3f}",
             f"{record.auc.low:.2f}-{record.auc.high:.2f}",
-            f"{100 * record.exposed_90.value:.0f} %",
-            *([] if record.sure is None else [f"{100 * record.sure.value:.0f} %"]),
+            f"{share(record.exposed_share.value)} %",
+            *([] if record.sure is None else [f"{share(record.sure.value)} %"]),
             *(count(getattr(record, field).value) for field in EXPOSING),
             count(record.reports_to_exposure.value),
             decimal(record.bayes_security.value, 2),

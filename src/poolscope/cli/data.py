@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Observations, ScenarioOption, Scheduler
+from poolscope.cli.options import Engine, Observations, Overwrite, Raw, ScenarioOption, Scheduler
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -24,14 +24,26 @@ def traces(
     text: Annotated[str | None, typer.Option(help="Column of texts to search.")] = None,
     object: Annotated[str | None, typer.Option(help="Column of objects, separated by blanks.")] = None,
     domain: Annotated[str | None, typer.Option(help="Column of domains or links.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Turn recorded data into traces: what each user picked, in order."""
-    from poolscope.verbs.traces.extract import describe, make_traces
+    from poolscope.cli.progress import working
 
-    made = make_traces(
-        sources, out, universe=universe, user=user, text=text, object=object, domain=domain, overwrite=overwrite
-    )
+    with working("Reading", "rows"):
+        from poolscope.verbs.traces.extract import describe, make_traces
+
+        made = make_traces(
+            sources,
+            out,
+            universe=universe,
+            user=user,
+            text=text,
+            object=object,
+            domain=domain,
+            overwrite=overwrite,
+            raw=raw,
+        )
     for line in describe(made):
         typer.echo(line)
 
@@ -40,8 +52,10 @@ def traces(
 def obfuscate(
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Parquet or CSV: user, object.")],
     scenario: ScenarioOption,
-    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv; must not be there yet.")],
+    out: Annotated[Path, typer.Option(metavar="REPORTS", help="Reports, .parquet or .csv.")],
     seed: Annotated[int, typer.Option(help="Same seed, same reports.")] = 0,
+    overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Make the reports that the users' devices would send."""
     from poolscope.cli.progress import working
@@ -53,7 +67,7 @@ def obfuscate(
         from poolscope.verbs.obfuscate import obfuscate
 
         with watched(work.compiling):
-            made = obfuscate(traces, load_scenario(scenario), out, seed, progress=work)
+            made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, raw=raw, progress=work)
     print_obfuscated(made, out)
 
 
@@ -79,6 +93,14 @@ def attack(
     ] = None,
     joined: Annotated[Path | None, typer.Option(help="With --join, which pseudonyms are whose: a table.")] = None,
     links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with code 1 if the reports contradict the scenario, or --truth the guesses."
+        ),
+    ] = False,
+    overwrite: Overwrite = False,
+    raw: Raw = False,
     engine: Engine = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -93,29 +115,29 @@ def attack(
         raise InputError(rule, place="--user")
     if joined is not None and join is None:
         raise InputError("must have `join`, the share of links that may be wrong", value=str(joined), place="--joined")
-    for name, path in (("--links", links), ("--joined", joined)):
-        if path is not None and path in (out, links if name == "--joined" else None):
-            raise InputError("must be another file than the other outputs", value=str(path), place=name)
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
-        from poolscope.base.tables import check_output
+        from poolscope.base.tables import check_outputs
         from poolscope.cli.files import print_attack, print_links, print_story
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
+        from poolscope.scenario.inputs import input_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.verbs.attack.attack import attack
-        from poolscope.verbs.attack.links import link_users
+        from poolscope.verbs.attack.links import check_links, link_users
         from poolscope.verbs.attack.one import attack_user
 
         loaded = load_scenario(scenario)
-        if page is not None:
-            check_output(page, overwrite=True, endings=(".html",))
-        if joined is not None:
-            check_output(joined, overwrite=True, inputs=(reports,))
+        outputs = {"out": out, "page": page, "joined": joined, "links": links}
+        check_outputs(outputs, overwrite=overwrite, inputs=input_paths(loaded, reports, pools, truth))
+        if links is not None:
+            check_links(reports, loaded)
         with running(work, engine, scheduler) as own:
             if user is not None:
-                story = attack_user(reports, loaded, user, pools=pools, out=out, join=join, engine=own)
+                story = attack_user(
+                    reports, loaded, user, pools=pools, out=out, overwrite=overwrite, raw=raw, join=join, engine=own
+                )
             else:
                 found = attack(
                     reports,
@@ -124,6 +146,8 @@ def attack(
                     observations=counts(observations, "observations") if observations else None,
                     threshold=threshold,
                     out=out,
+                    overwrite=overwrite,
+                    raw=raw,
                     top=top or (SHOWN if page else 0),
                     truth=truth,
                     join=join,
@@ -131,9 +155,9 @@ def attack(
                     progress=work,
                 )
                 if joined is not None and found.joined is not None:
-                    found.joined.write(joined)
+                    found.joined.write(joined, overwrite=overwrite, raw=raw)
             if links is not None:
-                linked = link_users(reports, loaded, links, pools=pools, engine=own)
+                linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
             from poolscope.pages.posteriors import write_page
@@ -146,6 +170,9 @@ def attack(
         print_attack(found if top else replace(found, top=()), out, page, joined)
         if links is not None:
             print_links(linked, links)
+    if strict and (story if user is not None else found).violations:
+        # what was asked for is written all the same
+        raise typer.Exit(1)
 
 
 @command("poolscope estimate reports.parquet --scenario mine.toml --out popularity.csv")
@@ -156,6 +183,8 @@ def estimate(
     method: Annotated[
         str | None, typer.Option(metavar="linear|regression|ridge|ibu", help="How; default the one that suits.")
     ] = None,
+    overwrite: Overwrite = False,
+    raw: Raw = False,
 ) -> None:
     """Estimate from real reports how popular each object is, as the curator does."""
     from poolscope.cli.progress import working
@@ -167,5 +196,7 @@ def estimate(
         from poolscope.verbs.estimate import estimate
 
         with watched(work.compiling):
-            found = estimate(reports, load_scenario(scenario), out, method=method, progress=work)
+            found = estimate(
+                reports, load_scenario(scenario), out, method=method, overwrite=overwrite, raw=raw, progress=work
+            )
     print_estimate(found, out)

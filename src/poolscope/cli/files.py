@@ -10,7 +10,8 @@ import polars as pl
 from rich.text import Text
 
 from poolscope.attack.levels import sure
-from poolscope.base.errors import one_line
+from poolscope.base.counting import MIN_USERS, counted
+from poolscope.base.errors import visible
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 
@@ -41,7 +42,7 @@ MOST_OBJECTS = 12
 METHODS = {
     "linear": "Method: linear, from how many reports support an object.",
     "regression": "Method: regression, least squares on what each object is known to send.",
-    "ridge": "Method: ridge, least squares that share out evenly what the reports do not tell apart.",
+    "ridge": "Method: ridge, which shares out evenly what the reports do not tell apart; it has no standard errors.",
     "ibu": "Method: ibu, the popularity that makes the reports most likely.",
 }
 
@@ -67,6 +68,7 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     console.print(f"{words}.", style="dim", highlight=False)
     if chance := chance_of(found):
         console.print(chance, style="dim", highlight=False)
+    _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Pseudonyms", joined)
     _print_place(console, "Page", page)
@@ -76,7 +78,8 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
     """The pseudonyms that are likeliest one device's."""
     console, heads = Terminal(), ["user", "other", "score"]
     for rows in linked.partition_by("adversary", maintain_order=True):
-        title = f"{rows.height:,} pseudonyms that have a likely other, seen by {one_line(rows['adversary'][0])}"
+        having = f"{counted(rows.height, 'pseudonym')} that {'has' if rows.height == 1 else 'have'} a likely other"
+        title = f"{having}, seen by {visible(rows['adversary'][0])}"
         grid = Grid(title=title, heads=heads, left=["other"], keys=2)
         for row in rows.head(MOST_LINKS).iter_rows(named=True):
             grid.add(_text(row["user"]), _text(row["other"]), f"{row['score']:.2f}")
@@ -91,10 +94,10 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
 def print_story(story: Story, out: Path | None) -> None:
     """One user, report by report: how much of each pool a report supports, what it tells, and the belief after it."""
     console = Terminal()
-    heads = [f"{kind}\n{one_line(pool)}" for kind in KINDS for pool in story.pools]
+    heads = [f"{kind}\n{visible(pool)}" for kind in KINDS for pool in story.pools]
     for rows in story.table.partition_by("adversary", maintain_order=True):
-        name, last = one_line(rows["adversary"][0]), rows.row(-1, named=True)
-        title = f"{one_line(story.user)}, {story.reports:,} reports, seen by {name}"
+        name, last = visible(rows["adversary"][0]), rows.row(-1, named=True)
+        title = f"{visible(story.user)}, {counted(story.reports, 'report')}, seen by {name}"
         kept = "answer" in rows.columns and rows["answer"].count() > 0
         grid = Grid(title=title, heads=["n", *["answer"] * kept, *heads], keys=1 + kept, box=None)
         for row in rows.iter_rows(named=True):
@@ -105,7 +108,7 @@ def print_story(story: Story, out: Path | None) -> None:
         pool = max(after, key=lambda pool: after[pool])
         most = rows.select(pl.col("n"), pl.col(f"evidence.{pool}").alias("told")).sort("told", descending=True).row(0)
         console.print(
-            f"After all reports {name} gives {one_line(pool)} {100 * after[pool]:.1f} %; "
+            f"After all reports {name} gives {visible(pool)} {100 * after[pool]:.1f} %; "
             f"report {most[0]:,} told most for it.",
             highlight=False,
         )
@@ -117,6 +120,7 @@ def print_story(story: Story, out: Path | None) -> None:
         style="dim",
         highlight=False,
     )
+    _print_verdict(console, story.violations)
     _print_place(console, "Report by report", out)
 
 
@@ -125,14 +129,15 @@ def _cell(value: float | None, kind: str) -> str:
 
 
 def _judged(judged: Sequence[Judged]) -> Grid:
-    heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise"]
+    heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise", "calibrated"]
     grid = Grid(title="Held against the truth, after all reports", heads=heads, keys=1)
     for row in judged:
         right, gap = row.precision, row.calibration_error
-        told = ["-"] * 4
+        told = ["-"] * 5
         if right and gap:
             limit = row.calibration_error_limit
             told = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
+            told.append("yes" if row.calibrated else "no")
         grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *told)
     return grid
 
@@ -140,7 +145,7 @@ def _judged(judged: Sequence[Judged]) -> Grid:
 def print_obfuscated(made: Obfuscated, out: Path) -> None:
     """How many reports there are now, and where."""
     console = Terminal()
-    console.print(f"{made.reports:,} reports of {made.users:,} users", highlight=False)
+    console.print(f"{counted(made.reports, 'report')} of {counted(made.users, 'user')}", highlight=False)
     _print_place(console, "Reports", out)
 
 
@@ -148,18 +153,22 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
     """What the curator finds most often, and how well it can tell."""
     console = Terminal()
     heads = ["object", "pool", "count", "standard error", "popularity"]
-    grid = Grid(title=f"{found.reports:,} reports, {found.objects:,} objects", heads=heads, left=["pool"])
+    grid = Grid(
+        title=f"{counted(found.reports, 'report')}, {counted(found.objects, 'object')}", heads=heads, left=["pool"]
+    )
     for row in found.table.sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
         grid.add(
             _text(row["object"]),
             _text(row["pool"] or ""),
             f"{row['count']:,.0f}",
-            f"{row['standard_error']:,.0f}",
+            "-" if row["standard_error"] is None else f"{row['standard_error']:,.0f}",
             f"{row['popularity']:.5f}",
         )
     grid.print(console)
-    seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
-    console.print(f"{seen}\n{METHODS[found.method]}", style="dim", highlight=False)
+    if found.seen is not None:
+        seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
+        console.print(seen, style="dim", highlight=False)
+    console.print(METHODS[found.method], style="dim", highlight=False)
     _print_place(console, "Popularity", out)
 
 
@@ -181,7 +190,7 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
 def _confidence(found: Inferred) -> Grid:
     levels = (sure(level) for level in found.results[0].sure)
     grid = Grid(
-        title=f"{found.users:,} users, {found.reports:,} reports",
+        title=f"{counted(found.users, 'user')}, {counted(found.reports, 'report')}",
         heads=["adversary", "n", "confidence", "baseline", *levels],
     )
     last = None
@@ -203,13 +212,13 @@ def _spread(found: Inferred) -> Grid:
     """For how many users each pool is guessed, after as many reports as there are."""
     last = {row.adversary: row for row in found.results}
     n = found.results[-1].n
-    after = "all" if n is None else f"at most {n}"
-    grid = Grid(title=f"Guesses after {after} reports", heads=["pool", *map(one_line, last)], keys=1)
+    after = "all reports" if n is None else f"at most {counted(n, 'report')}"
+    grid = Grid(title=f"Guesses after {after}", heads=["pool", *map(visible, last)], keys=1)
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
     lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
     rest = pools[MOST_POOLS:]
     if rest:
-        lines[f"{len(rest)} others"] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
+        lines[counted(len(rest), "other")] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
     if found.threshold is not None:
         lines[NO_GUESS] = [row.no_guess for row in last.values()]
     for pool, counts in lines.items():
@@ -218,12 +227,19 @@ def _spread(found: Inferred) -> Grid:
 
 
 def _share(count: int, users: int) -> str:
-    return f"{100 * count / users:.1f} %"
+    return f"{count} of {users}" if users < MIN_USERS else f"{100 * count / users:.1f} %"
 
 
 def _text(value: object) -> Text:
     """A value from a file, which is no markup and has no line breaks."""
-    return Text(one_line(str(value)))
+    return Text(visible(str(value)))
+
+
+def _print_verdict(console: Terminal, violations: Sequence[str]) -> None:
+    """What is wrong was said in warnings, above all that is printed here."""
+    if violations:
+        what = f"{len(violations)} contradiction{'s' * (len(violations) != 1)}, see the warnings"
+        console.say(f"Verdict: failed, {what}. Do not rely on these guesses.")
 
 
 def _print_place(console: Terminal, what: str, out: Path | None) -> None:

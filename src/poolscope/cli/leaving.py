@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import signal
 import sys
 import threading
 from typing import NoReturn
 
 from poolscope.base.errors import InputError, Stopped, one_line
+from poolscope.base.errors import as_options as as_options
 from poolscope.base.hush import for_good
 
 #: Signals that ask a process to end; the last is not everywhere.
@@ -18,11 +18,6 @@ ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if h
 
 #: Seconds that libraries have for what they do at the end of a process that was stopped.
 GRACE = 3.0
-
-
-def as_options(message: str) -> str:
-    """A message of the library, which calls its arguments `by_name`, as the command line calls them: --by-name."""
-    return re.sub(r"`(\w+)`", lambda named: "--" + named[1].replace("_", "-"), message)
 
 
 def leave(error: Exception) -> NoReturn:

@@ -16,6 +16,10 @@ Engine = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files; files that are read never are.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Leave texts of CSV as they are that a spreadsheet would run; default escaped.")
+]
 Observations = Annotated[
     str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
 ]

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,11 +26,14 @@ AGAIN = 0.05
 #: Seconds until a process that was asked to end, and hangs in the attempt, is ended as it is.
 PATIENCE = 10.0
 
+#: Seconds between two lines on a stream that is no terminal.
+LOG_INTERVAL = 30.0
+
 COMPILING = "Compiling kernels, once after an install"
 
 
 class Work(Progress):
-    """What a command is at, which in a pipe nobody sees; `kept` says what is left of it if it is stopped now."""
+    """What a command is at; `kept` says what is left of it if it is stopped now."""
 
     def __init__(self) -> None:
         self.kept: Callable[[], str] = lambda: "nothing was written"
@@ -63,6 +67,59 @@ class _Shown(Work):
         self._bar.update(self._task, description=COMPILING, refresh=True)
 
 
+class _Logged(Work):
+    """The same for a file or a pipe: a line now and then, so that a long run is seen to go on."""
+
+    def __init__(self, title: str, what: str) -> None:
+        super().__init__()
+        self._title, self._what, self._doing = title, what, title
+        self._total, self._done, self._compiling = 0, 0.0, False
+        self._started, self._lock = time.monotonic(), threading.Lock()
+
+    def stage(self, doing: str) -> None:
+        self._doing, self._compiling = doing, False
+
+    def begin(self, total: int) -> None:
+        self._total, self._done = total, 0.0
+        self.stage(f"{self._title} {total:,} {self._what}")
+
+    def tick(self, amount: float) -> None:
+        with self._lock:
+            self._done, self._compiling = self._done + amount, False
+
+    def compiling(self) -> None:
+        self._compiling = True
+
+    @property
+    def line(self) -> str:
+        """What is done, how much of it, and since when."""
+        if not self._done:
+            much = ""
+        elif self._total:
+            much = f", {100 * min(self._done / self._total, 1):.0f} %"
+        else:
+            much = f", {self._done:,.0f} {self._what}"
+        doing = COMPILING if self._compiling else f"{self._doing}{much}"
+        return f"{doing}, {time.monotonic() - self._started:.0f} s so far"
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Print the line to the error stream every `LOG_INTERVAL` seconds."""
+        over = threading.Event()
+
+        def print_lines() -> None:
+            while not over.wait(LOG_INTERVAL):
+                print(f"poolscope: {self.line}", file=sys.stderr, flush=True)
+
+        printer = threading.Thread(target=print_lines, daemon=True)
+        printer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            printer.join(AGAIN)
+
+
 class _Count(rich.ProgressColumn):
     """How much of how much, and how fast; nothing before there is something to count."""
 
@@ -80,12 +137,12 @@ class _Count(rich.ProgressColumn):
 
 @contextmanager
 def working(title: str, what: str = "users") -> Iterator[Work]:
-    """A line on a terminal from the first moment on, nothing in a pipe, and an end in one line when it is stopped."""
+    """A bar on a terminal from the first moment on, elsewhere a line now and then; one line when it is stopped."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
-        work = Work()
-        with _stoppable(work):
-            yield work
+        logged = _Logged(title, what)
+        with _stoppable(logged), logged.printing():
+            yield logged
         return
     columns = (
         rich.SpinnerColumn(),

@@ -9,12 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from poolscope.base.errors import visible
+
 #: Columns of a file, which has no edge.
 WIDEST = 10_000
 
 
 class Terminal(Console):
-    """A console on which square brackets are brackets and control characters are left out.
+    """A console on which square brackets are brackets and control characters are shown, as ``[U+001B]``.
 
     Names of pools, objects and adversaries come from files of strangers, and a terminal obeys what follows an escape.
     A file or a pipe is as wide as what goes into it.
@@ -26,8 +28,8 @@ class Terminal(Console):
             self.width = WIDEST
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text of what can be printed of a string."""
-        return super().render_str("".join(c for c in text if c.isprintable() or c == "\n"), **options)
+        """Text of a string, nothing of which is obeyed."""
+        return super().render_str(visible(text, besides="\n"), **options)
 
     def say(self, text: str) -> None:
         """Sentences, broken between words, but not between a number and its percent sign."""

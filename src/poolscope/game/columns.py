@@ -16,6 +16,10 @@ EXPOSED = at_levels("exposed")
 #: The same for the game's own threshold, where it has one.
 EXPOSED_AT_THRESHOLD = "exposed"
 
+#: Which of an adversary's estimates of the popularity the user met; null for adversaries who estimate nothing. Only
+#: where an adversary of the game has more than one.
+ESTIMATE = "estimate"
+
 #: The standard error of the confidence that chance in the attack leaves; only where an adversary samples.
 CONFIDENCE_ERROR = "confidence_error"
 

@@ -7,26 +7,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import Adversary, view_width
+from poolscope.attack.adversary import Adversary, check_adversary, view_width
 from poolscope.attack.devices import attack_on
 from poolscope.attack.shown import non_private_posteriors
-from poolscope.base.arrays import Floats, Keys, Tick
+from poolscope.base.arguments import checked
+from poolscope.base.arrays import Floats, Integers, Keys, Tick
+from poolscope.base.checks import as_floats, check_integers, is_number
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
 from poolscope.base.machine import available_memory
 from poolscope.base.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.game.outcomes import Attacked, table
+from poolscope.game.outcomes import Attacked, joined_groups, table
 from poolscope.game.referee import Referee
-from poolscope.mechanisms.devices import Device, Fresh
+from poolscope.mechanisms.devices import Device, draws_fresh
 from poolscope.mechanisms.role import Mechanism
 from poolscope.mechanisms.sending import Sending, Sent
-from poolscope.world.behaviour import Behaviour, Truth
+from poolscope.world.behaviour import NONE, Behaviour, Preferences, Truth
 from poolscope.world.popularity import uniform
 from poolscope.world.recorded import Recorded
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
@@ -49,7 +51,7 @@ class Game:
     adversaries : who attacks; all see the same reports.
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
-    non_private : whether to play the identity mechanism beside.
+    non_private : whether to play the identity mechanism beside, with priors of the adversaries (`reference_belief`).
     threshold : a confidence at which users count as exposed, beside those at which they always do.
 
     Examples
@@ -71,20 +73,47 @@ class Game:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
+        check_integers("observations", self.observations, 1)
         counts = list(self.observations)
-        if not counts or counts[0] < 1 or any(b <= a for a, b in pairwise(counts)):
+        if not counts or any(b <= a for a, b in pairwise(counts)):
             raise InputError("observations must be increasing and at least 1", value=counts)
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+        if not (is_number(self.sigma) and 0 <= self.sigma < inf):
             raise InputError("sigma must be finite and not negative", value=self.sigma)
+        if self.threshold is not None and not (is_number(self.threshold) and 0 <= self.threshold <= 1):
+            raise InputError("threshold must be a number from 0 to 1", value=self.threshold)
+        for name, kind in (("universe", Universe), ("behaviour", Behaviour), ("sending", Sending)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__}", value=getattr(self, name))
+        popularity = as_floats("popularity", self.popularity)
+        if popularity.shape != (self.universe.size,) or not np.all(np.isfinite(popularity) & (popularity >= 0)):
+            rule = f"popularity must be a finite number of at least 0 for each of {self.universe.size} objects"
+            raise InputError(rule, value=popularity.shape)
         attack_on(self.device)
+        for adversary in self._sequence("adversaries"):
+            check_adversary(adversary)
+            if adversary.universe.size != self.universe.size:
+                rule = f"the universe of adversary {adversary.name!r} must have the game's {self.universe.size} objects"
+                raise InputError(rule, value=adversary.universe.size)
         if self.mechanism.universe != self.universe.size:
             raise InputError(
                 f"the mechanism must be for the universe's {self.universe.size} objects",
                 value=self.mechanism.universe,
             )
+        if self.none and any(NONE in a.universe.pool_names for a in self.adversaries):
+            raise InputError(f"no pool may be called {NONE!r} where users may prefer none", value=NONE)
+        if not isinstance(self.non_private, bool):
+            raise InputError("non_private must be true or false", value=self.non_private)
+        if self.recorded is not None and not isinstance(self.recorded, Recorded):
+            raise InputError("recorded must be Recorded users", value=self.recorded)
         names = [a.name for a in self.adversaries] + [NON_PRIVATE] * self.non_private
         if not names or len(set(names)) < len(names):
             raise InputError("adversaries must be there and have names of their own", value=names)
+
+    def _sequence(self, name: str) -> Sequence[Any]:
+        values = getattr(self, name)
+        if not isinstance(values, Sequence):
+            raise InputError(f"{name} must be a list", value=values)
+        return values
 
     @property
     def mechanism(self) -> Mechanism:
@@ -98,20 +127,51 @@ class Game:
 
     @property
     def pool_counts(self) -> dict[str, int]:
-        """Number of pools of each adversary of the outcome table."""
-        counts = {a.name: a.k for a in self.adversaries}
-        return counts | ({NON_PRIVATE: self.universe.k} if self.non_private else {})
+        """Number of hypotheses of each adversary of the outcome table: its pools, and none where it holds that."""
+        counts = {a.name: len(a.hypotheses) for a in self.adversaries}
+        return counts | ({NON_PRIVATE: len(self.reference.hypotheses)} if self.non_private else {})
+
+    @property
+    def none(self) -> bool:
+        """Whether users may prefer no pool, or an adversary holds that they may."""
+        return bool(self.behaviour.none or any(a.belief.none for a in self.adversaries))
+
+    @property
+    def estimates(self) -> int:
+        """Estimates of the popularity that an adversary has at most, each met by a group of users."""
+        return max((1 + len(a.redraws) for a in self.adversaries), default=1)
+
+    @property
+    def reference(self) -> Adversary:
+        """The non-private adversary, who sees the objects themselves."""
+        belief, popularity = self.reference_belief, uniform(self.universe)
+        return Adversary(name=NON_PRIVATE, universe=self.universe, popularity=popularity, belief=belief)
+
+    @property
+    def reference_belief(self) -> Behaviour:
+        """The priors of the non-private adversary: those of an adversary who has the users' own, else the last one's.
+
+        With the users' own priors no attack on reports of the same objects is better on average. Adversaries with pools
+        of their own answer another question and do not count. Without any other the priors are uniform.
+        """
+        k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behaviour
+        beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
+        for belief in beliefs:
+            same = np.allclose(belief.pool_prior(k), truth.pool_prior(k), rtol=0.0, atol=1e-12)
+            if same and belief.polarization == truth.polarization and belief.none == truth.none:
+                return belief
+        return beliefs[-1] if beliefs else Behaviour()
 
     def prior_guess(self, adversary: str) -> float | None:
         """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
             return None
-        return float(self.behaviour.pool_prior(self.universe.k).max())
+        return float(self.behaviour.hypothesis_prior(self.universe.k).max())
 
     def epsilon(self, adversary: str) -> float:
         """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
-        fresh = isinstance(self.device, Fresh) and adversary != NON_PRIVATE
+        fresh = draws_fresh(self.device) and adversary != NON_PRIVATE
         return float(self.mechanism.epsilon) if fresh else inf
 
     @property
@@ -128,6 +188,7 @@ class Game:
         return 8 * self.horizon * width + 64 * len(self.observations) * len(self.pool_counts)
 
 
+@checked
 def play(
     game: Game,
     users: int,
@@ -177,17 +238,33 @@ def play_block(
     """
     engine, tick = engine or Local(threads=1), tick or (lambda _: None)
     met = players(game, users, seed, engine)
-    referee = Referee(
-        keys=met.keys,
-        truth=met.truth,
-        sent=met.sent,
-        observations=game.observations,
-        threads=engine.map,
-        tick=tick,
-        threshold=game.threshold,
-    )
-    attacked = list(_attacked(game, met.sent, referee, engine))
+    if game.estimates == 1:
+        attacked = list(_attacked(game, game.adversaries, met, game.non_private, engine, tick))
+    else:
+        estimate = estimate_of(np.arange(users.start, users.stop), game.estimates)
+        groups = []
+        for number in np.unique(estimate):
+            rows = np.flatnonzero(estimate == number)
+            own = [adversary.with_estimate(int(number)) for adversary in game.adversaries]
+            groups.append((rows, list(_attacked(game, own, met.some(rows), False, engine, tick))))
+        redrawn = [bool(adversary.redraws) for adversary in game.adversaries]
+        attacked = joined_groups(groups, estimate, redrawn)
+        if game.non_private:
+            attacked += _attacked(game, [], met, True, engine, lambda _: None)
     return table(met.names, game.observations, attacked, recorded=game.recorded is not None)
+
+
+def estimate_of(users: Integers, estimates: int) -> Integers:
+    """Which of an adversary's estimates each user meets, by the user's number.
+
+    However many users play, each estimate is met by nearly as many of them: with G estimates, the numbers from G 2^r to
+    G 2^(r+1) are cut into G runs. Long runs let the users of a block share what their reports have in common.
+    """
+    rounds = np.maximum(users // estimates, 1)
+    power = np.floor(np.log2(rounds)).astype(np.int64)
+    first = np.where(users < estimates, 0, estimates << power)
+    out: Integers = (users - first) >> power
+    return out
 
 
 class Players(NamedTuple):
@@ -197,6 +274,15 @@ class Players(NamedTuple):
     names: pl.Series
     truth: Truth
     sent: Sent
+
+    def some(self, rows: Integers) -> Players:
+        """These of the users."""
+
+        def truth(universe: Universe) -> Preferences:
+            found = self.truth(universe)
+            return Preferences(found.iota[rows], found.gamma[rows], found.delta[rows])
+
+        return Players(self.keys[rows], self.names[rows], truth, self.sent[rows])
 
 
 def players(game: Game, users: range, seed: int, engine: Local) -> Players:
@@ -214,16 +300,28 @@ def players(game: Game, users: range, seed: int, engine: Local) -> Players:
     return Players(keys, names, truth, game.sending.sent(np.ascontiguousarray(traces), keys))
 
 
-def _attacked(game: Game, sent: Sent, referee: Referee, engine: Local) -> Iterator[Attacked]:
+def _attacked(
+    game: Game, adversaries: Sequence[Adversary], met: Players, non_private: bool, engine: Local, tick: Tick
+) -> Iterator[Attacked]:
     """Obfuscate what is sent once and let every adversary attack the same reports."""
-    left = 1.0
-    if game.adversaries:
+    sent, left = met.sent, 1.0
+    referee = Referee(
+        keys=met.keys,
+        truth=met.truth,
+        sent=sent,
+        observations=game.observations,
+        threads=engine.map,
+        tick=tick,
+        threshold=game.threshold,
+        none=game.none,
+    )
+    if adversaries:
         attack = attack_on(game.device)
-        found = attack.posteriors(sent, referee.keys, game.adversaries, game.observations, engine, referee.tick)
+        found = attack.posteriors(sent, met.keys, adversaries, game.observations, engine, tick)
         left = 1.0 - attack.prepared
-        for adversary, posteriors in zip(game.adversaries, found, strict=True):
-            yield referee.judge(adversary, posteriors, left / len(game.adversaries))
+        for adversary, posteriors in zip(adversaries, found, strict=True):
+            yield referee.judge(adversary, posteriors, left / len(adversaries))
         left = 0.0
-    if game.non_private:
-        looking = Adversary(name=NON_PRIVATE, universe=game.universe, popularity=uniform(game.universe))
-        yield referee.judge(looking, non_private_posteriors(game.universe, sent), left)
+    if non_private:
+        reference = game.reference
+        yield referee.judge(reference, non_private_posteriors(game.universe, sent, reference.belief), left)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -18,8 +19,8 @@ import polars as pl
 from poolscope.base.engines import Local
 from poolscope.base.tables.batch import chosen
 from poolscope.base.tables.parquet_check import check_file
-from poolscope.base.tables.reading import HELD, check_decoding, decoding, scan
-from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, with_errors
+from poolscope.base.tables.reading import HELD, check_decoding, check_names, decoding, scan
+from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
 
 Attack = tuple[str, int]
 
@@ -56,17 +57,37 @@ class OutcomeFiles:
         return cls(tuple(sorted(folder.glob("*.parquet"))))
 
     def check(self, columns: Sequence[str]) -> None:
-        """Every file is Parquet, has these columns, and fits into memory."""
+        """Every file is Parquet, has these columns, fits into memory, and has names of a length."""
         for file in self.files:
             account = check_file(file)
             with decoding(file):
-                check_decoding(account, chosen(scan(file).collect_schema().names(), columns), HELD)
+                schema = scan(file).collect_schema()
+                kinds = {name: schema[name] for name in chosen(schema.names(), columns)}
+            check_decoding(file, account, kinds, HELD)
+            check_names(file, [name for name, kind in kinds.items() if not kind.is_numeric()])
 
-    def with_errors(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """These columns and, where an adversary of the table samples, those that say how far chance moves them."""
+    def extended(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """These columns and what intervals need beside them: `grouped`, and how far chance in an attack moves them."""
+        return self.grouped(with_errors(columns) if CONFIDENCE_ERROR in self.columns else columns)
+
+    def grouped(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """These columns and, where an adversary of the table has several, the estimate that each user met."""
+        return (*columns, ESTIMATE) if ESTIMATE in self.columns else tuple(columns)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Those of the table."""
         with decoding(self.files[0]):
-            sampled = CONFIDENCE_ERROR in scan(self.files[0]).collect_schema().names()
-        return with_errors(columns) if sampled else tuple(columns)
+            return tuple(scan(self.files[0]).collect_schema().names())
+
+    def estimates(self) -> dict[str, int]:
+        """How many estimates of the popularity each adversary has who has several."""
+        found: dict[str, int] = {}
+        for file in self.files if ESTIMATE in self.columns else ():
+            with decoding(file):
+                last = scan(file).group_by(_ADVERSARY).agg(pl.col(ESTIMATE).max()).drop_nulls().collect()
+            found |= {name: max(found.get(name, 0), int(estimate) + 1) for name, estimate in last.rows()}
+        return found
 
     def attacks(self) -> list[Attack]:
         """The adversaries and observation counts, in order of appearance."""

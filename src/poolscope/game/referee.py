@@ -16,7 +16,7 @@ from poolscope.game.columns import EARLY, LATE, exposed_columns
 from poolscope.game.outcomes import Attacked
 from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.sending import Sent
-from poolscope.world.behaviour import Truth
+from poolscope.world.behaviour import NONE, Truth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +34,7 @@ class Referee:
     sent : what their devices send.
     observations : counts of events at which guesses are asked for.
     threshold : a confidence at which users count as exposed, beside those at which they always do.
+    none : whether users may prefer no pool, or an adversary holds that they may.
     threads : works on some users after others; tick : is told users as they are judged.
     """
 
@@ -44,6 +45,7 @@ class Referee:
     threads: Map
     tick: Tick
     threshold: float | None = None
+    none: bool = False
 
     def judge(self, adversary: Adversary, posteriors: Posteriors, share: float) -> Attacked:
         """What the adversary's guesses are worth; `share` is how much of a user's game this was."""
@@ -63,13 +65,17 @@ class Referee:
             posterior, chance = posteriors.of(rows)
             belief = believed(np.take_along_axis(posterior, asked[rows, :, None], axis=1), adversary)
             guess[rows], confidence[rows] = guesses(belief, self.keys[rows], asked[rows])
-            of_truth[rows] = np.take_along_axis(belief, truth[rows, None, None], axis=2)[:, :, 0]
+            # who prefers no pool has no posterior where that is no hypothesis
+            held = truth[rows] < belief.shape[2]
+            own = np.take_along_axis(belief, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
+            of_truth[rows] = np.where(held[:, None], own, 0.0)
             if error is not None and chance is not None:
                 at = np.take_along_axis(chance, asked[rows, :, None], axis=1)
                 error[rows] = np.take_along_axis(at, guess[rows, :, None], axis=2)[:, :, 0]
             for end, sign in signs.items():
                 shifted = posterior if chance is None else posterior + sign * chance
-                kernels.first_sure(shifted, thresholds, exposed[end][rows])
+                # to be sure that a user prefers no pool exposes nobody
+                kernels.first_sure(shifted[:, :, : adversary.k], thresholds, exposed[end][rows])
             self.tick(share * (rows.stop - rows.start))
 
         for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
@@ -77,7 +83,7 @@ class Referee:
         events = {end: self.sent.events(first.astype(np.int64)).astype(np.int32) for end, first in exposed.items()}
         return Attacked(
             adversary=adversary.name,
-            pool_names=adversary.universe.pool_names,
+            pool_names=adversary.universe.pool_names + ((NONE,) if self.none else ()),
             gamma=gamma,
             delta=delta,
             truth=truth,

@@ -98,7 +98,8 @@ def scale_reports(likelihood, begin, steps, n, floor, slope, room):
         scaled[t, 1] = mean
         inverse = 1.0 / top
         for c in range(k + 2):
-            scaled[t, c] *= inverse
+            # the inverse of a subnormal number overflows
+            scaled[t, c] = scaled[t, c] * inverse if inverse < np.inf else scaled[t, c] / top
     for t in range(possible, possible + LANE):
         spread[t, :], room.bend[t, :], room.least[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
@@ -175,19 +176,22 @@ def rescale(wide, grid, pool_prior, room):
                 grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
                 if mantissa[e, q] > 0.0:
                     smallest = min(smallest, grid.product[e, q])
-    top = room.tops[0]
-    for i in range(1, pool_prior.shape[0]):
-        top = max(top, room.tops[i])
+    # a pool that nobody prefers does not count: all others may be far below it
+    top = np.int64(-(2**62))
     for i in range(pool_prior.shape[0]):
-        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000)
+        if pool_prior[i] > 0.0:
+            top = max(top, room.tops[i])
+    for i in range(pool_prior.shape[0]):
+        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
     wide = wide or smallest < _FEW
     return (0.5 if wide else smallest), wide
 
 
 @njit(nogil=True, cache=True)
-def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
+def carry(begin, end, smallest, wide, grid, pool_prior, room, out, log_mean):
     """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
 
+    log_mean (n + 1,), unless it is empty, gets the logarithm of the mean over pools and nodes of the scaled products.
     Returns how small a product may be after them, and whether the products are wide. A factor is a mean of its
     report's values, of which one is one: that bounds it from below.
     """
@@ -205,7 +209,7 @@ def carry(begin, end, smallest, wide, grid, pool_prior, room, out):
             _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.product)
         else:
             _multiply_and_sum(t, room.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
-            _write(t, grid.rule_u.shape[1], grid.sums, room.scale, out)
+            _write(t, grid.rule_u.shape[1], grid.sums, room, out, log_mean)
     return smallest, wide
 
 
@@ -273,9 +277,10 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
             pa[q], pb[q], pc[q], pd[q] = a, b, c, d
 
 
-@njit(nogil=True, cache=True)
-def _write(t, size_u, sums, scale, out):
-    """Posteriors of a lane from the sums over g: out (n + 1, k)."""
+@njit(nogil=True, cache=True, error_model="numpy")
+def _write(t, size_u, sums, room, out, log_mean):
+    """Posteriors of a lane from the sums over g: out (n + 1, k), NaN where all are zero; log_mean as in `carry`."""
+    scale = room.scale
     k = scale.shape[0]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
@@ -292,7 +297,10 @@ def _write(t, size_u, sums, scale, out):
         t2 += s2[i]
         t3 += s3[i]
     totals = (t0, t1, t2, t3)
+    top = room.tops.max()
     for r in range(min(LANE, out.shape[0] - 1 - t)):
         inverse = 1.0 / totals[r]
         for i in range(k):
             out[t + r + 1, i] = inverse * sums[r, i]
+        if log_mean.shape[0] > 0:
+            log_mean[t + r + 1] = np.log(totals[r]) + top * np.log(2.0)

@@ -143,8 +143,8 @@ def _stretch(t, end, need_g, need_u, most_g, most_u, g, u, axis_g, axis_u, room)
 
 
 @njit(nogil=True, cache=True)
-def _attack(n, pool_prior, axis_g, axis_u, room, out):
-    """Posterior of one user after every report: out (n + 1, k).
+def _attack(n, pool_prior, axis_g, axis_u, room, out, log_bayes):
+    """Posterior of one user after every report: out (n + 1, k); log_bayes (n + 1,) as in `posteriors`, or empty.
 
     What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
     """
@@ -159,7 +159,7 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
         begin = t
         foreseen = need_g + more_g, need_u + more_u, sum_g + more_g, sum_u + more_u
         t = _stretch(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, room)
-        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out)
+        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out, log_bayes)
         if t >= n:
             break
         if t > begin:
@@ -178,19 +178,37 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out):
         if not (_holds(g, then_g, stage, axis_g) and _holds(u, then_u, stage, axis_u)):
             g, u = _climb(g, then_g, stage, axis_g), _climb(u, then_u, stage, axis_u)
             grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
-            smallest, wide = carry(np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0])
+            smallest, wide = carry(
+                np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0], log_bayes
+            )
 
 
 @njit(nogil=True, cache=True)
-def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out):
+def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out, log_bayes):
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
     likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
-    impossible report: NaN.
+    impossible report: NaN. log_bayes (users, n + 1), or without rows: the logarithm of how much likelier the reports
+    are if some pool is preferred than if none is. Returns the first user and count of reports with another posterior
+    that is no number, or -1, -1.
     """
+    lost = (-1, -1)
     for user in range(out.shape[0]):
         n = scale_reports(likelihood, user * steps[0], steps, lengths[user], floor, slope, room)
-        _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1])
+        own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else room.least[:0]
+        _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1], own)
+        if own.shape[0] > 0:
+            neutral = 0.0
+            own[0] = 0.0
+            for t in range(n):
+                neutral += np.log(room.scaled[t, 0])
+                own[t + 1] -= neutral
+        for t in range(n, 0, -1):
+            if not out[user, t, 0] >= 0.0 and (lost[0] < 0 or lost[0] == user):
+                lost = (user, t)
         for t in range(n + 1, lengths[user] + 1):
             for i in range(out.shape[2]):
                 out[user, t, i] = np.nan
+            if own.shape[0] > 0:
+                log_bayes[user, t] = np.nan
+    return lost

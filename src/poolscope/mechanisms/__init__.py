@@ -34,6 +34,7 @@ from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.local_hashing import BLH, OLH
 from poolscope.mechanisms.loloha import LOLOHA
 from poolscope.mechanisms.oue import OUE
+from poolscope.mechanisms.parameters import check_parameters
 from poolscope.mechanisms.pi_rappor import PIRappor
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.rappor import Rappor
@@ -97,9 +98,6 @@ __all__ = [
     "reports_of",
 ]
 
-#: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
-LARGEST = 1 << 62
-
 #: Name in a scenario -> the mechanism, made from the size of the universe and the other keys.
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "cms": CMS,
@@ -143,12 +141,10 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     poolscope.base.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
     """
     if kind not in MECHANISMS:
-        raise InputError(
-            "must be a known mechanism",
-            value=kind,
-            place="kind",
-            remedy=did_you_mean(kind, MECHANISMS),
-        )
+        remedy = did_you_mean(str(kind), MECHANISMS)
+        raise InputError("must be a known mechanism", value=kind, place="kind", remedy=remedy)
+    if not isinstance(parameters, Mapping):
+        raise InputError("parameters must be a mapping of names to values", value=parameters)
     maker = MECHANISMS[kind]
     known = inspect.signature(maker).parameters
     for name in parameters:
@@ -161,18 +157,5 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in ("universe", *parameters):
             raise InputError(f"is missing; the mechanism {kind} needs it", place=name)
-    for name, value in parameters.items():
-        _check_type(value, known[name])
+    check_parameters(maker, parameters)
     return maker(universe=universe, **parameters)
-
-
-def _check_type(value: Any, parameter: inspect.Parameter) -> None:
-    """A file can say anything: what is to be a number must be one before it is reckoned with."""
-    if value is None and parameter.default is None:
-        return
-    kinds = {"int": (int, "a whole number"), "float": (int | float, "a number"), "str": (str, "a text")}
-    wanted, words = kinds.get(str(parameter.annotation).partition(" ")[0], (object, ""))
-    if not isinstance(value, wanted) or (isinstance(value, bool) and words):
-        raise InputError(f"must be {words}", value=value, place=parameter.name)
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise InputError(f"must be at most {LARGEST}", value=value, place=parameter.name)

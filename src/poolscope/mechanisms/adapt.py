@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.checks import is_integer
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.likelihood import Likelihood
@@ -89,7 +90,7 @@ class Adapted(Likelihood):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         fast = getattr(self.mechanism, "report", None)
-        if fast is not None:
+        if fast is not None and not _older(type(self.mechanism), "report", "obfuscate"):
             return as_columns(fast(objects, keys), len(objects))[0]
         at = _streams()
         made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], at(key)), 1)[0] for i, key in enumerate(keys)]
@@ -173,16 +174,21 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     >>> honest.obfuscate(np.array([3, 4]), rng)
     {'report': array([3, 4])}
     """
-    size = universe.size if isinstance(universe, Universe) else int(universe)
+    size = universe.size if isinstance(universe, Universe) else universe
+    if not is_integer(size) or size < 1:
+        raise InputError("universe must be a Universe or how many objects there are", value=universe)
+    if isinstance(mechanism, type):
+        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy="make one of it first")
     for name in ("obfuscate", "log_likelihood"):
         if not callable(getattr(mechanism, name, None)):
             raise InputError(f"a mechanism must have a method {name}", value=type(mechanism).__name__)
     # one report of the first object shows what reports look like
     first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
     columns, bare = as_columns(first, 1)
-    adapted = (Supporting if all(hasattr(mechanism, name) for name in SUPPORTING) else Adapted)(
+    supporting = all(hasattr(mechanism, name) for name in SUPPORTING) and not _inherits_supports(type(mechanism))
+    adapted = (Supporting if supporting else Adapted)(
         mechanism=mechanism,
-        universe=size,
+        universe=int(size),
         template={name: column[:0] for name, column in columns.items()},
         bare=bare,
     )
@@ -193,6 +199,28 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
             rule = "p_star and q_star must be probabilities, the first the larger"
             raise InputError(rule, value=(adapted.p_star, adapted.q_star))
     return adapted
+
+
+def owner(kind: type, name: str) -> type | None:
+    """The class that defines an attribute of a class."""
+    return next((own for own in kind.__mro__ if name in vars(own)), None)
+
+
+def is_ours(kind: type | None) -> bool:
+    """Whether a class is of this package; so is none."""
+    return kind is None or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _older(kind: type, method: str, other: str) -> bool:
+    """Whether a method is inherited past a subclass that overrides the other one, and so does not follow it."""
+    of_one, of_other = owner(kind, method), owner(kind, other)
+    return of_one is not of_other and of_one is not None and of_other is not None and issubclass(of_other, of_one)
+
+
+def _inherits_supports(kind: type) -> bool:
+    """Whether supports are those of a built-in mechanism, of which a subclass samples or states something else."""
+    own = [name for name in ("obfuscate", "report", "likelihood", "log_likelihood") if not is_ours(owner(kind, name))]
+    return bool(own) and any(owner(kind, name) is not None and is_ours(owner(kind, name)) for name in SUPPORTING)
 
 
 def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None = None) -> tuple[Reports, bool]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import generator
 from poolscope.kernels.random import uniforms
@@ -49,7 +50,7 @@ class Channel(Likelihood):
     epsilon: float = field(init=False)
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.matrix)
+        shape = as_floats("matrix", self.matrix).shape
         if len(shape) != 2 or shape[0] != self.universe:
             raise InputError(f"must have a row for each of {self.universe} objects", value=shape, place="matrix")
         matrix = _checked(self.matrix)

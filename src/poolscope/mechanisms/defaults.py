@@ -8,13 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.base.checks import as_integers
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import children, fresh_keys, generator
+from poolscope.mechanisms.parameters import check_parameters
 from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
 from poolscope.mechanisms.views import Views
 from poolscope.world.synthetic import draw_objects
@@ -34,11 +37,20 @@ class Reporting:
     universe: int
     shared_column: ClassVar[str | None] = None
 
+    def __new__(cls, *args: Any, **parameters: Any) -> Self:
+        """Check the types of parameters first: `__post_init__` of any mechanism computes with them."""
+        check_parameters(cls, parameters)
+        return super().__new__(cls)
+
     def shared_by(self, keys: Keys) -> NDArray[np.integer] | None:
         return None
 
     def obfuscate(self: Mechanism, objects: Objects, rng: np.random.Generator) -> Reports:
-        objects = np.asarray(objects, dtype=np.int64)
+        objects = as_integers("objects", objects)
+        if objects.ndim != 1:
+            raise InputError("objects must be a list", value=objects.shape)
+        if not isinstance(rng, np.random.Generator):
+            raise InputError("rng must be a generator", value=rng, remedy="numpy.random.default_rng(seed)")
         return self.report(objects, fresh_keys(rng, len(objects)))
 
     def sent_masses(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:

@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Objects
+from poolscope.base.checks import as_integers
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.checking import check_mechanism, check_permanent
 from poolscope.mechanisms.defaults import tabulated
 from poolscope.mechanisms.kept import Bits, Evidence, Identical
 from poolscope.mechanisms.rappor import Rappor
@@ -30,6 +33,9 @@ ANSWERS, OWN = -1, -2
 class Device(Protocol):
     """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`.
 
+    A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
+    memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.
+
     Examples
     --------
     >>> isinstance(ps.mechanisms.Fresh(mechanism), ps.mechanisms.Device)
@@ -39,6 +45,11 @@ class Device(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """What a report by itself comes from: all that the curator needs to know."""
+        ...
+
+    @property
+    def memoizes(self) -> bool:
+        """Whether reports of one user share responses, so that they are not independent given the objects."""
         ...
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
@@ -70,6 +81,8 @@ def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
     >>> type(ps.mechanisms.device_of(mechanism, memory=True)).__name__
     'Memoised'
     """
+    if memory is not None and not isinstance(memory, bool):
+        raise InputError("memory must be true, false or None", value=memory)
     return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
 
 
@@ -98,8 +111,12 @@ def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
     >>> ps.mechanisms.reports_of(ps.mechanisms.Fresh(mechanism), traces, keys)["value"].shape
     (4,)
     """
-    traces = np.asarray(traces, dtype=np.int64)
-    n = traces.shape[1]
+    if not isinstance(device, Device):
+        raise InputError("must be a device", value=type(device).__name__, remedy="for example Fresh(mechanism)")
+    traces, keys = as_integers("traces", traces), as_integers("users", users)
+    if traces.ndim != 2 or keys.shape != traces.shape[:1]:
+        raise InputError("traces must be (users, n), and users a key for each", value=(traces.shape, keys.shape))
+    n, users = traces.shape[1], np.asarray(users, dtype=np.uint64)
     return device.sent(traces.ravel(), np.repeat(users, n), np.tile(np.arange(n), len(users)))
 
 
@@ -115,8 +132,18 @@ class Fresh:
 
     mechanism: Mechanism
 
+    memoizes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_mechanism(self.mechanism)
+
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         return self.mechanism.report(objects, fresh_keys(users, places))
+
+
+def draws_fresh(device: Device) -> bool:
+    """Whether every report is drawn by the mechanism itself, so that its epsilon and its fast paths hold."""
+    return isinstance(device, Fresh) and type(device).sent is Fresh.sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +164,11 @@ class Memoised:
 
     mechanism: Mechanism
 
+    memoizes: ClassVar[bool] = True
     own: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_mechanism(self.mechanism)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
@@ -179,6 +210,11 @@ class RapporMemory:
     """
 
     mechanism: Rappor
+
+    memoizes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, Rappor)
 
     @property
     def own(self) -> Mapping[str, int]:

@@ -108,6 +108,11 @@ class HadamardResponse(Sized):
         return (1.0 - outside) * 0.5 * self.inside + outside * self.unit
 
     @property
+    def support_prob_no_collision(self) -> float:
+        """Of an object in another block, where there is one: its support is disjoint."""
+        return 0.5 * self.inside if self.blocks == 1 else self.unit
+
+    @property
     def inside(self) -> float:
         """(e^epsilon + 1) u, the probability that a report is in the block of its object."""
         return 1.0 - 2.0 * (self.blocks - 1.0) * self.unit

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from poolscope.base.arrays import Integers, Keys
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.defaults import Reporting
 from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.mechanisms.hashing import Buckets, HashFamily, TableFamily, Tabulated
+from poolscope.mechanisms.hashing import Buckets, HashFamily, Restricted, TableFamily, Tabulated
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.role import Rates, ReportColumn, check_epsilon, settle
 
@@ -123,6 +124,13 @@ class Sketch(Hashed, Pure):
     def elsewhere(self) -> float:
         """Probability that a report supports an object of another bucket than the reported one's."""
 
+    def restricted(self, objects: Sequence[int]) -> Self:
+        """The sketch of some objects alone, numbered in this order: what supports them is found without the others."""
+        part = copy(self)
+        chosen = np.array(objects, dtype=np.int64)
+        settle(part, universe=len(chosen), family=Restricted(family=self.family, objects=chosen))
+        return part
+
     @property
     def p_star(self) -> float:
         return 1.0 - self.flip
@@ -131,6 +139,10 @@ class Sketch(Hashed, Pure):
     def q_star(self) -> float:
         share = self.family.collisions.share
         return self.p_star * share + self.elsewhere * (1.0 - share)
+
+    @property
+    def support_prob_no_collision(self) -> float:
+        return self.elsewhere
 
     @property
     def rates(self) -> Rates:

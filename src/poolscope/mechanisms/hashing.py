@@ -194,6 +194,37 @@ class Bijection:
         return objects.astype(np.uint32)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Restricted:
+    """The functions of a family on some of its objects, in the given order."""
+
+    family: HashFamily
+    objects: NDArray[np.int64]
+
+    @property
+    def m(self) -> int:
+        return self.family.m
+
+    @property
+    def size(self) -> int:
+        return self.family.size
+
+    @property
+    def universe(self) -> int:
+        return len(self.objects)
+
+    @property
+    def collisions(self) -> Collisions:
+        return self.family.collisions
+
+    def buckets(self, functions: NDArray[np.int64]) -> Buckets:
+        function, known = np.repeat(functions, len(self.objects)), np.tile(self.objects, len(functions))
+        return self.family.bucket_of(function, known).reshape(len(functions), len(self.objects))
+
+    def bucket_of(self, functions: NDArray[np.int64], objects: NDArray[np.int64]) -> Buckets:
+        return self.family.bucket_of(functions, self.objects[objects])
+
+
 def check_buckets(m: int) -> None:
     """At least two, and no more than can be told apart."""
     if m < 2:
@@ -211,6 +242,8 @@ def family(
             raise InputError("is missing", place="hashes", remedy="or give a hash_table")
         return PolynomialFamily(universe=universe, m=m, size=hashes, seed=seed)
     given = hash_table.table if isinstance(hash_table, TableFamily) else hash_table
+    if np.ndim(given) != 2:
+        raise InputError("a hash table must have the shape (hashes, objects)", value=np.shape(given))
     if hashes is not None and hashes != len(given):
         raise InputError(f"must be the {len(given)} rows of the hash table", value=hashes, place="hashes")
     known = hash_table if isinstance(hash_table, TableFamily) and hash_table.m == m else None

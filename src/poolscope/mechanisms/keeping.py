@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Integers, Keys, Objects
 from poolscope.kernels import response, unary
 from poolscope.mechanisms.bits import as_bytes, threshold, words_of
+from poolscope.mechanisms.checking import check_permanent
 from poolscope.mechanisms.dbitflip import DBitFlip
 from poolscope.mechanisms.devices import Device, answer_keys, fresh_keys, keeping, own_keys
 from poolscope.mechanisms.kept import Bits, Evidence, Identical, Values
@@ -41,7 +42,11 @@ class KeptResponse:
 
     mechanism: LGRR
 
+    memoizes: ClassVar[bool] = True
     own: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, LGRR)
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
@@ -67,6 +72,11 @@ class KeptHash:
     """
 
     mechanism: LOLOHA
+
+    memoizes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, LOLOHA)
 
     @property
     def own(self) -> Mapping[str, int]:
@@ -107,7 +117,11 @@ class KeptFlips:
 
     mechanism: TwoFlips
 
+    memoizes: ClassVar[bool] = True
     own: ClassVar[Mapping[str, int]] = {}
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, TwoFlips)
 
     def answers(self, objects: Objects, users: Keys) -> NDArray[np.uint64]:
         """(reports, words) the kept bits for objects (reports,), each of the user of that key."""
@@ -145,6 +159,11 @@ class KeptPositions:
     """
 
     mechanism: DBitFlip
+
+    memoizes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_permanent(self.mechanism, DBitFlip)
 
     @property
     def own(self) -> Mapping[str, int]:

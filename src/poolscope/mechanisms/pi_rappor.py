@@ -78,6 +78,10 @@ class PIRappor(Sized):
     def q_star(self) -> float:
         return self.had / self.prime
 
+    @property
+    def support_prob_no_collision(self) -> float:
+        return self.q_star
+
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         a, b = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int64)

@@ -39,6 +39,14 @@ class Pure(Reporting, Counting):
     def slope(self) -> float:
         return float(-np.expm1(-self.epsilon))
 
+    @property
+    def support_prob_no_collision(self) -> float:
+        """Probability that a report supports an object that never collides with the reported one.
+
+        Where a mechanism does not say, it is the least there can be: supports are disjoint, or one of them holds.
+        """
+        return max(self.floor * self.p_star, 1.0 - (1.0 - self.p_star) / self.floor) if self.floor else 0.0
+
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) one inside the support of a report, `floor` outside."""
         out: Floats = np.multiply(self.support(reports), self.slope, dtype=np.float64)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.base.arrays import Floats, Integers, Keys, Objects
+from poolscope.base.checks import is_integer, is_number
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels.random import uniforms
@@ -49,14 +50,14 @@ class Sending:
 
     def __post_init__(self) -> None:
         rate = self.reports_per_day
-        if rate is not None and not (math.isfinite(rate) and rate > 0):
+        if rate is not None and not (is_number(rate) and 0 < rate < math.inf):
             raise InputError("reports_per_day must be finite and positive", value=rate)
-        if not 0 < self.sample <= 1:
+        if not (is_number(self.sample) and 0 < self.sample <= 1):
             raise InputError("sample must be above 0 and at most 1", value=self.sample)
         for name in ("cap", "window"):
             count = getattr(self, name)
-            if count is not None and count < 1:
-                raise InputError(f"{name} must be at least 1", value=count)
+            if count is not None and not (is_integer(count) and count >= 1):
+                raise InputError(f"{name} must be a whole number of at least 1", value=count)
 
     def reported(self, users: Keys, places: Objects) -> NDArray[np.bool_]:
         """Whether each event is reported, by the key of its user and its place among the user's; before any cap."""
@@ -117,7 +118,7 @@ class Sent:
     lengths: Integers
     window: int | None = None
 
-    def __getitem__(self, users: slice) -> Sent:
+    def __getitem__(self, users: slice | Integers) -> Sent:
         return Sent(
             objects=self.objects[users], places=self.places[users], lengths=self.lengths[users], window=self.window
         )

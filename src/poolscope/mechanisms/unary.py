@@ -42,6 +42,10 @@ class ObjectBits(Sized):
         self.draw(objects, keys, words)
         return {"bits": as_bytes(words, self.universe)}
 
+    @property
+    def support_prob_no_collision(self) -> float:
+        return self.q_star
+
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 

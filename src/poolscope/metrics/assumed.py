@@ -21,10 +21,12 @@ def users_in_words(game: Game) -> str:
     prior = own.pool_prior(game.universe.k)
     if prior.min() < prior.max():
         words += f", pools preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g} %"
+    if own.none:
+        words += f", {100 * own.none:.2g} % of them without a preferred pool"
     return words if game.sigma == 0 else f"{words}, tastes of their own (sigma {game.sigma:g})"
 
 
 def _of(density: Density, what: str) -> str:
     if density == UNIFORM:
         return f"uniform {what}"
-    return f"Beta({density.a:g}, {density.b:g}) {what}" if isinstance(density, Beta) else f"{what} by a given density"
+    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"

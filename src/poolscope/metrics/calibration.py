@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
+from poolscope.metrics.clusters import clusters_of, effect_of_share
 from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson
 from poolscope.metrics.precision import successes
 
@@ -58,14 +59,19 @@ def gather(rows: pl.DataFrame, bins: int) -> Bins:
         raise InputError("must have at least one user", place="outcomes")
     if bins < 1:
         raise InputError("must be at least 1", value=bins, place="bins")
-    confidence = rows["confidence"].to_numpy()
-    index = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    confidence, index = rows["confidence"].to_numpy(), _bins(rows, bins)
     users = np.bincount(index, minlength=bins)
     filled = users > 0
     total = np.bincount(index, weights=confidence, minlength=bins)[filled]
     hits = np.bincount(index[successes(rows)], minlength=bins)[filled]
     users = users[filled]
     return Bins(users, np.minimum(total / users, 1.0), hits)
+
+
+def _bins(rows: pl.DataFrame, bins: int) -> NDArray[np.int64]:
+    """(users,) the bin of each confidence."""
+    index: NDArray[np.int64] = np.minimum((rows["confidence"].to_numpy() * bins).astype(np.int64), bins - 1)
+    return index
 
 
 def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
@@ -82,8 +88,12 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     >>> ps.metrics.calibration(rows, bins=5).columns
     ['confidence', 'success', 'low', 'high', 'users']
     """
-    binned = gather(rows, bins)
-    low, high = clopper_pearson(binned.hits, binned.users)
+    binned, groups, effect = gather(rows, bins), clusters_of(rows), np.ones(1)
+    if groups is not None:
+        index, correct = _bins(rows, bins), successes(rows).astype(np.float64)
+        own = [(groups[index == one], correct[index == one]) for one in np.unique(index)]
+        effect = np.array([effect_of_share(some.sums(right), some.sizes) for some, right in own])
+    low, high = clopper_pearson(binned.hits / effect, binned.users / effect)
     return pl.DataFrame(
         {
             "confidence": binned.confidence,
@@ -115,16 +125,16 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     True
     """
     binned = gather(rows, bins)
-    seen = float(binned.error(binned.success))
-    widest = max(seen, _pooled_gap(binned))
+    seen, gap = float(binned.error(binned.success)), binned.success - binned.confidence
+    effect = _effect(rows, bins, gap)
+    widest = max(seen, _pooled_gap(binned, effect))
     if seen == 0:
         return Estimate(seen, 0.0, widest)
     # Past the value by four times what noise can add to it.
-    noise = np.sqrt(binned.confidence * (1 - binned.confidence) / binned.users)
+    noise = np.sqrt(effect * binned.confidence * (1 - binned.confidence) / binned.users)
     scales = np.linspace(0, 1 + 4 * float(noise @ binned.weight) / seen, SCALES)
-    gap = binned.success - binned.confidence
     chance = np.clip(binned.confidence + scales[:, None] * gap, 0, 1)
-    below, above = np.quantile(_replicas(binned, chance, seed), (0.025, 0.975), axis=1)
+    below, above = np.quantile(_replicas(binned, chance, seed, effect), (0.025, 0.975), axis=1)
     error = binned.error(chance)
     # Both quantiles rise with the scale but for the noise of the replicas.
     low = np.interp(seen, np.maximum.accumulate(above), error)
@@ -132,8 +142,8 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     return Estimate(seen, min(float(low), seen), max(float(high), widest))
 
 
-def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> float:
-    """95 % quantile of the error that a perfectly calibrated attack shows on as many users.
+def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
+    """Quantile of the error that a perfectly calibrated attack shows on as many users; at 95% where no level is given.
 
     A ``calibration_error`` below the limit is no sign of miscalibration.
 
@@ -143,22 +153,33 @@ def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     0.097
     """
     binned = gather(rows, bins)
-    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), 0.95))
+    return float(np.quantile(_replicas(binned, binned.confidence[None], seed), level))
 
 
-def _pooled_gap(binned: Bins) -> float:
+def _effect(rows: pl.DataFrame, bins: int, gap: NDArray[np.float64]) -> float:
+    """Design effect of the calibration error, whose influence values are the signed gaps of the users."""
+    groups = clusters_of(rows)
+    if groups is None:
+        return 1.0
+    sign = np.sign(gap)[np.unique(_bins(rows, bins), return_inverse=True)[1]]
+    influence = sign * (successes(rows) - rows["confidence"].to_numpy())
+    return groups.effect(influence - influence.mean())
+
+
+def _pooled_gap(binned: Bins, effect: float) -> float:
     """Largest plausible gap between mean confidence and success rate over all users."""
-    low, high = clopper_pearson(binned.hits.sum(), binned.users.sum())
+    low, high = clopper_pearson(binned.hits.sum() / effect, binned.users.sum() / effect)
     confidence = float(binned.confidence @ binned.weight)
     return max(float(high) - confidence, confidence - float(low))
 
 
-def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Errors of crowds drawn with given success rates, (..., bins) -> (..., REPLICAS)."""
+def _replicas(binned: Bins, chance: NDArray[np.float64], seed: int, effect: float = 1.0) -> NDArray[np.float64]:
+    """Errors of samples drawn with given success rates, (..., bins) -> (..., REPLICAS); of fewer users by an effect."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
     size = (*chance.shape[:-1], REPLICAS, chance.shape[-1])
-    hits = rng.binomial(binned.users, chance[..., None, :], size=size)
-    return binned.error(hits / binned.users)
+    users = np.maximum(1, np.rint(binned.users / effect).astype(np.int64))
+    hits = rng.binomial(users, chance[..., None, :], size=size)
+    return binned.error(hits / users)
 
 
 def brier(rows: pl.DataFrame) -> Estimate:
@@ -173,4 +194,6 @@ def brier(rows: pl.DataFrame) -> Estimate:
         raise InputError("must have at least one user", place="outcomes")
     loss = (rows["confidence"].to_numpy() - successes(rows)) ** 2
     value = float(loss.mean())
-    return bounded_mean(value, float(np.square(loss - value).sum()), loss.size)
+    groups, influence = clusters_of(rows), loss - value
+    effect = 1.0 if groups is None else groups.effect(influence)
+    return bounded_mean(value, float(np.square(influence).sum()), loss.size, effect=effect)

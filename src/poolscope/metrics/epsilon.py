@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from poolscope.mechanisms.devices import Device, Fresh
+from poolscope.mechanisms.devices import Device
 from poolscope.mechanisms.sending import Sending
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def kept_by(device: Device) -> KeptAnswers | None:
     >>> ps.metrics.kept_by(ps.mechanisms.Memoised(mechanism))
     KeptAnswers(epsilon=3.0, answers=30)
     """
-    if isinstance(device, Fresh):
+    if not device.memoizes:
         return None
     mechanism: Any = device.mechanism
     epsilon = getattr(mechanism, "kept_epsilon", mechanism.epsilon)

@@ -10,19 +10,28 @@ interval, and for the lower end as one of whom it is not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, EXPOSED, LATE
-from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile, share_of
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
+from poolscope.metrics.clusters import (
+    clusters_of,
+    effect_of_share,
+    effects_of_shares,
+    group_count,
+    share_of_users,
+)
+from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile
 from poolscope.metrics.precision import successes
 
 CHANCE = (LATE, "", EARLY)
 """Ends of the columns that say when users were exposed: if chance in the attack hides it, as it is, if it shows it."""
+
+Firsts = list[Counter[float]]
+"""Users by the report that exposed them, of each group of users (`clusters`)."""
 
 
 def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
@@ -33,10 +42,8 @@ def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
     >>> ps.metrics.sure(rows, 0.9).value
     0.32
     """
-    confidence, error = rows["confidence"].to_numpy(), confidence_error(rows)
-    shares = (
-        share_of(int((x >= threshold).sum()), rows.height) for x in (confidence - error, confidence, confidence + error)
-    )
+    confidence, error, groups = rows["confidence"].to_numpy(), confidence_error(rows), clusters_of(rows)
+    shares = (share_of_users(x >= threshold, groups) for x in (confidence - error, confidence, confidence + error))
     return between(*shares)
 
 
@@ -53,8 +60,8 @@ def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
     >>> round(ps.metrics.precision_when_sure(rows, 0.9).value, 3)
     0.953
     """
-    chosen = rows["confidence"].to_numpy() >= threshold
-    return share_of(int(successes(rows)[chosen].sum()), int(chosen.sum()))
+    chosen, groups = rows["confidence"].to_numpy() >= threshold, clusters_of(rows)
+    return share_of_users(successes(rows)[chosen], groups and groups[chosen])
 
 
 def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
@@ -65,8 +72,9 @@ def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
     >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.sure(rows, 0.9).value
     True
     """
+    groups = clusters_of(rows)
     late, found, early = (
-        share_of(exposed_count(rows, name, n), rows.height) for _, name in by_chance(rows, EXPOSED[threshold])
+        share_of_users(exposed_by(rows, name, n), groups) for _, name in by_chance(rows, EXPOSED[threshold])
     )
     return between(late, found, early)
 
@@ -76,9 +84,9 @@ def by_chance(rows: pl.DataFrame, column: str) -> list[tuple[str, str]]:
     return [(end, column + end if column + end in rows.columns else column) for end in CHANCE]
 
 
-def exposed_count(rows: pl.DataFrame, column: str, n: int) -> int:
-    """How many users are exposed by n, as the column says that has the report that exposed them."""
-    return int((rows[column] <= n).sum())
+def exposed_by(rows: pl.DataFrame, column: str, n: int) -> NDArray[np.bool_]:
+    """(users,) who is exposed by n, from the column that has the report that exposed them."""
+    return (rows[column] <= n).fill_null(False).to_numpy()
 
 
 def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float = 0.5) -> Estimate:
@@ -95,19 +103,27 @@ def reports_to_exposure(rows: pl.DataFrame, threshold: float = 0.9, level: float
     return between(early, found, late)
 
 
-def first_exposed(rows: pl.DataFrame, column: str) -> Counter[float]:
-    """How many users each report exposed, as the column says; infinity has those who never were."""
-    counts = rows[column].value_counts().iter_rows()
-    return Counter({inf if first is None else float(first): users for first, users in counts})
+def first_exposed(rows: pl.DataFrame, column: str) -> Firsts:
+    """How many users each report exposed, as the column says; infinity has those who never were. One for each group."""
+    groups = clusters_of(rows)
+    parts = [rows] if groups is None else [rows.filter(groups.of == group) for group in range(groups.count)]
+    return [
+        Counter({inf if first is None else float(first): users for first, users in part[column].value_counts().rows()})
+        for part in parts
+    ]
 
 
-def reports_until(firsts: Mapping[float, int], share: float) -> Estimate:
+def reports_until(firsts: Firsts, share: float) -> Estimate:
     """Reports until that share of the users is exposed, from ``first_exposed``."""
-    value, low, high = quantile(list(firsts), share, list(firsts.values()))
+    every = sum(firsts, Counter())
+    value = quantile(list(every), share, list(every.values())).value
+    hits = [sum(users for first, users in group.items() if first <= value) for group in firsts]
+    effect = effect_of_share(hits, [group.total() for group in firsts]) if isfinite(value) else 1.0
+    value, low, high = quantile(list(every), share, list(every.values()), effect)
     return Estimate(value, max(low, 0.0), high)
 
 
-def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure(rows: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """Share of users ``exposed`` by every number of reports, at every threshold.
 
     Parameters
@@ -116,6 +132,8 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
         Outcomes of one adversary at any one n; what exposed a user is a fact of the whole run.
     horizon : int
         The largest number of reports of the run.
+    threshold : float, optional
+        The game's own, where it has one.
 
     Returns
     -------
@@ -127,34 +145,48 @@ def exposure(rows: pl.DataFrame, horizon: int) -> pl.DataFrame:
     >>> ps.metrics.exposure(rows, horizon=40).columns
     ['n', 'threshold', 'share', 'low', 'high', 'users']
     """
-    return exposure_shares(exposure_counts(rows, horizon), rows.height)
+    return exposure_shares(exposure_counts(rows, horizon, threshold, group_count(rows)), threshold)
 
 
-def exposure_counts(rows: pl.DataFrame, horizon: int) -> NDArray[np.int64]:
-    """Users whom each report exposes, (thresholds, 3, horizon + 1): those of parts of a table add up.
+def exposure_columns(threshold: float | None) -> dict[float, str]:
+    """The thresholds of a run in increasing order, the game's own among them, and the column of each."""
+    own = {} if threshold is None else {threshold: EXPOSED_AT_THRESHOLD}
+    return dict(sorted((own | EXPOSED).items()))
 
-    Three times: if chance in the attack hides them, as it is, and if it shows them.
+
+def exposure_counts(
+    rows: pl.DataFrame, horizon: int, threshold: float | None = None, groups: int = 1
+) -> NDArray[np.int64]:
+    """Users whom each report exposes, (thresholds, 3, groups, horizon + 2): those of parts of a table add up.
+
+    Three times: if chance in the attack hides them, as it is, and if it shows them. The last cell counts all others.
     """
+    own = rows[ESTIMATE].to_numpy().astype(np.int64) if groups > 1 else np.zeros(rows.height, dtype=np.int64)
 
     def each(column: str) -> NDArray[np.int64]:
-        first = rows[column].drop_nulls().to_numpy()
-        return np.bincount(first[first <= horizon], minlength=horizon + 1)
+        first = np.minimum(rows[column].fill_null(horizon + 1).to_numpy(), horizon + 1)
+        return np.bincount(own * (horizon + 2) + first, minlength=groups * (horizon + 2)).reshape(groups, -1)
 
-    return np.stack([[each(name) for _, name in by_chance(rows, column)] for column in EXPOSED.values()])
+    return np.stack(
+        [[each(name) for _, name in by_chance(rows, column)] for column in exposure_columns(threshold).values()]
+    )
 
 
-def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
+def exposure_shares(counts: NDArray[np.int64], threshold: float | None = None) -> pl.DataFrame:
     """The table of an ``exposure`` from its counts."""
-    after = np.arange(counts.shape[2])
+    after, users = np.arange(counts.shape[3] - 1), int(counts[0, 0].sum())
     parts = []
-    for threshold, new in zip(EXPOSED, counts, strict=True):
-        late, found, early = np.cumsum(new, axis=1)
-        low, high = clopper_pearson(late, users)[0], clopper_pearson(early, users)[1]
+    for level, new in zip(exposure_columns(threshold), counts, strict=True):
+        by_group = np.cumsum(new, axis=2)[1, :, :-1]
+        late, found, early = np.cumsum(new.sum(axis=1), axis=1)[:, :-1]
+        effect = effects_of_shares(by_group, new[1].sum(axis=1))
+        low = clopper_pearson(late / effect, users / effect)[0]
+        high = clopper_pearson(early / effect, users / effect)[1]
         parts.append(
             pl.DataFrame(
                 {
                     "n": after,
-                    "threshold": np.full(after.size, threshold),
+                    "threshold": np.full(after.size, level),
                     "share": found / users,
                     "low": low,
                     "high": high,
@@ -165,7 +197,7 @@ def exposure_shares(counts: NDArray[np.int64], users: int) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
+def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int, threshold: float | None = None) -> pl.DataFrame:
     """``exposure`` of every adversary, with column adversary.
 
     What exposed a user is on every row of the user, so one n is enough.
@@ -177,7 +209,7 @@ def exposure_by_adversary(outcomes: pl.DataFrame, horizon: int) -> pl.DataFrame:
     """
     parts = outcomes.partition_by("adversary", maintain_order=True)
     return pl.concat(
-        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon).with_columns(
+        exposure(rows.filter(pl.col("n") == rows["n"][0]), horizon, threshold).with_columns(
             pl.lit(str(rows["adversary"][0])).alias("adversary")
         )
         for rows in parts

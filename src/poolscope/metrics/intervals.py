@@ -79,9 +79,12 @@ def clopper_pearson(
     return low, high
 
 
-def share_of(successes: int, users: int) -> Estimate:
-    """Share of successes with its exact interval; NaN in (0, 1) when there are no users."""
-    low, high = clopper_pearson(successes, users)
+def share_of(successes: int, users: int, effect: float = 1.0) -> Estimate:
+    """Share of successes with its exact interval; NaN in (0, 1) when there are no users.
+
+    With a design effect (`clusters`) the interval is that of Korn and Graubard: of as many fewer users.
+    """
+    low, high = clopper_pearson(successes / effect, users / effect)
     return Estimate(successes / users if users else float("nan"), float(low), float(high))
 
 
@@ -91,7 +94,7 @@ def between(few: Estimate, found: Estimate, many: Estimate) -> Estimate:
 
 
 def share_above(
-    correct: NDArray[np.bool_], guessed: NDArray[np.int64]
+    correct: NDArray[np.bool_], guessed: NDArray[np.int64], effect: ArrayLike = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     r"""Success of the first users of a ranked crowd, as of a share q of all users there could be.
 
@@ -110,25 +113,27 @@ def share_above(
         Successes from the most to the least confident user.
     guessed : ndarray of int, shape (shares,)
         How many users are guessed, q N, from 1 to N.
+    effect : float or ndarray, shape (shares,)
+        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
 
     Returns
     -------
     share, low, high : ndarray, shape (shares,)
     """
     users, hits = correct.size, np.concatenate([[0], np.cumsum(correct)])
-    share = hits[guessed] / guessed
-    low, high = clopper_pearson(hits[guessed], guessed)
+    share, effect = hits[guessed] / guessed, np.broadcast_to(np.asarray(effect, dtype=np.float64), guessed.shape)
+    low, high = clopper_pearson(hits[guessed] / effect, guessed / effect)
     part = np.flatnonzero(guessed < users)
     for start in range(0, part.size, SOME):
         some = part[start : start + SOME]
-        mean = guessed[some, None]
-        above = np.rint(mean + np.sqrt(mean * (1 - mean / users)) * PLACES).clip(0, users).astype(np.int64)
-        low[some], high[some] = _mixture_ends(hits[above], above)
+        mean, fewer = guessed[some, None], effect[some, None]
+        above = np.rint(mean + np.sqrt(fewer * mean * (1 - mean / users)) * PLACES).clip(0, users).astype(np.int64)
+        low[some], high[some] = _mixture_ends(hits[above] / fewer, above / fewer)
     return share, np.minimum(low, share), np.maximum(high, share)
 
 
 def _mixture_ends(
-    hits: NDArray[np.int64], trials: NDArray[np.int64]
+    hits: NDArray[np.float64], trials: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ends of Clopper and Pearson averaged over the last axis, whose points are the ``PLACES``."""
     weight = np.exp(-(PLACES**2) / 2)
@@ -138,7 +143,8 @@ def _mixture_ends(
         a, b = hits + more, trials - hits + 1 - more
         # Beta(0, b) is the point 0 and Beta(a, 0) the point 1
         point = np.where(a == 0, 1.0, 0.0)
-        spread, a, b = (a > 0) & (b > 0), np.maximum(a, 1), np.maximum(b, 1)
+        spread = (a > 0) & (b > 0)
+        a, b = np.where(a > 0, a, 1.0), np.where(b > 0, b, 1.0)
         low, high = np.zeros(len(hits)), np.ones(len(hits))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
@@ -148,7 +154,7 @@ def _mixture_ends(
     return ends[0], ends[1]
 
 
-def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0) -> Estimate:
+def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0, effect: float = 1.0) -> Estimate:
     r"""Interval of an average that lies in [0, 1], from its influence values.
 
     The variance of one user is taken over the users and the four pseudo-users of the
@@ -173,12 +179,14 @@ def bounded_mean(value: float, squares: float, users: int, *, scale: float = 1.0
     scale : float
         The variance s of one user relative to that of a plain share, when all users succeed
         with the same probability: 1 for a mean, 2 for the AUC.
+    effect : float
+        Design effect: the variance is larger by this factor than that of independent users (`clusters`).
     """
     pseudo = PSEUDO_SUCCESSES + PSEUDO_FAILURES
     a = (users * value + PSEUDO_SUCCESSES) / (users + pseudo)
     extra = scale * (PSEUDO_FAILURES * a**2 + PSEUDO_SUCCESSES * (1 - a) ** 2)
     variance = (squares + extra) / (users + pseudo)
-    effective = users * a * (1 - a) / variance
+    effective = users * a * (1 - a) / variance / effect
     low, high = clopper_pearson(value * effective, effective)
     return Estimate(value, float(low), float(high))
 
@@ -208,12 +216,13 @@ def ratio(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
     return Estimate(x / y, min(low, x / y), max(high, x / y))
 
 
-def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None) -> Estimate:
+def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None, effect: float = 1.0) -> Estimate:
     """A quantile, the least value that the share ``level`` does not exceed, and the order statistics that bound it.
 
     The number of values below the true quantile is binomial: its 2.5 % and 97.5 % quantiles count the ends off. An end
     that would lie beyond all values is infinite: so many users do not bound it. Infinite values are legal. With
-    `counts` there are so many of each value.
+    `counts` there are that many of each value. With a design effect (`clusters`) the ranks are those of as many fewer
+    users (Woodruff 1952).
     """
     x = np.asarray(values, dtype=np.float64)
     order = np.argsort(x, kind="stable")
@@ -227,7 +236,9 @@ def quantile(values: ArrayLike, level: float, counts: ArrayLike | None = None) -
         return float(x[np.searchsorted(up_to, rank, side="right")])
 
     value = at(int(np.clip(np.ceil(level * size - 1e-9), 1, size)) - 1)
-    first, last = (_binomial_quantile(part, size, level) for part in (TAIL, 1 - TAIL))
+    fewer = max(1, math.floor(size / effect))
+    below, above = (_binomial_quantile(part, fewer, level) for part in (TAIL, 1 - TAIL))
+    first, last = math.floor(below * size / fewer), math.ceil(above * size / fewer)
     low = at(first - 1) if first > 0 else -math.inf
     high = at(last) if last < size else math.inf
     return Estimate(value, min(low, value), max(high, value))

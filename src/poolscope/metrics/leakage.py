@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson, exactly, quantile, ratio, share_of
+from poolscope.metrics.clusters import clusters_of, effect_of_share, share_of_users
+from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson, exactly, quantile, ratio
 from poolscope.metrics.precision import successes
 
 SMALLEST_DOUBT = 2.0**-53
@@ -71,7 +72,12 @@ def bayes_security_least(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
     >>> round(ps.metrics.bayes_security_least(rows, k=3, seed=1).value, 3)
     0.391
     """
-    return least_security_of(answers(rows), k, seed)
+    groups, effect = clusters_of(rows), 1.0
+    if groups is not None:
+        pool, correct = rows["pool"].cast(pl.String).to_numpy(), successes(rows)
+        own = [(groups[pool == name], correct[pool == name]) for name in np.unique(pool)]
+        effect = max(effect_of_share(some.sums(right.astype(np.float64)), some.sizes) for some, right in own)
+    return least_security_of(answers(rows), k, seed, effect)
 
 
 def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
@@ -80,7 +86,7 @@ def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
     return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
 
 
-def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) -> Estimate:
+def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, effect: float = 1.0) -> Estimate:
     r"""The least Bayes security over all priors, from how many users of each pool were given each guess.
 
     For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total
@@ -112,21 +118,23 @@ def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int) 
     table = np.array([[counts.get((pool, guess), 0) for guess in names] for pool in pools])
     users = table.sum(axis=1)
     channel = table / users[:, None]
-    even, even_high = _evenly(np.diagonal(table), users)
+    even, even_high = _evenly(np.diagonal(table) / effect, users / effect)
     least, most = 0.0, 0.0
     for a in range(len(pools)):
         others = np.flatnonzero(np.arange(len(pools)) != a)
         best = channel[a] > channel[others]
-        apart = _difference((best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others])
+        chosen = (best * table[a]).sum(axis=1), users[a], (best * table[others]).sum(axis=1), users[others]
+        apart = _difference(*(count / effect for count in chosen))
         most = max(most, apart[2].max())
         error = TAIL / 2 / (len(pools) * (len(pools) - 1))
-        named = _difference(table[a, a], users[a], table[others, a], users[others], error)
+        guessed = table[a, a], users[a], table[others, a], users[others]
+        named = _difference(*(count / effect for count in guessed), error=error)
         least = max(least, named[1].max())
     low, high = 1 - min(most, 1.0) if len(pools) == k else 0.0, min(1 - least, even_high)
     return Estimate(float(np.clip(min(1 - _told_apart(table, seed), even), low, high)), low, high)
 
 
-def _evenly(right: NDArray[np.int64], users: NDArray[np.int64]) -> tuple[float, float]:
+def _evenly(right: NDArray[np.float64], users: NDArray[np.float64]) -> tuple[float, float]:
     """Bayes security if all pools were preferred as often, from who is guessed rightly in each, and its high end."""
     share, (low, _) = right / users, clopper_pearson(right, users, TAIL / 2)
     value, error = 1 - share.mean(), np.linalg.norm(share - low) / users.size
@@ -152,7 +160,7 @@ def _told_apart(table: NDArray[np.int64], seed: int) -> float:
 
 
 def _difference(
-    hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, error: float = TAIL
+    hits: ArrayLike, users: ArrayLike, other_hits: ArrayLike, other_users: ArrayLike, *, error: float = TAIL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """One share less another of other users, with the ends that their exact intervals give it.
 
@@ -220,12 +228,18 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
     >>> round(ps.metrics.evidence(rows, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}).value, 2)
     10.02
     """
+    # of users who prefer no pool there is a posterior only if that is a hypothesis
+    rows = rows.filter(pl.col("pool").cast(pl.String).is_in(list(prior)))
     truth = np.array([prior[pool] for pool in rows["pool"].cast(pl.String)])
     posterior = rows["posterior_true"].to_numpy()
     with np.errstate(divide="ignore"):
         gained = np.log(posterior / np.maximum(1 - posterior, SMALLEST_DOUBT)) - np.log(truth / (1 - truth))
-    return quantile(gained, level)
+    groups, effect = clusters_of(rows), 1.0
+    if groups is not None:
+        below = (gained <= quantile(gained, level).value).astype(np.float64)
+        effect = effect_of_share(groups.sums(below), groups.sizes)
+    return quantile(gained, level, effect=effect)
 
 
 def _precision(rows: pl.DataFrame) -> Estimate:
-    return share_of(int(successes(rows).sum()), rows.height)
+    return share_of_users(successes(rows), clusters_of(rows))

@@ -7,13 +7,15 @@ The intervals are over the draw of users: what another crowd of the same size wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError
-from poolscope.game.columns import CORRECT
+from poolscope.game.columns import CORRECT, ESTIMATE
+from poolscope.metrics.clusters import Clusters, clusters_of, effect_of, effect_of_share, group_count
 from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, share_above
 
 TIE_DECIMALS = 12
@@ -21,6 +23,9 @@ TIE_DECIMALS = 12
 
 LOT_BITS = 24
 """Bits of the lot beside a confidence of so many decimals in a word of 64."""
+
+NEAR = 20
+"""Users to each side of a threshold whose success counts as that at the threshold: one in this many."""
 
 SOME = 1 << 20
 """Users whose terms of a sum are held at once."""
@@ -90,7 +95,7 @@ def successes(rows: pl.DataFrame) -> NDArray[np.bool_]:
     return (guess == pool).to_numpy()
 
 
-def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def ranked(rows: pl.DataFrame, seed: int) -> Ranked:
     """Successes and confidences from the most to the least confident user.
 
     Ties are ordered at random by ``seed``, never by success (which would flatter the attack) and
@@ -100,6 +105,7 @@ def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np
     -------
     correct : ndarray of bool, shape (users,)
     confidence : ndarray of float, shape (users,)
+    clusters : Clusters or None
     """
     if rows.is_empty():
         raise InputError("must have at least one user", place="outcomes")
@@ -108,7 +114,16 @@ def ranked(rows: pl.DataFrame, seed: int) -> tuple[NDArray[np.bool_], NDArray[np
     # A stream apart from the game's own, which starts from the same seed.
     stream = np.random.SeedSequence(seed, spawn_key=_TIE_STREAM)
     order = _falling(confidence, np.random.default_rng(stream).random(rows.height))
-    return successes(rows)[order], confidence[order]
+    groups = clusters_of(rows)
+    return Ranked(successes(rows)[order], confidence[order], None if groups is None else groups[order])
+
+
+class Ranked(NamedTuple):
+    """Users from the most to the least confident: successes, confidences, and groups where they are not independent."""
+
+    correct: NDArray[np.bool_]
+    confidence: NDArray[np.float64]
+    clusters: Clusters | None
 
 
 def _falling(confidence: NDArray[np.float64], lot: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -154,13 +169,13 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     >>> ps.metrics.precision_curve(rows, seed=1, points=5).columns
     ['null_rate', 'precision', 'low', 'high', 'threshold', 'users']
     """
-    correct, confidence = ranked(rows, seed)
+    correct, confidence, groups = ranked(rows, seed)
     users = correct.size
     if points is None:
         guessed = np.arange(1, users + 1)
     else:
         guessed = np.unique(np.linspace(1, users, max(points, 2)).round().astype(np.int64))
-    precision, low, high = share_above(correct, guessed)
+    precision, low, high = share_above(correct, guessed, _effects(correct, guessed, groups))
     return pl.DataFrame(
         {
             "null_rate": 1 - guessed / users,
@@ -198,20 +213,25 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
     >>> print("{:.3f} ({:.3f} to {:.3f})".format(*ps.metrics.auc(rows, seed=1)))
     0.895 (0.843 to 0.934)
     """
-    return auc_of(ranked(rows, seed)[0])
+    correct, _, groups = ranked(rows, seed)
+    return auc_of(correct, groups)
 
 
-def auc_of(correct: NDArray[np.bool_]) -> Estimate:
-    """``auc`` of successes already in order of falling confidence."""
+def auc_of(correct: NDArray[np.bool_], groups: Clusters | None = None) -> Estimate:
+    """``auc`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
     users = correct.size
     total = sum(float(gain.sum()) for gain, _ in _gains(correct))
     area = total / users
     shift = float(correct.mean()) - area
-    squares = 0.0
+    squares, end = 0.0, users
+    sums = np.zeros(groups.count if groups else 1)
     for gain, behind in _gains(correct):
-        influence = gain - behind + shift
+        influence, start = gain - behind + shift, end - gain.size
         squares += float(influence @ influence)
-    return bounded_mean(min(area, 1.0), squares, users, scale=2.0)
+        if groups:
+            sums += groups[start:end][::-1].sums(influence)
+        end = start
+    return bounded_mean(min(area, 1.0), squares, users, scale=2.0, effect=effect_of(sums, squares))
 
 
 def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -243,14 +263,43 @@ def precision(rows: pl.DataFrame, seed: int, top: float = 1.0) -> Estimate:
     >>> ps.metrics.precision(rows, seed=1).value, ps.metrics.precision(rows, seed=1, top=0.1).value
     (0.74, 1.0)
     """
-    return precision_of(ranked(rows, seed)[0], top)
+    correct, _, groups = ranked(rows, seed)
+    return precision_of(correct, top, groups)
 
 
-def precision_of(correct: NDArray[np.bool_], top: float) -> Estimate:
-    """``precision`` of successes already in order of falling confidence."""
+def precision_of(correct: NDArray[np.bool_], top: float, groups: Clusters | None = None) -> Estimate:
+    """``precision`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
     if not 0 < top <= 1:
         raise InputError("must be above 0 and at most 1", value=top, place="top")
-    return Estimate(*(float(part[0]) for part in share_above(correct, np.array([max(1, round(top * correct.size))]))))
+    guessed = np.array([max(1, round(top * correct.size))])
+    return Estimate(*(float(part[0]) for part in share_above(correct, guessed, _effects(correct, guessed, groups))))
+
+
+def _effects(
+    correct: NDArray[np.bool_], guessed: NDArray[np.int64], groups: Clusters | None
+) -> NDArray[np.float64] | float:
+    """Design effects of the precision on the first users of a ranking, (shares,).
+
+    A user above the threshold adds c - r, with r the success of those near it: who takes their place changes no more.
+    """
+    if groups is None:
+        return 1.0
+    users, hits = correct.size, np.concatenate([[0], np.cumsum(correct)])
+    # by share and group: how many users are above the threshold, and how many of them are guessed correctly
+    joins = np.searchsorted(guessed, np.arange(users), side="right") * groups.count + groups.of
+    cells = (guessed.size + 1) * groups.count
+    counts, own = (
+        np.bincount(joins, weights, cells).reshape(-1, groups.count)[:-1].cumsum(axis=0) for weights in (None, correct)
+    )
+    out = np.empty(guessed.size)
+    for i, count in enumerate(guessed):
+        near = min(int(count), max(1, users // NEAR))
+        low, high = count - near, min(users, count + near)
+        at = (hits[high] - hits[low]) / (high - low) if count < users else hits[users] / users
+        mean = (hits[count] - at * count) / users
+        squares = hits[count] * (1 - at) ** 2 + (count - hits[count]) * at**2 - users * mean**2
+        out[i] = effect_of(own[i] - at * counts[i] - mean * groups.sizes, float(squares))
+    return out
 
 
 def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
@@ -278,11 +327,13 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
     >>> ps.metrics.behaviour_map(rows, k=3, cells=(2, 2)).columns
     ['gamma_low', 'gamma_high', 'delta_low', 'delta_high', 'precision', 'low', 'high', 'users']
     """
-    return behaviour_shares(behaviour_counts(rows, k, cells), k, cells)
+    return behaviour_shares(behaviour_counts(rows, k, cells, group_count(rows)), k, cells)
 
 
-def behaviour_counts(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> NDArray[np.int64]:
-    """Users and successes of each cell of a ``behaviour_map``, (2, cells): those of parts of a table add up."""
+def behaviour_counts(
+    rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10), groups: int = 1
+) -> NDArray[np.int64]:
+    """Users and successes of each cell of a ``behaviour_map``, (2, groups, cells): those of parts of a table add up."""
     rows = rows.filter(pl.col("gamma").is_finite() & pl.col("delta").is_finite())
     across, along = (
         np.clip(np.searchsorted(edge, rows[name].to_numpy(), side="left") - 1, 0, edge.size - 2)
@@ -290,7 +341,10 @@ def behaviour_counts(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 1
     )
     cell = across * cells[1] + along
     count = cells[0] * cells[1]
-    return np.stack([np.bincount(some, minlength=count) for some in (cell, cell[successes(rows)])])
+    if groups > 1:
+        cell = cell + count * rows[ESTIMATE].to_numpy().astype(np.int64)
+    every = (np.bincount(some, minlength=groups * count) for some in (cell, cell[successes(rows)]))
+    return np.stack([counts.reshape(groups, count) for counts in every])
 
 
 def _edges(k: int, cells: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -299,9 +353,11 @@ def _edges(k: int, cells: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray
 
 def behaviour_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
     """The table of a ``behaviour_map`` from its counts."""
-    (users, hits), edges, count = counts, _edges(k, cells), cells[0] * cells[1]
+    edges, count = _edges(k, cells), cells[0] * cells[1]
+    effect = np.array([effect_of_share(right, own) for own, right in counts.transpose(2, 0, 1)])
+    users, hits = counts.sum(axis=1)
     share = np.divide(hits, users, out=np.full(count, np.nan), where=users > 0)
-    low, high = clopper_pearson(hits, users)
+    low, high = clopper_pearson(hits / effect, users / effect)
     gamma_cell, delta_cell = np.divmod(np.arange(count), cells[1])
     return pl.DataFrame(
         {

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from poolscope.attack.levels import at_levels
-from poolscope.game.columns import CONFIDENCE_ERROR, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.attack.levels import DEFAULT_THRESHOLD, at_levels
+from poolscope.base.arguments import checked
+from poolscope.base.errors import InputError, did_you_mean
+from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
+from poolscope.metrics.clusters import effect_of_share
 from poolscope.metrics.exposure import (
     CHANCE,
     by_chance,
     confidence_error,
-    exposed_count,
+    exposed_by,
     first_exposed,
     precision_when_sure,
     reports_until,
@@ -39,9 +42,6 @@ SURE = at_levels("sure")
 
 EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_to_expose_10": 0.10}
 """Shares of users of whom it is told after how many reports they are exposed, by their fields."""
-
-EXPOSED_AT = 0.9
-"""The confidence at which it is told how many reports expose users, where the game has no threshold of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +114,21 @@ class Record(Row):
     confidence_error_most: float | None = None
 
     @property
+    def confident_at(self) -> float:
+        """The confidence of `confident`: the threshold that was asked for, or 0.9."""
+        return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+
+    @property
+    def confident(self) -> Estimate:
+        """Share of users of whom the adversary is sure at n, with the confidence that was asked for."""
+        return self.sure_90 if self.sure is None else self.sure
+
+    @property
+    def exposed_share(self) -> Estimate:
+        """Share of users exposed by n at `exposed_at`."""
+        return self.exposed_90 if self.exposed is None else self.exposed
+
+    @property
     def skewed(self) -> bool:
         """Whether one pool is preferred by more users than chance explains."""
         return is_skewed(self.baseline, self.majority, self.users)
@@ -140,6 +155,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
     return seen if is_skewed(baseline, seen.value, users) else Estimate(baseline, baseline, max(baseline, seen.high))
 
 
+@checked
 def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
@@ -152,7 +168,7 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     seed : int
         The run's seed: orders ties and draws the calibration's replicas.
     threshold : float, optional
-        tau: a confidence of your own from which the adversary counts as sure.
+        tau: a confidence of your own from which the adversary counts as sure; the game's where absent.
 
     Returns
     -------
@@ -165,12 +181,33 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
     >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
     [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
-    records = []
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise InputError("threshold must be from 0 to 1", value=threshold)
+    check_outcomes(outcomes, game)
+    records, threshold = [], game.threshold if threshold is None else threshold
     for rows in outcomes.partition_by("adversary", "n", maintain_order=True):
         adversary, n = str(rows["adversary"][0]), int(rows["n"][0])
         # Sums in one order: the rows of the table may come in any, the last digit may not.
         records.append(record_of(by_user(rows), Counted.of(rows, n), adversary, n, game, seed, threshold))
     return Records(records)
+
+
+def check_outcomes(outcomes: pl.DataFrame, game: Game) -> None:
+    """Refuse a table that is not of this game: columns that lack, adversaries that it does not have."""
+    needed = ("adversary", "n", "confidence", *counted_columns(game.threshold))
+    for name in needed:
+        if name not in outcomes.columns:
+            remedy = "take what poolscope.play returns" if name in needed[:5] else "play the game with this threshold"
+            raise InputError(f"outcomes must have a column {name!r}", value=outcomes.columns, remedy=remedy)
+    for adversary in outcomes["adversary"].cast(pl.String).unique(maintain_order=True).to_list():
+        if adversary not in game.pool_counts:
+            remedy = did_you_mean(str(adversary), game.pool_counts)
+            raise InputError("outcomes must be of the game's adversaries", value=adversary, remedy=remedy)
+    if not outcomes["n"].dtype.is_integer():
+        raise InputError("n of outcomes must be integers", value=str(outcomes["n"].dtype))
+    confidence = outcomes["confidence"]
+    if not (confidence.dtype.is_numeric() and confidence.is_between(0, 1).fill_null(False).all()):
+        raise InputError("confidence of outcomes must be numbers from 0 to 1", value=str(confidence.dtype))
 
 
 def counted_columns(threshold: float | None) -> tuple[str, ...]:
@@ -188,38 +225,71 @@ class Counted:
     exposed : users exposed by n, by the column that says so.
     firsts : users by the report that exposed them, at the game's threshold, else at 0.9; infinity for those who never
         were. Three times: as it is, early and late by the error of chance in the attack.
+    groups : the same of the users who met each estimate of the popularity; empty where users are independent.
     """
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     exposed: Counter[str] = field(default_factory=Counter)
     firsts: dict[str, Counter[float]] = field(default_factory=lambda: {end: Counter() for end in CHANCE})
+    groups: dict[int, Counted] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pl.DataFrame, n: int) -> Counted:
         """Some rows after n reports, from their `counted_columns`."""
+        if ESTIMATE in rows.columns and not rows[ESTIMATE].null_count():
+            every = cls()
+            for (estimate,), some in rows.partition_by(ESTIMATE, include_key=False, as_dict=True).items():
+                every.groups[int(estimate)] = cls.of(some, n)
+                every._count(every.groups[int(estimate)])
+            return every
         columns = [name for name in (*EXPOSED.values(), EXPOSED_AT_THRESHOLD) if name in rows.columns]
-        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[EXPOSED_AT]
+        own = EXPOSED_AT_THRESHOLD if EXPOSED_AT_THRESHOLD in columns else EXPOSED[DEFAULT_THRESHOLD]
 
         exposed = Counter(
-            {name + end: exposed_count(rows, column, n) for name in columns for end, column in by_chance(rows, name)}
+            {
+                name + end: int(exposed_by(rows, column, n).sum())
+                for name in columns
+                for end, column in by_chance(rows, name)
+            }
         )
-        return cls(answers(rows), exposed, {end: first_exposed(rows, column) for end, column in by_chance(rows, own)})
+        firsts = {end: first_exposed(rows, column)[0] for end, column in by_chance(rows, own)}
+        return cls(answers(rows), exposed, firsts)
 
     def __iadd__(self, other: Counted) -> Counted:
+        self._count(other)
+        for estimate, own in other.groups.items():
+            self.groups.setdefault(estimate, Counted())._count(own)
+        return self
+
+    def _count(self, other: Counted) -> None:
         self.answers.update(other.answers)
         self.exposed.update(other.exposed)
         for end, firsts in other.firsts.items():
             self.firsts[end].update(firsts)
-        return self
+
+    @property
+    def parts(self) -> list[Counted]:
+        """The users who met each estimate; all of them where they are independent."""
+        return [self.groups[estimate] for estimate in sorted(self.groups)] or [self]
 
     def share_exposed(self, column: str) -> Estimate:
         """Share of the users exposed by n, as the column says."""
-        users = self.answers.total()
-        return between(*(share_of(self.exposed[column + end], users) for end in CHANCE))
+        users = [part.answers.total() for part in self.parts]
+        effect = effect_of_share([part.exposed[column] for part in self.parts], users)
+        return between(*(share_of(self.exposed[column + end], sum(users), effect) for end in CHANCE))
 
     def reports_until(self, share: float) -> Estimate:
         """Reports until that share of the users is exposed."""
-        return between(*(reports_until(self.firsts[end], share) for end in reversed(CHANCE)))
+        return between(*(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(CHANCE)))
+
+    def least_security(self, k: int, seed: int) -> Estimate:
+        """The least Bayes security; the widest design effect of how often a pool is guessed of its users holds."""
+        pools = self.pools
+        effect = max(
+            effect_of_share([one.answers[pool, pool] for one in self.parts], [one.pools[pool] for one in self.parts])
+            for pool in pools
+        )
+        return least_security_of(self.answers, k, seed, effect)
 
     @property
     def pools(self) -> Counter[str]:
@@ -253,13 +323,13 @@ def record_of(
     The rows need no more than ``confidence`` and ``correct``, and the error of the first where it has one: there may be
     millions.
     """
-    correct, _ = ranked(rows, seed)
+    correct, _, groups = ranked(rows, seed)
     k, known = game.pool_counts[adversary], game.prior_guess(adversary)
     users, baseline = rows.height, 1 / k
     most = max(counted.pools.values())
-    precision, together = precision_of(correct, 1.0), counted.correlation
+    precision, together = precision_of(correct, 1.0, groups), counted.correlation
     prior = prior_guess(baseline, most, users, known)
-    estimates = {name: precision_of(correct, top) for name, top in TOPS.items()}
+    estimates = {name: precision_of(correct, top, groups) for name, top in TOPS.items()}
     estimates |= {name: sure(rows, level) for level, name in SURE.items()}
     # a threshold that nobody played with is one of confidences, not of who was exposed
     columns = exposed_columns(threshold if threshold == game.threshold else None)
@@ -272,19 +342,19 @@ def record_of(
         users=users,
         baseline=baseline,
         majority=most / users,
-        auc=auc_of(correct),
+        auc=auc_of(correct, groups),
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
         most_right=most_right_in_mean(
             game.epsilon(adversary), *game.sending.linked(n), most / users if known is None else known
         ),
         bayes_security=security_of(precision, prior, together),
-        bayes_security_least=least_security_of(counted.answers, k, seed),
+        bayes_security_least=counted.least_security(k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),
         calibration_error=calibration_error(rows, seed),
         calibration_error_limit=calibration_limit(rows, seed),
         brier=brier(rows),
-        exposed_at=EXPOSED_AT if game.threshold is None else game.threshold,
+        exposed_at=DEFAULT_THRESHOLD if game.threshold is None else game.threshold,
         threshold=threshold,
         sure=None if threshold is None else sure(rows, threshold),
         precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
+from poolscope.attack.levels import in_percent
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.metrics.intervals import Estimate
 
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Record", covariant=True)
 
-CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc", "precision", "precision_top10", "exposed_90", "mse")
-"""Fields that a table has unless others are asked for; those of a comparison only where the records have them."""
+CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc", "precision", "precision_top10", "exposed", "mse")
+"""Fields that a table has unless others are asked for; those of a comparison only where the records have them.
+
+Without a threshold that was asked for, `exposed_90` takes the place of `exposed`.
+"""
 
 HEADINGS = {
     "adversary": "Adversary",
@@ -40,6 +44,9 @@ HEADINGS = {
     "mse": "Mean squared error",
 }
 """What a column is called where its field's name would not do."""
+
+AT_THRESHOLD = {"sure": "Sure", "exposed": "Exposed", "precision_when_sure": "Right when sure"}
+"""The same for fields that are about the threshold that was asked for."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -107,7 +114,7 @@ class Records(tuple[Kind, ...]):
         names = self._names(columns)
         aligned = "".join("l" if name in ("adversary", "mechanism") else "r" for name in names)
         rows = [[_latex(cell) for cell in row] for row in self._cells(names, digits, " [{}, {}]")]
-        head = ["$n$" if name == "n" else _latex(HEADINGS.get(name, name)) for name in names]
+        head = ["$n$" if name == "n" else _latex(self._heading(name)) for name in names]
         lines = [f"{' & '.join(row)} \\\\" for row in [head, *rows]]
         begin, end = f"\\begin{{tabular}}{{{aligned}}}", "\\end{tabular}"
         return "\n".join([begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", end, ""])
@@ -115,7 +122,7 @@ class Records(tuple[Kind, ...]):
     def to_html(self, columns: Sequence[str] | None = None, *, digits: int = 3) -> str:
         """The same as an HTML table, names escaped."""
         names = self._names(columns)
-        head = "".join(f"<th>{html.escape(HEADINGS.get(name, name))}</th>" for name in names)
+        head = "".join(f"<th>{html.escape(self._heading(name))}</th>" for name in names)
         cells = self._cells(names, digits, " ({} to {})")
         rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in cells]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -129,13 +136,21 @@ class Records(tuple[Kind, ...]):
             raise InputError("there must be at least one record")
         known = [entry.name for entry in fields(self[0])]
         if columns is None:
-            return [name for name in CHOSEN if name in known]
+            usual = "exposed_90" if self[0].exposed is None else "exposed"
+            return [usual if name == "exposed" else name for name in CHOSEN if name in known]
         for name in columns:
             if name not in known:
                 raise InputError(
                     "must be a field of a record", value=name, place="columns", remedy=did_you_mean(name, known)
                 )
         return list(columns)
+
+    def _heading(self, name: str) -> str:
+        """What a column is called; where a field is about the asked threshold, with it."""
+        threshold = self[0].threshold
+        if threshold is None or name not in AT_THRESHOLD:
+            return HEADINGS.get(name, name)
+        return f"{AT_THRESHOLD[name]} at {in_percent(threshold)}"
 
     def _cells(self, names: Sequence[str], digits: int, interval: str) -> list[list[str]]:
         return [[_cell(getattr(record, name), digits, interval) for name in names] for record in self]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from poolscope.attack.levels import in_percent
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.metrics.intervals import Estimate
@@ -36,7 +38,8 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
 
     With a threshold, of how many users the adversary is that sure and how often it is right about them. Without one,
     the largest group of users of which it is surely right nearly always (lower end of the interval at 99, else 95,
-    else 90 %). Then the success on everyone against a guess without any report.
+    else 90 %). Then the success on everyone against a guess without any report. Of fewer than 20 users no percentage is
+    given, but a count.
 
     Parameters
     ----------
@@ -53,12 +56,13 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
     record = headline(results)
     phrase = (descriptions or {}).get(record.adversary)
     who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
-    opening = f"After {record.n:,} report{'s' * (record.n != 1)}, {who}"
+    opening = f"After {counted(record.n, 'report')}, {who}"
     if record.threshold is not None and record.sure and record.precision_when_sure:
         sure, right = record.sure.value, record.precision_when_sure.value
-        about = f" and right about {percent(right)} of them" if sure else ""
-        crowd = f"{percent(sure)} of the users" if sure else "nobody"
-        first = f"{opening} is at least {percent(record.threshold)} sure of {crowd}{about}."
+        confident = round(sure * record.users)
+        about = f" and right about {of_users(right, confident, 'of them')}" if confident else ""
+        crowd = of_users(sure, record.users, "of the users") if confident else "nobody"
+        first = f"{opening} is at least {in_percent(record.threshold)} sure of {crowd}{about}."
         return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
     group = _largest_group(record)
     if group is None:
@@ -75,6 +79,7 @@ def _largest_group(record: Record) -> tuple[float, Estimate] | None:
     """Largest share of users with surely high precision, and that precision."""
     groups = [(1.0, record.precision)]
     groups += [(top, getattr(record, name)) for name, top in reversed(TOPS.items())]
+    groups = [group for group in groups if group[0] * record.users >= MIN_USERS]
     for level in _LEVELS:
         for share, precision in groups:
             if precision.low >= level:
@@ -91,13 +96,14 @@ def _how_often(precision: Estimate) -> str:
 
 def _on_everyone(record: Record) -> str:
     """Success on all users beside the better of the two guesses that need no report."""
-    blind, chance = "guessing at random", record.baseline
+    blind, chance, often = "guessing at random", record.baseline, percent(record.baseline)
     if record.skewed:
         blind, chance = "always naming the most common pool", record.majority
-    success = f"is right for {percent(record.precision.value)} of them"
+        often = of_users(chance, record.users)
+    success = f"is right for {of_users(record.precision.value, record.users, 'of them')}"
     if record.precision.low > chance:
-        return f"{success}, where {blind} is right for {percent(chance)}"
-    return f"{success}, no better than {blind} ({percent(chance)})"
+        return f"{success}, where {blind} is right for {often}"
+    return f"{success}, no better than {blind} ({often})"
 
 
 class Sampled(Protocol):
@@ -127,6 +133,13 @@ def chance_in_words(
         f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
         f"{most:.3f} at most, {told}."
     )
+
+
+def of_users(share: float, users: int, crowd: str = "") -> str:
+    """A share of some users as a headline has it: "12 %" and the crowd, or of fewer than 20 a count, "3 of 8 users"."""
+    if users < MIN_USERS:
+        return f"{round(share * users)} of {counted(users, 'user')}"
+    return f"{percent(share)} {crowd}".rstrip()
 
 
 def percent(share: float) -> str:

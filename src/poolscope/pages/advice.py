@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.counting import counted
+from poolscope.base.errors import as_options
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate, exactly
@@ -21,7 +23,7 @@ from poolscope.verbs.advise.advice import Advice, Finding
 from poolscope.verbs.advise.alternatives import total
 from poolscope.verbs.advise.recommend import DELTA
 from poolscope.verbs.advise.verdicts import NO, UNDECIDED, YES, verdict
-from poolscope.verbs.advise.words import asked, events, number, spent_in_words, with_ends
+from poolscope.verbs.advise.words import asked, digits, events, number, spent_in_words, with_ends
 from poolscope.verbs.advise.words import share as in_percent
 
 HEAVY = (
@@ -72,7 +74,7 @@ def page_of(advice: Advice) -> str:
         sentence=tied(advice.sentence),
         reason=tied(advice.recommendation.reason),
         gives=[tied(line) for line in advice.gives],
-        notes=[tied(line.replace("`", "")) for line in advice.notes],
+        notes=[tied(as_options(line)) for line in advice.notes],
         map=figures[0],
         curve=figures[1],
         findings=table(
@@ -119,10 +121,9 @@ def _facts(advice: Advice) -> Iterator[str]:
     yield spent_in_words(found, advice.recommended)
     users = advice.assumptions[1].rstrip(".")
     yield f"{users[:1].lower()}{users[1:]}"
-    tried = len(advice.findings)
-    named = f"{tried} mechanism{'s' * (tried != 1)}"
-    yield f"{named} tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
-    yield f"verified with {found.users:,} held-out users"
+    tried = counted(len(advice.findings), "mechanism")
+    yield f"{tried} tried, ε from {advice.question.lowest:g} to {advice.question.highest:g}"
+    yield f"verified with {counted(found.users, 'held-out user')}"
 
 
 def _tiles(advice: Advice) -> dict[str, Any]:
@@ -145,9 +146,9 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
     """The share of users exposed; what it may be at most, where users are too few for the share alone to stand."""
     found, question = advice.recommendation, advice.question
     exposed, undecided = found.exposed, verdict(found.exposed, question.exposed) == UNDECIDED
-    value, ends = f"{share(exposed.value)} %", f"{interval(exposed, share)} %"
+    value, ends = f"{digits(exposed.value)} %", f"{interval(exposed, digits)} %"
     if undecided or exposed.value == 0:
-        value, ends = f"≤ {share(exposed.high)} %", f"{share(exposed.value)} % of {found.users:,} users"
+        value, ends = f"≤ {digits(exposed.high)} %", f"{digits(exposed.value)} % of {counted(found.users, 'user')}"
     asked = f"asked: {in_percent(question.exposed)}" + ", undecided" * undecided
     label = f"of users exposed by {min(found.cap, question.reports):,} {what}; {asked}"
     return {"value": tied(value), "label": tied(label), "interval": tied(ends)}
@@ -223,9 +224,12 @@ def _bounds(advice: Advice) -> Iterator[str]:
     elif spent.ever is not None:
         yield f"All reports of a device up to its cap compose to epsilon {spent.ever:,.0f}."
     if found.shuffled is not None:
+        total = found.shuffled_total
+        rounds = "" if total is None else f", and {number(total)} over all reports of the cap"
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
-            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}. Nothing here assumes that."
+            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}{rounds}. "
+            "Nothing here assumes that."
         )
 
 

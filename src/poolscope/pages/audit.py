@@ -14,21 +14,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from poolscope.attack.levels import at_levels, in_percent, with_threshold
+from poolscope.base.counting import counted
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.trackability import in_words
-from poolscope.metrics.words import chance_in_words, headline, in_plain_words, percent
+from poolscope.metrics.words import chance_in_words, headline, in_plain_words, of_users, percent
 from poolscope.pages.audit_pictures import pictures
+from poolscope.pages.cards import Card, cards
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.glossary import AUDIT, explained
 from poolscope.pages.html import options, origin, render, tied
-from poolscope.pages.numbers import decimal, large_percent, share
+from poolscope.pages.numbers import decimal, share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.audit.folder import Run, Summary
 
-COLUMNS = (
+SUCCESS = (
     Column("auc", "", "AUC", decimal),
     Column("precision", "Precision, % of guesses", "all users", share),
     Column("most_right", "Precision, % of guesses", "at most", share),
@@ -36,12 +39,9 @@ COLUMNS = (
     Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
     Column("precision_top5", "Precision, % of guesses", "top 5 %", share),
     Column("precision_top1", "Precision, % of guesses", "top 1 %", share),
-    Column("sure_50", "Sure at n, % of users", "50 %", share),
-    Column("sure_90", "Sure at n, % of users", "90 %", share),
-    Column("sure_95", "Sure at n, % of users", "95 %", share),
-    Column("exposed_50", "Exposed by n, % of users", "50 %", share),
-    Column("exposed_90", "Exposed by n, % of users", "90 %", share),
-    Column("exposed_95", "Exposed by n, % of users", "95 %", share),
+)
+
+CALIBRATION = (
     Column("calibration_error", "Calibration", "error", decimal),
     Column("calibration_error_limit", "Calibration", "noise", decimal),
     Column("brier", "Calibration", "Brier", decimal),
@@ -80,6 +80,7 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
         note=tied("; ".join([*summary.devices, "below each value its 95 % interval"])),
         chance=tied(chance_in_words(summary.results)),
         exposing=_exposing(summary),
+        by_pool=_by_pool(summary) if summary.pool_results else None,
         tracked=_tracked(summary) if summary.trackability else None,
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
@@ -92,9 +93,9 @@ def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
 
 def _facts(summary: Summary) -> list[str]:
     return [
-        f"{summary.users:,} user{'s' * (summary.users != 1)}",
-        f"{len(summary.pools)} pools: {', '.join(summary.pools)}",
-        f"up to {summary.horizon:,} report{'s' * (summary.horizon != 1)} each",
+        counted(summary.users, "user"),
+        f"{counted(len(summary.pools), 'pool')}: {', '.join(summary.pools)}",
+        f"up to {counted(summary.horizon, 'report')} each",
         *map(tied, summary.devices),
     ]
 
@@ -103,9 +104,23 @@ def _exposing(summary: Summary) -> dict[str, Any]:
     """After how many reports some users are exposed: a row for each adversary, as it is a fact of the whole run."""
     firsts = {record.adversary: record for record in reversed(summary.results)}
     records = [firsts[name] for name in dict.fromkeys(record.adversary for record in summary.results)]
-    form = f"Reports until exposed at {percent(records[0].exposed_at)}"
+    form = f"Reports until exposed at {in_percent(records[0].exposed_at)}"
     columns = [Column(name, "", f"{percent(level)} of users", _reports) for name, level in EXPOSING.items()]
     return table(form, records, columns, block=("adversary", "Adversary"), row=("users", "Users"), form=_whole)
+
+
+def _by_pool(summary: Summary) -> dict[str, Any]:
+    """How far adversaries got with the users of each preferred pool, after the largest number of reports."""
+    last = max(record.n for record in summary.pool_results)
+    rows = [record for record in summary.pool_results if record.n == last]
+    columns = [
+        Column("users", "", "Users", _whole),
+        Column("precision", "", "Guessed correctly, %", share),
+        Column("posterior", "", "Mean posterior of their pool", decimal),
+        Column("exposed", "", f"Exposed at {percent(rows[0].exposed_at)}, % of users", share),
+    ]
+    label = f"Users by preferred pool, n = {last:,}"
+    return table(label, rows, columns, block=("adversary", "Adversary"), row=("pool", "Preferred pool"))
 
 
 def _tracked(summary: Summary) -> dict[str, Any]:
@@ -133,48 +148,31 @@ def _after(n: int, reports_per_day: float | None) -> str:
 def _tiles(summary: Summary) -> dict[str, Any]:
     """The four numbers to remember, all of the one attack that the words are about."""
     record = headline(summary.results)
-    chosen = (
-        ("precision", "of all users are guessed rightly"),
-        ("precision_top10", "of the surest tenth of guesses are right"),
-        ("exposed_90", "of users are exposed by then, at 90 % confidence"),
-    )
-    tiles = [
-        {
-            "value": tied(large_percent(getattr(record, name).value)),
-            "label": tied(label),
-            "interval": tied(f"{ends} %") if ends else "",
-        }
-        for name, label in chosen
-        for ends in [interval(getattr(record, name), share)]
-    ]
-    tiles.append(
-        {
-            "value": decimal(record.auc.value),
-            "label": "AUC, the precision averaged over all null rates",
-            "interval": interval(record.auc, decimal),
-        }
-    )
+    auc, ends = decimal(record.auc.value), interval(record.auc, decimal)
     note = f"A random guess is right for {percent(record.baseline)}"
     if record.skewed:
-        note += f"; always naming the most common pool, for {percent(record.majority)}"
+        note += f"; always naming the most common pool, for {of_users(record.majority, record.users)}"
     return {
-        "heading": f"The {record.adversary} adversary after {record.n:,} reports",
+        "heading": f"The {record.adversary} adversary after {counted(record.n, 'report')}",
         "note": tied(f"{note}. Small numbers are 95 % intervals."),
-        "tiles": tiles,
+        "tiles": [*cards(record), Card(auc, "AUC, the precision averaged over all null rates", ends)],
     }
 
 
-def _columns(results: Sequence[Record]) -> tuple[Column, ...]:
-    """The columns of the table of numbers; with a threshold, what it says as well."""
-    threshold = results[0].threshold
-    if threshold is None or any(record.sure is None or record.precision_when_sure is None for record in results):
-        return COLUMNS
-    group = f"Sure at n, {100 * threshold:g} %"
-    return (
-        *COLUMNS,
-        Column("sure", group, "% of users", share),
-        Column("precision_when_sure", group, "% right when sure", share),
-    )
+def _columns(results: Sequence[Record]) -> list[Column]:
+    """The columns of the table of numbers, with those of the threshold that was asked for among its like."""
+    first, columns = results[0], [*SUCCESS]
+    if first.threshold is not None and all(record.precision_when_sure for record in results):
+        head = f"sure at {in_percent(first.threshold)}"
+        columns.append(Column("precision_when_sure", SUCCESS[-1].group, head, share))
+    for word, group, asked in (
+        ("sure", "Sure at n, % of users", first.threshold),
+        ("exposed", "Exposed by n, % of users", first.exposed_at),
+    ):
+        known, own = at_levels(word), all(getattr(record, word) for record in results)
+        levels = with_threshold(asked if own else None)
+        columns += [Column(known.get(level, word), group, in_percent(level), share) for level in levels]
+    return [*columns, *CALIBRATION]
 
 
 def _separated(results: Sequence[Record], delimiter: str) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from poolscope.attack.levels import in_percent
+from poolscope.base.counting import counted
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import in_days
-from poolscope.metrics.words import chance_in_words, percent
+from poolscope.metrics.words import chance_in_words
 from poolscope.pages.charts import Shown, placed
 from poolscope.pages.figures import ZOOM
 from poolscope.pages.frontier import frontier
@@ -21,12 +23,13 @@ from poolscope.pages.tables import Column, table
 from poolscope.pages.words import in_plain_words, reservation
 from poolscope.verbs.comparison import Choice, Comparison
 
-COLUMNS = (
+SUCCESS = (
     Column("auc", "", "AUC", decimal),
     Column("precision", "% of users", "guessed rightly", share),
     Column("most_right", "% of users", "at most", share),
-    Column("sure_90", "% of users", "sure at n", share),
-    Column("exposed_90", "% of users", "exposed by n", share),
+)
+
+LEAKAGE = (
     Column("reports_to_expose_1", "Reports to expose", "1 %", count),
     Column("reports_to_expose_5", "Reports to expose", "5 %", count),
     Column("reports_to_expose_10", "Reports to expose", "10 %", count),
@@ -52,8 +55,8 @@ BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("ep
 TITLE = "What each choice gives away against the error of its frequencies"
 
 CAPTION = (
-    "Every point is a choice of mechanism and ε, which stands beside it: to the left the curator errs less, downwards "
-    "the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
+    "Every point is a choice of mechanism and ε, which stands beside it where there is room: to the left the curator "
+    "errs less, downwards the adversary learns less, so the lower left is best. Bars are 95 % intervals of the AUC."
 )
 
 
@@ -83,9 +86,9 @@ def page_of(comparison: Comparison) -> str:
         facts=_facts(comparison),
         figures=placed(pictures(comparison)),
         note=tied(
-            f"{'; '.join(comparison.devices)}. After {comparison.n:,} reports of each user; sure and exposed are at "
-            f"90 %, reports to exposure at {percent(comparison.results[0].exposed_at)}. Below each value its 95 % "
-            f"interval; a star marks the choices on the frontier. {reservation(comparison)} "
+            f"{'; '.join(comparison.devices)}. After {counted(comparison.n, 'report')} of each user. Reports to expose "
+            f"are at {in_percent(comparison.results[0].exposed_at)} confidence. Below each value its 95 % interval; a "
+            f"star marks the choices on the frontier. {reservation(comparison)} "
             f"{chance_in_words(comparison.results)} The words are explained under the tables."
         ),
         tables=[_given_away(name, comparison.adversaries.get(name, ""), records) for name, records in by_name.items()],
@@ -100,21 +103,32 @@ def page_of(comparison: Comparison) -> str:
 def _facts(comparison: Comparison) -> list[str]:
     pools, rate = round(1 / comparison.results[0].baseline), comparison.scenario.devices.reports_per_day
     return [
-        f"{comparison.users:,} users, the same for every choice",
-        f"{comparison.n:,} reports each" + (f", {in_days([comparison.n], rate)}" if rate else ""),
+        f"{counted(comparison.users, 'user')}, the same for every choice",
+        f"{counted(comparison.n, 'report')} each" + (f", {in_days([comparison.n], rate)}" if rate else ""),
         f"{pools} pools",
-        f"frequencies from {comparison.reports:,} reports",
+        f"frequencies from {counted(comparison.reports, 'report')}",
         *map(tied, comparison.devices),
     ]
 
 
 def _given_away(name: str, phrase: str, records: Sequence[Choice]) -> dict[str, Any]:
     label = f"The {name} adversary" + (f": {phrase}" if phrase else "")
-    return table(label, records, COLUMNS, **BY_MECHANISM, best="frontier")
+    return table(label, records, _columns(records[0]), **BY_MECHANISM, best="frontier")
+
+
+def _columns(record: Choice) -> list[Column]:
+    """The columns of what is given away, with the confidence that was asked for."""
+    sure, exposed = (in_percent(level) for level in (record.confident_at, record.exposed_at))
+    return [
+        *SUCCESS,
+        Column("confident", "% of users", f"sure, {sure}", share),
+        Column("exposed_share", "% of users", f"exposed, {exposed}", share),
+        *LEAKAGE,
+    ]
 
 
 def _utility(comparison: Comparison, records: Sequence[Choice]) -> dict[str, Any]:
-    note = f"Errors of the frequencies that {comparison.reports:,} reports give, averaged over all objects."
+    note = f"Errors of the frequencies that {counted(comparison.reports, 'report')} give, averaged over all objects."
     return {"note": note, "table": table("Errors of the frequency estimate", records, ERRORS, **BY_MECHANISM)}
 
 

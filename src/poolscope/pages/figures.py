@@ -12,17 +12,17 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from poolscope.attack.levels import in_percent
+from poolscope.base.counting import MIN_USERS
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.pages import style
 from poolscope.pages.beliefs import belief_growth
 from poolscope.pages.popularity import popularity_plot
 from poolscope.pages.saving import save
 from poolscope.pages.style import Picture, answer, between, percent
+from poolscope.pages.trade_off import trade_off_curves
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
-
-FEWEST = 20
-"""Users below which a point of a precision or calibration curve is noise and is left out."""
 
 GAMMA, DELTA = "Relevant interest γ", "Polarization δ"
 
@@ -47,6 +47,7 @@ __all__ = [
     "popularity_plot",
     "precision_null_rate",
     "save",
+    "trade_off_curves",
 ]
 
 
@@ -220,8 +221,8 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
     """
     thresholds = sorted(_in_order(table["threshold"]))
-    names = {threshold: f"sure at {100 * threshold:g} %" for threshold in thresholds}
-    colours = dict(zip(names.values(), style.EXPOSURE_COLOURS, strict=False))
+    names = {threshold: f"sure at {in_percent(threshold)}" for threshold in thresholds}
+    colours = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
@@ -310,6 +311,12 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     return style.single([squares], table, height=300)
 
 
+def levels(table: pl.DataFrame) -> str:
+    """The thresholds of a table of exposure, for a caption: "50, 90 or 95 %"."""
+    *most, last = (f"{100 * threshold:g}" for threshold in sorted(_in_order(table["threshold"])))
+    return f"{', '.join(most)} or {last} %" if most else f"{last} %"
+
+
 def _in_order(column: pl.Series) -> list[Any]:
     """Distinct values by first appearance."""
     return column.unique(maintain_order=True).to_list()
@@ -327,7 +334,7 @@ def _shades(table: pl.DataFrame) -> dict[str, str]:
 
 def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
     """Rows with enough users, or the fullest rows of a run that has too few anywhere."""
-    return table.filter(pl.col("users") >= min(FEWEST, int(table["users"].to_numpy().max())))
+    return table.filter(pl.col("users") >= min(MIN_USERS, int(table["users"].to_numpy().max())))
 
 
 def _answering(table: pl.DataFrame) -> pl.DataFrame:

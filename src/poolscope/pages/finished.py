@@ -75,7 +75,7 @@ def write_figures(folder: Path, *, form: str = "svg", width: str = "page") -> li
         path = folder / "figures" / f"{picture.name}.{form}"
         with told(path):
             path.parent.mkdir(exist_ok=True)
-        save(picture.chart, path, width=width)
+        save(picture.chart, path, width=width, overwrite=True)
         written.append(path)
     return written
 

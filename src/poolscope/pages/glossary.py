@@ -37,12 +37,12 @@ MEANINGS = {
     "random guess has 1 divided by the number of pools; 1 is an attack that never errs.",
     "★, frontier": "No other choice has both a smaller error and a smaller AUC. The frontier is of what was measured: "
     "where intervals overlap, another draw of users may see a neighbour on it.",
-    "Sure at n": "The adversary is sure of a user at n if its confidence after n reports is at least a threshold, as "
-    "90 %.",
+    "Sure at n": "The adversary is sure of a user at n if its confidence after n reports is at least the "
+    "threshold that the column or the card names.",
     "Exposed by n": "A user is exposed by n if the adversary has been sure at some time up to n reports, even if its "
     "confidence fell again later.",
-    "Reports to exposure": "How many reports it takes until 1, 5 or 10 % or half of the users are exposed, at 90 % or "
-    "the confidence that was asked for; “never” or a dash means that fewer are by the end.",
+    "Reports to exposure": "How many reports it takes until 1, 5 or 10 % or half of the users are exposed, at the "
+    "confidence that is named there; “never” or a dash means that fewer are by the end.",
     "Relevant interest γ, polarization δ": "How often a user picks from any of the pools at all, and how much of that "
     "goes to the preferred pool. Both are facts about the user which the adversary does not know.",
     "Calibration error, noise, Brier": "The mean gap between confidence and success rate; the most that chance alone "

@@ -13,13 +13,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from poolscope.base.errors import visible
 from poolscope.pages.bundle import javascript
 
 POLICY = "script-src 'none'; "
 """What stands in the head of a page until its scripts are known."""
-
-_TURNING = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Marks that turn the direction of the text after them."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -52,8 +50,8 @@ def _environment() -> Environment:
 
 
 def _visible(value: Any) -> Any:
-    """Marks that turn the direction of what follows are shown, not obeyed; what is Markup is ours."""
-    return value.translate({mark: f"[U+{mark:04X}]" for mark in _TURNING}) if type(value) is str else value
+    """Marks that hide text or turn its direction are shown, not obeyed; what is Markup is ours."""
+    return visible(value, besides="\n\r\t") if type(value) is str else value
 
 
 def origin(command: str, *, seed: int, users: int, version: str, seconds: float | None) -> list[tuple[str, str]]:

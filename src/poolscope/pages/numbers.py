@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from poolscope.base.counting import MIN_USERS
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 from poolscope.metrics.words import percent
 
@@ -23,6 +24,11 @@ def share(value: float) -> str:
 def large_percent(value: float) -> str:
     """A share as it stands alone, in large letters, where there is no room for words."""
     return percent(value).replace("less than ", "<\u202f").replace("more than ", ">\u202f")
+
+
+def large_share(value: float, users: int) -> str:
+    """A share of some users as it stands alone: a percentage, or of fewer than 20 users a count."""
+    return large_percent(value) if users >= MIN_USERS else f"{round(value * users)} of {users}"
 
 
 def number(value: float) -> str:

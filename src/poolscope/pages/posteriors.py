@@ -11,11 +11,12 @@ from typing import Any
 import polars as pl
 
 from poolscope import __version__
-from poolscope.attack.levels import sure
+from poolscope.attack.levels import DEFAULT_THRESHOLD, in_percent, sure
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.folders import told
+from poolscope.base.tables import scan_written
 from poolscope.base.tables.atomic import write_text
-from poolscope.game.columns import EXPOSED
-from poolscope.metrics.exposure import exposure_by_adversary
+from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.words import percent
 from poolscope.pages import figures
 from poolscope.pages.charts import Shown, placed
@@ -27,9 +28,6 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
 from poolscope.verbs.attack.tally import Guessed
 from poolscope.verbs.attack.words import chance_of, joined_in_words
-
-SURE = 0.9
-"""The confidence that the page's sentence speaks of."""
 
 NONE = "no guess"
 
@@ -50,12 +48,13 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
         words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), chance_of(found))))),
+        violations=found.violations,
         facts=[
-            f"{found.users:,} user{'s' * (found.users != 1)}",
-            f"{found.reports:,} reports",
+            counted(found.users, "user"),
+            counted(found.reports, "report"),
             f"{len(found.pools)} pools: {', '.join(found.pools)}",
         ],
-        figures=placed([_exposure(posteriors)]),
+        figures=placed([_exposure(posteriors, found.threshold)]),
         tables=list(_tables(found)),
         glossary=explained(POSTERIORS),
         origin=_origin(found, scenario, reports, posteriors),
@@ -66,13 +65,15 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
 
 def in_plain_words(found: Inferred) -> str:
     """Of how many users the adversary who is surest is sure, after all reports."""
+    level = DEFAULT_THRESHOLD if found.threshold is None else found.threshold
     last = {row.adversary: row for row in found.results}
-    name, row = max(last.items(), key=lambda item: (item[1].sure[SURE], item[1].confidence))
-    known = row.sure[SURE]
-    of = f"{known:,} of the {found.users:,} users ({percent(known / found.users)})" if known else "no user"
+    name, row = max(last.items(), key=lambda item: (item[1].sure[level], item[1].confidence))
+    known = row.sure[level]
+    of = f"{known:,} of {counted(found.users, 'user')}" if known else "no user"
+    of += f" ({percent(known / found.users)})" if known and found.users >= MIN_USERS else ""
     return (
         f"From these reports the {name} adversary knows the preferred pool of {of} with a confidence of at least "
-        f"{percent(SURE)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
+        f"{in_percent(level)}. Its mean confidence is {percent(row.confidence)}, where guessing at random has "
         f"{percent(row.baseline)}."
     )
 
@@ -81,22 +82,21 @@ def _joined(found: Inferred) -> str:
     return "" if found.joined is None else joined_in_words(found.joined)
 
 
-def _exposure(posteriors: Path) -> Shown:
+def _exposure(posteriors: Path, threshold: float | None) -> Shown:
     """Whom each number of reports has exposed, of the users that the table has."""
-    text = posteriors.suffix.lower() == ".csv"
-    every = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
+    every = scan_written(posteriors, ("user", "adversary"))
     # a column of CSV in which nobody is exposed has no type
-    rows = every.select("user", "adversary", "n", pl.col(*EXPOSED.values()).cast(pl.Int64))
+    rows = every.select("user", "adversary", "n", pl.col(*exposure_columns(threshold).values()).cast(pl.Int64))
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary")).collect()
     horizon = max(1, int(last["n"].to_numpy().max()))
     # of each user the last row: what exposed a user is the same in all of them
-    table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon)
+    table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon, threshold)
     return Shown(
         name="exposure",
         title="How many reports does it take?",
         caption="The height of a line is the share of users of whom the adversary has, at some time up to that number "
-        "of their reports, been sure, with a confidence of 50, 90 or 95 %; whoever has sent fewer counts with those. "
-        f"The axis is stretched near 0. {figures.ZOOM}",
+        f"of their reports, been sure, with a confidence of {figures.levels(table)}; users who sent fewer count with "
+        f"those. The axis is stretched near 0. {figures.ZOOM}",
         chart=figures.exposure_curves(table),
     )
 
@@ -117,7 +117,12 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     columns += [Column(f"sure_{level:g}", "% of users", sure(level), share) for level in levels]
     yield table("How sure the adversary is", confident, columns, **BY_ADVERSARY, row=("n", "n"))
     if found.judged:
-        right = (Column("precision", "", "precision", _known), Column("calibration_error", "", "calibration", _known))
+        right = (
+            Column("precision", "", "precision", _known),
+            Column("calibration_error", "", "calibration error", _known),
+            Column("calibration_error_limit", "", "by chance, 95%", _known),
+            Column("calibrated", "", "calibrated", _verdict),
+        )
         yield table("Held against the truth", found.judged, right, **BY_ADVERSARY, row=("users", "Users"))
     last = {row.adversary: row for row in found.results}
     spread = [
@@ -128,7 +133,8 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     guessed = [Column("share", "", "% of users", share)]
     yield table("Which pools are guessed", spread, guessed, **BY_ADVERSARY, row=("pool", "Pool"))
     surest = [_one(row) for row in found.top]
-    if surest:
+    # nobody is named on the strength of reports that were misread
+    if surest and found.passed:
         told = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
         told.append(Column("confidence", "", "confidence", decimal))
         yield table("The users it is surest of", surest, told, **BY_ADVERSARY, row=("user", "User"))
@@ -150,6 +156,10 @@ def _known(value: float | None) -> str:
     return "–" if value is None else decimal(value)
 
 
+def _verdict(calibrated: bool | None) -> str:
+    return "–" if calibrated is None else "yes" if calibrated else "no"
+
+
 def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path) -> list[tuple[str, str]]:
     paths = [shlex.quote(str(path)) for path in (reports, scenario.file, posteriors)]
     command = "poolscope attack {} --scenario {} --out {}".format(*paths)
@@ -157,4 +167,10 @@ def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
         command += f" --threshold {found.threshold:g}"
     if found.joined is not None:
         command += f" --join {found.joined.rate:g}"
-    return [("Command", command), ("Users", f"{found.users:,}"), ("Version", f"poolscope {__version__}")]
+    verdict = "passed" if found.passed else "failed"
+    return [
+        ("Command", command),
+        ("Verdict", verdict),
+        ("Users", f"{found.users:,}"),
+        ("Version", f"poolscope {__version__}"),
+    ]

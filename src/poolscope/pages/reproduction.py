@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope import __version__
+from poolscope.base.counting import counted
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.pages.charts import placed
@@ -27,7 +28,9 @@ def verdict(reproduction: Reproduction) -> str:
     """How many of the published cells agree."""
     judged = [cell for cell in reproduction.cells if cell.agrees is not None]
     agree = sum(bool(cell.agrees) for cell in judged)
-    return f"{agree} of {len(judged)} published values agree; {len(reproduction.cells) - len(judged)} cells are new."
+    new = len(reproduction.cells) - len(judged)
+    fresh = f"{counted(new, 'cell')} {'is' if new == 1 else 'are'} new"
+    return f"{agree} of {counted(len(judged), 'published value')} agree; {fresh}."
 
 
 def write_page(reproduction: Reproduction, out: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.folders import told
+from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import write_bytes
 from poolscope.pages.bundle import MISSING
 from poolscope.pages.charts import fit, specification
@@ -29,8 +30,10 @@ DENSITY = 300
 FORMATS = ("svg", "png", "pdf")
 
 
-def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> None:
+def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
     """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``.
+
+    An existing file is replaced only with `overwrite`.
 
     Examples
     --------
@@ -39,7 +42,11 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page") -> N
     >>> open("density.png", "rb").read(4)
     b'\\x89PNG'
     """
+    if not hasattr(chart, "to_dict"):
+        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
     target = Path(path)
+    check(target.suffix.removeprefix(".").lower(), width)
+    check_output(target, overwrite=overwrite, endings=[f".{form}" for form in FORMATS], option="path")
     data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
     with told(target):
         write_bytes(target, data)

@@ -31,6 +31,9 @@ PANEL = 220
 INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
 """Colours of text, of axes and references, of grids and of what is absent."""
 
+PAPER = "#ffffff"
+"""What a picture is drawn on; the page turns it with the other colours where it is dark."""
+
 PALE = "#afb8c1"
 """What stands behind, to compare with."""
 
@@ -264,11 +267,16 @@ def shades_of(observations: Sequence[int]) -> dict[int, str]:
     return {n: _shade(place) for n, place in zip(counts, places, strict=True)}
 
 
-def _shade(place: float) -> str:
+def exposure_colours(count: int) -> list[str]:
+    """A colour for each of some thresholds of exposure, from the lowest to the highest."""
+    return [_shade(place / max(count - 1, 1), EXPOSURE_COLOURS) for place in range(count)]
+
+
+def _shade(place: float, colours: Sequence[str] = SHADES) -> str:
     """The colour at a place between the lightest, 0, and the darkest, 1."""
-    left = min(int(place * (len(SHADES) - 1)), len(SHADES) - 2)
-    part = place * (len(SHADES) - 1) - left
-    pairs = ((int(SHADES[left][i : i + 2], 16), int(SHADES[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
+    left = min(int(place * (len(colours) - 1)), len(colours) - 2)
+    part = place * (len(colours) - 1) - left
+    pairs = ((int(colours[left][i : i + 2], 16), int(colours[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(low + part * (high - low)):02x}" for low, high in pairs)
 
 

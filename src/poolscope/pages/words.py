@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from poolscope.metrics.words import percent
+from poolscope.attack.levels import in_percent
+from poolscope.base.counting import counted
+from poolscope.metrics.words import of_users, percent
 from poolscope.pages.numbers import number
 from poolscope.verbs.comparison import Choice, Comparison
 
@@ -21,14 +23,16 @@ def in_plain_words(comparison: Comparison) -> str:
     mine = [record for record in comparison.results if record.adversary == worst]
     least, most = (pick(mine, key=lambda record: record.auc.value) for pick in (min, max))
     words = (
-        f"After {comparison.n:,} reports, the {worst} adversary is right for {percent(least.precision.value)} of the "
-        f"users under {choice(least)} and for {percent(most.precision.value)} under {choice(most)}; "
+        f"After {counted(comparison.n, 'report')}, the {worst} adversary is right for "
+        f"{of_users(least.precision.value, least.users, 'of the users')} under {choice(least)} and for "
+        f"{of_users(most.precision.value, most.users)} under {choice(most)}; "
         f"a random guess is right for {percent(least.baseline)}."
     )
     if least.threshold is not None and least.sure and most.sure:
         words += (
-            f" It is at least {percent(least.threshold)} sure of {percent(least.sure.value)} of them under "
-            f"{choice(least)} and of {percent(most.sure.value)} under {choice(most)}."
+            f" It is at least {in_percent(least.threshold)} sure of "
+            f"{of_users(least.sure.value, least.users, 'of them')} under {choice(least)} and of "
+            f"{of_users(most.sure.value, most.users)} under {choice(most)}."
         )
     equal = at_equal_error(mine)
     if equal is None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Map, Objects
+from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.base.engines import Engine
 from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.base.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import numbered
+from poolscope.mechanisms.checking import check_mechanism, checked_reports
+from poolscope.mechanisms.defaults import drawn, numbered
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.listing import as_channel
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
@@ -34,9 +35,13 @@ from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
 from poolscope.reports.ridge import Ridge
 from poolscope.reports.shares import shares_of, some
+from poolscope.world.popularity import project_to_simplex
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
 NOTABLE = 0.05
+
+#: Reports above which sums over them are taken as normal, in draws beside the first.
+MANY_REPORTS = 5_000
 
 
 def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = None) -> Frequencies:
@@ -56,8 +61,9 @@ def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = Non
     >>> ps.frequencies(mechanism, reports).counts[:3].round(-2)
     array([3000., 1000.,    0.])
     """
-    found = estimator(mechanism, method)
-    return found.estimate(found.count(reports), report_count(reports))
+    check_mechanism(mechanism)
+    columns, found = checked_reports(mechanism, reports), estimator(mechanism, method)
+    return found.estimate(found.count(columns), report_count(columns))
 
 
 def simulate_frequencies(
@@ -83,6 +89,45 @@ def frequencies_of_objects(
         return found.count(mechanism.report(objects[numbers], children(key, numbers)))
 
     return found.estimate(found.join(threads(part, numbered(len(objects)))), len(objects))
+
+
+def further_popularities(
+    mechanism: Mechanism,
+    popularity: Floats,
+    count: int,
+    keys: Keys,
+    threads: Map = map,
+    method: str | None = None,
+) -> list[Floats]:
+    r"""Popularities that other draws of as many reports would give, one for each key.
+
+    Few reports are simulated, as `simulate_frequencies` does. For many (`MANY_REPORTS`) the closed distribution is
+    enough: the true counts are multinomial, and each estimate is normal around them with the estimator's variance.
+    Covariances between the errors of two objects are left out. Where they are the same for all pairs, as in the linear
+    estimate of a mechanism that treats objects alike, they shift all counts, and the projection takes a shift away.
+    """
+    found = estimator(mechanism, method)
+    if count <= MANY_REPORTS or found.expected(count * np.asarray(popularity) / np.sum(popularity)) is None:
+        return [simulate_frequencies(mechanism, popularity, count, key, threads, method).popularity for key in keys]
+    counts = (drawn(popularity, count, key) for key in keys)
+    return [_noisy(found, own, rng) for rng, own in counts]
+
+
+def further_popularities_of_objects(
+    mechanism: Mechanism, objects: Objects, keys: Keys, threads: Map = map, method: str | None = None
+) -> list[Floats]:
+    """The same for other reports on the same objects, one on each."""
+    found, counts = estimator(mechanism, method), np.bincount(objects, minlength=mechanism.universe)
+    if len(objects) <= MANY_REPORTS or found.expected(counts.astype(np.float64)) is None:
+        return [frequencies_of_objects(mechanism, objects, key, threads, method).popularity for key in keys]
+    return [_noisy(found, counts, generator(key)) for key in keys]
+
+
+def _noisy(found: Estimator, counts: Integers, rng: np.random.Generator) -> Floats:
+    variance = found.expected(counts.astype(np.float64))
+    assert variance is not None
+    noisy = counts + np.sqrt(variance) * rng.standard_normal(len(counts))
+    return project_to_simplex(noisy / counts.sum())
 
 
 def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
@@ -188,7 +233,7 @@ class Counts(Tallied[Countable]):
             return linear
         assert self.design is not None
         regression = self.design.estimate(counted, reports)
-        return min(linear, regression, key=lambda found: float(np.mean(found.errors**2)))
+        return min(linear, regression, key=_mean_squared)
 
     def expected(self, counts: Floats) -> Floats:
         noise, collisions = variance_of_linear(self.mechanism, counts)
@@ -203,3 +248,8 @@ class Counts(Tallied[Countable]):
         noise, collisions = variance_of_linear(self.mechanism, counts)
         notable = np.mean(collisions) > NOTABLE * np.mean(noise + collisions)
         return bool(notable and self.design is not None and self.design.inverse is not None)
+
+
+def _mean_squared(found: Frequencies) -> float:
+    assert found.errors is not None
+    return float(np.mean(found.errors**2))

@@ -103,6 +103,11 @@ def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColum
     return {KINDS[column.kind].called(name, text): (name, column) for name, column in columns.items()}
 
 
+def numeric_columns(columns: Columns) -> list[str]:
+    """The columns of CSV that hold numbers, be they lists of them, and no names."""
+    return [called for called, (_, column) in in_file(columns, text=True).items() if column.kind != "object"]
+
+
 def decode(batch: Batch, columns: Columns, universe: Universe) -> dict[str, NDArray[Any]]:
     """The columns of a batch, each checked."""
     wanted = in_file(columns, text=batch.text)

@@ -26,12 +26,12 @@ class Frequencies:
     counts and errors (universe,); reports is their number; method, which estimator made it. Linear estimates and
     regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
     simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
-    with: these are uncertain by sqrt(N f (1 - f)) more.
+    with: these are uncertain by sqrt(N f (1 - f)) more. None: the estimate has no standard errors (`ridge`).
     """
 
     reports: int
     counts: Floats
-    errors: Floats
+    errors: Floats | None
     method: str = LINEAR
 
     @property

@@ -7,10 +7,10 @@ the mean Lambda 1 with Lambda = (N/d) diag(M^T 1). The linear estimate of least 
 .. math:: \hat c = \frac Nd + s\, (1 + t A)^{-1} M \Lambda^{-1} (h - \Lambda 1), \qquad A = M \Lambda^{-1} M^T,
           \quad t = s - \frac Nd
 
-a ridge regression, which turns into the unbiased one where the channel has an inverse and reports are many. Its mean
-squared error, over popularities, objects and reports, is exactly
+a ridge regression, which turns into the unbiased one where the channel has an inverse and reports are many.
 
-.. math:: \mathrm{diag}\bigl(s P - s^2 P (1 + t A)^{-1} A P\bigr), \qquad P = 1 - \frac{1 1^T}{d}
+It has no standard errors. Reports say nothing about what a channel does not tell apart: how far off an even share is
+depends on the popularity alone. An error that is right in the mean over popularities is too small for most of them.
 
 How uneven the popularity is, t, is read off the histogram: its chi-square against Lambda has the mean
 
@@ -42,26 +42,20 @@ class Ridge(Through):
     def estimate(self, counted: Integers, reports: int) -> Frequencies:
         seen = counted[self.possible]
         check_reports(int(seen.sum()))
-        counts, variance = shrunk(self.matrix, seen, unevenness(self.matrix, seen))
-        return Frequencies(reports=reports, counts=counts, errors=np.sqrt(variance), method=RIDGE)
+        counts = shrunk(self.matrix, seen, unevenness(self.matrix, seen))
+        return Frequencies(reports=reports, counts=counts, errors=None, method=RIDGE)
 
     def expected(self, counts: Floats) -> None:
         return None
 
 
-def shrunk(matrix: Floats, seen: Integers, t: float) -> tuple[Floats, Floats]:
-    """(objects,) counts and their mean squared errors, from how often each report was seen, at an unevenness t."""
+def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
+    """(objects,) counts from how often each report was seen, at an unevenness t."""
     d, count = len(matrix), float(seen.sum())
     even = count / d
-    s = t + even
     scaled = matrix / (even * matrix.sum(axis=0))
-    information = scaled @ matrix.T
-    solved = linalg.solve(np.eye(d) + t * information, np.column_stack([scaled @ seen - 1.0, information]))
-    counts = even + s * solved[:, 0]
-    error = s * np.eye(d) - s**2 * solved[:, 1:]
-    # P E P: what all have in common is known, as counts add up to N
-    centred = error - error.mean(axis=0) - error.mean(axis=1)[:, None] + error.mean()
-    return counts, np.maximum(np.diag(centred), 0.0)
+    counts: Floats = even + (t + even) * linalg.solve(np.eye(d) + t * scaled @ matrix.T, scaled @ seen - 1.0)
+    return counts
 
 
 def unevenness(matrix: Floats, seen: Integers) -> float:

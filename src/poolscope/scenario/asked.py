@@ -57,6 +57,9 @@ def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dic
 
 def parameters_of(kind: str) -> Mapping[str, inspect.Parameter]:
     """The parameters that a mechanism takes."""
+    if not isinstance(kind, str):
+        remedy = "of your own classes, compare(scenario, [Mine], epsilons) plays each beside the others"
+        raise InputError("must be the name of a mechanism", value=kind, place="mechanism", remedy=remedy)
     if kind not in MECHANISMS:
         remedy = did_you_mean(kind, MECHANISMS)
         raise InputError("must be a known mechanism", value=kind, place="mechanism", remedy=remedy)

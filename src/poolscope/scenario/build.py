@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,15 @@ import numpy as np
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Map
 from poolscope.base.errors import InputError, located
-from poolscope.base.randomness import curator_key
+from poolscope.base.randomness import curator_key, redraw_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms import Device, Mechanism, Sending, composed, device_of, make
-from poolscope.reports.curator import frequencies_of_objects, simulate_frequencies
+from poolscope.reports.curator import (
+    frequencies_of_objects,
+    further_popularities,
+    further_popularities_of_objects,
+    simulate_frequencies,
+)
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import AdversaryTable, DensityTable, PriorTable
@@ -47,10 +54,13 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
     recorded = build_recorded(scenario, universe, seed)
     popularity = None if recorded and not scenario.popularity_table else scenario.true_popularity(universe)
     adversaries = [
-        build_adversary(scenario, i, universe, popularity, mechanism, seed, threads, recorded)
+        build_adversary(
+            scenario, i, universe, popularity, mechanism, seed, threads, recorded, scenario.attack.estimates
+        )
         for i in range(len(scenario.adversaries))
     ]
     drawn = scenario.users.behaviour if scenario.users else None
+    behaviour = build_behaviour(drawn, universe, popularity) if drawn else Behaviour()
     return Game(
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
@@ -58,7 +68,7 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         sending=build_sending(scenario),
         adversaries=adversaries,
         observations=scenario.attack.observations,
-        behaviour=build_behaviour(drawn, universe, popularity) if drawn else Behaviour(),
+        behaviour=replace(behaviour, none=scenario.users.none) if scenario.users else behaviour,
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
@@ -116,9 +126,11 @@ def build_adversary(
     seed: int,
     threads: Map,
     recorded: Recorded | None = None,
+    estimates: int = 1,
 ) -> Adversary:
-    """An entry of ``[[adversary]]``; each has its own draws of other people's reports."""
+    """An entry of ``[[adversary]]``; each has its own draws of other people's reports, as many as `estimates` says."""
     entry = scenario.adversaries[index]
+    further: list[Floats] = []
     with located(file=scenario.file, place=f"adversary[{index}]"):
         if entry.popularity == "uniform":
             believed = uniform(universe)
@@ -130,7 +142,9 @@ def build_adversary(
         elif entry.popularity == "estimated" and recorded:
             others = recorded.external_objects(entry.reports or 0)
             key = curator_key(seed, index)
+            more = redraw_keys(key, estimates - 1)
             believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
+            further = further_popularities_of_objects(mechanism, others, more, threads, entry.method)
         elif popularity is None:
             raise InputError(f"popularity {entry.popularity!r} must have a table [popularity] to know or draw from")
         elif entry.popularity == "true":
@@ -138,22 +152,30 @@ def build_adversary(
         else:
             assert entry.reports is not None
             key = curator_key(seed, index)
-            believed = simulate_frequencies(mechanism, popularity, entry.reports, key, threads, entry.method).popularity
-        return adversary_of(entry, other_pools(entry, universe), believed, recorded.fitted if recorded else None)
+            more = redraw_keys(key, estimates - 1)
+            law = mechanism, popularity, entry.reports
+            believed = simulate_frequencies(*law, key, threads, entry.method).popularity
+            further = further_popularities(*law, more, threads, entry.method)
+        pools = other_pools(entry, universe)
+        return adversary_of(entry, pools, [believed, *further], recorded.fitted if recorded else None)
 
 
 def adversary_of(
-    entry: AdversaryTable, universe: Universe, believed: Floats, fitted: Behaviour | None = None
+    entry: AdversaryTable, universe: Universe, popularities: Sequence[Floats], fitted: Behaviour | None = None
 ) -> Adversary:
-    """An entry of ``[[adversary]]`` with its pools and its popularity."""
-    return Adversary(
-        name=entry.name,
-        universe=universe,
-        popularity=believed,
-        belief=build_behaviour(entry.prior, universe, believed, fitted),
-        phrase=PHRASES[entry.popularity] + ("" if entry.knows_memory else NAIVE),
-        knows_memory=entry.knows_memory,
+    """An entry of ``[[adversary]]`` with its pools and its popularity, or several draws of an estimated one."""
+    first, *redraws = (
+        Adversary(
+            name=entry.name,
+            universe=universe,
+            popularity=believed,
+            belief=build_behaviour(entry.prior, universe, believed, fitted),
+            phrase=PHRASES[entry.popularity] + ("" if entry.knows_memory else NAIVE),
+            knows_memory=entry.knows_memory,
+        )
+        for believed in popularities
     )
+    return replace(first, redraws=tuple(redraws))
 
 
 def other_pools(entry: AdversaryTable, universe: Universe) -> Universe:
@@ -188,6 +210,7 @@ def build_behaviour(
         interest=_density(prior.interest, fitted.interest if fitted else UNIFORM),
         polarization=_density(prior.polarization, fitted.polarization if fitted else UNIFORM),
         pools=pools,
+        none=prior.none,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.errors import InputError, located, reading
+from poolscope.base.files import check_regular
 from poolscope.base.tables import Batch, read_table
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.mechanisms.role import ReportColumn
@@ -20,6 +21,7 @@ from poolscope.world.universe import Universe
 
 def read_array(path: Path, universe: Universe) -> NDArray[Any]:
     """An array from a .npy file."""
+    check_regular(path)
     with reading(path):
         try:
             array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")

@@ -1,10 +1,6 @@
 """Scenarios: TOML that names every part of a game, checked, and the objects it stands for."""
 
-import json
-import math
 import os
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.base.errors import InputError, did_you_mean, located, reading
+from poolscope.base.files import check_regular
 from poolscope.base.json import plain
 from poolscope.base.machine import check_memory
 from poolscope.scenario.tables import (
@@ -32,6 +29,7 @@ from poolscope.scenario.tables import (
     is_inside,
     rejection,
 )
+from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,15 +59,17 @@ class _Source:
 class Scenario(Table):
     """A checked scenario: its tables, and builders for what they describe.
 
-    Made by :func:`load_scenario` or :func:`parse`. Tables that the file does not have are None, but for
-    ``devices``, which then limit nothing. ``source`` says where a
-    deployment's parameters are published, ``historical`` that it is retired.
+    Made by :func:`load_scenario`, from tables by :meth:`from_dict`, or from another one by :meth:`replace`. Tables that
+    the file does not have are None, but for ``devices``, which then limit nothing. ``source`` says where a deployment's
+    parameters are published, ``historical`` that it is retired.
 
     Examples
     --------
     >>> scenario = ps.load_scenario("apple-emojis")
     >>> scenario.title, scenario.mechanism.kind, scenario.universe().size
     ('Emojis as collected by Apple', 'cms', 2600)
+    >>> scenario.replace({"mechanism.epsilon": 2}).mechanism.epsilon
+    2.0
     """
 
     title: str = ""
@@ -83,6 +83,63 @@ class Scenario(Table):
     adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
     _source: _Source = PrivateAttr()
+
+    def __init__(self, **tables: Any) -> None:
+        try:
+            super().__init__(**tables)
+        except ValidationError as invalid:
+            raise input_error(invalid) from invalid
+
+    def model_post_init(self, context: Any) -> None:
+        """Until a file is named, the text is that of the tables."""
+        text = as_toml(toml_value(self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)))
+        self._source = _Source(name="scenario", text=text, file="scenario", folder=None)
+
+    @classmethod
+    def from_dict(
+        cls, tables: Mapping[str, Any], *, name: str = "scenario", folder: str | os.PathLike[str] | None = None
+    ) -> Self:
+        """Check the tables of a scenario, nested as in its file.
+
+        Parameters
+        ----------
+        tables : ``{"universe": {"size": 20, "pools": {"a": 5, "b": 5}}, "mechanism": {"kind": "grr", "epsilon": 1}}``
+        name : how results call it.
+        folder : where the files are that it names; without one it cannot name any.
+        """
+        if not isinstance(tables, Mapping):
+            raise InputError("tables must be a mapping, nested as in a scenario file", value=tables)
+        made = cls._parsed(as_toml(toml_value(tables)), name)
+        made._source = replace(made._source, folder=None if folder is None else Path(folder))
+        return made
+
+    @classmethod
+    def _parsed(cls, text: str, name: str, file: str | None = None) -> Self:
+        """Checked, as far as that goes without reading the files that it names."""
+        shown_as = name if file is None else file
+        with located(file=shown_as):
+            made = cls.model_validate(parse_toml(text))
+        folder = None if file is None else Path(file).parent
+        made._source = _Source(name=name, text=text, file=shown_as, folder=folder)
+        if made.universe_table.objects is None:
+            made.universe()
+        return made
+
+    def replace(self, changes: Mapping[str, Any]) -> "Scenario":
+        """The scenario with some keys set, each named with dots; None takes a key away.
+
+        Its text says what is played: ``scenario.replace({"mechanism.epsilon": 2, "devices.cap": None})``.
+        """
+        if not isinstance(changes, Mapping):
+            raise InputError("changes must be a mapping from keys, as mechanism.epsilon, to values", value=changes)
+        return changed(self, changes, name=self.name)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy; an update is refused, as it would be neither checked nor part of the text."""
+        if update:
+            remedy = 'take scenario.replace({"mechanism.epsilon": 2})'
+            raise InputError("a scenario is not updated by model_copy", value=list(update), remedy=remedy)
+        return super().model_copy(deep=deep)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -254,6 +311,8 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
         ...
     poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise InputError("must be a built-in name or a path", value=name_or_path)
     name = os.fspath(name_or_path)
     known = builtin_names()
     if name in known:
@@ -262,6 +321,7 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
         rule = "unknown scenario, neither built in nor a file"
         raise InputError(rule, value=name, remedy=did_you_mean(name, known))
     path = Path(name)
+    check_regular(path)
     with reading(path):
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
@@ -274,17 +334,7 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
 
 def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -> Scenario:
     """Check the TOML text of a scenario; without a file, it cannot name others."""
-    shown_as = name if file is None else os.fspath(file)
-    with located(file=shown_as):
-        try:
-            scenario = Scenario.model_validate(_parse_toml(text))
-        except ValidationError as invalid:
-            raise input_error(invalid) from invalid
-    folder = None if file is None else Path(file).parent
-    scenario._source = _Source(name=name, text=text, file=shown_as, folder=folder)
-    if scenario.universe_table.objects is None:
-        scenario.universe()
-    return scenario
+    return Scenario._parsed(text, name, None if file is None else os.fspath(file))
 
 
 def as_kept(about: Any) -> Scenario:
@@ -306,47 +356,13 @@ def changed(
 
     `asked` is kept with it.
     """
-    tables = tomllib.loads(scenario.text)
+    tables = parse_toml(scenario.text)
     for key, value in changes.items():
-        table = tables
-        *path, last = key.split(".")
-        for part in path:
-            table = table.setdefault(part, {})
-        if value is None:
-            table.pop(last, None)
-        else:
-            table[last] = value
+        set_key(tables, key, value)
     made = parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
-    made._source = replace(made._source, asked=scenario.asked if asked is None else asked)
+    kept = scenario.asked if asked is None else asked
+    made._source = replace(made._source, asked=kept, folder=scenario._source.folder)
     return made
-
-
-def as_toml(tables: Mapping[str, Any]) -> str:
-    """TOML of the tables of a scenario, one key a line; what is nested deeper stands inline."""
-    lines = [f"{key} = {_inline(value)}" for key, value in tables.items() if not _is_table(value)]
-    for name, value in tables.items():
-        for table in value if isinstance(value, list) else [value] if _is_table(value) else []:
-            lines += ["", f"[[{name}]]" if isinstance(value, list) else f"[{name}]"]
-            lines += [f"{_key(key)} = {_inline(entry)}" for key, entry in table.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_inline(entry)}" for key, entry in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return json.dumps(value)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
 def builtin_names() -> list[str]:
@@ -361,16 +377,3 @@ def builtin_text(name: str) -> str:
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
     return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
-
-
-def _parse_toml(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise InputError("must not be nested that deeply") from None
-    except ValueError as error:
-        # tomllib has the line only in its words, and not at all for an integer without end.
-        message, _, where = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", where)
-        number = line[1] if line else str(text.count("\n") + 1)
-        raise InputError(f"must be TOML: {message}", place=f"line {number}") from error

@@ -107,8 +107,9 @@ def _form(value: object) -> str:
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Name = Annotated[str, Field(min_length=1)]
+ProbabilityBelowOne = Annotated[float, Field(ge=0, lt=1)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 
 
@@ -251,6 +252,13 @@ class DensityTable(Table):
         self._only(self.beta is None, "table", "a density without beta")
         if self.table is not None and not any(self.table):
             raise rejection("must have a weight above 0", key="table", value=list(self.table))
+        if self.beta is not None:
+            from poolscope.world.densities import Beta  # takes its time, and most scenarios have none
+
+            try:
+                Beta(a=self.beta[0], b=self.beta[1])
+            except InputError as error:
+                raise rejection(error.rule, key="beta", value=list(self.beta)) from None
         return self
 
 
@@ -269,12 +277,14 @@ class PriorTable(Table):
     """``[adversary.prior]``: what the adversary believes of a user's behaviour.
 
     The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learnt from the
-    external users of recorded traces.
+    external users of recorded traces. With ``none``, the probability that a user prefers no pool, that is one more
+    hypothesis; the others are given that a pool is preferred.
     """
 
     interest: Density = "uniform"
     polarization: Density = "uniform"
     pools: PoolPrior = "uniform"
+    none: ProbabilityBelowOne = 0.0
 
     def pool_weights(self, pool_names: Sequence[str]) -> tuple[float, ...] | None:
         """The given weight of each pool in the order of ``pool_names``; None if it is a word."""
@@ -293,18 +303,22 @@ class PriorTable(Table):
 class UsersTable(Table):
     """``[users]``: synthetic, or recorded; without a count the command chooses.
 
-    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent.
+    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
+    share of users who prefer no pool.
     """
 
     count: Count | None = None
     sigma: NotNegative = 0.0
     behaviour: PriorTable | None = None
+    none: ProbabilityBelowOne = 0.0
     traces: RelativePath | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        for key in ("count", "sigma", "behaviour"):
+        for key in ("count", "sigma", "behaviour", "none"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
+        if self.behaviour is not None and self.behaviour.none:
+            raise rejection("is the belief of an adversary", key="behaviour.none", remedy="write [users] none")
         return self
 
 
@@ -339,8 +353,13 @@ class AdversaryTable(Table):
 
 
 class AttackTable(Table):
-    """``[attack]``: after how many reports, and how sure the adversary must be."""
+    """``[attack]``: after how many reports, and how sure the adversary must be.
+
+    ``estimates`` is how many times an estimated popularity is drawn: users play in as many groups, so that intervals
+    hold for the draw of the estimate too. With 1 all users meet the same, and intervals are given that estimate.
+    """
 
     observations: Annotated[tuple[Count, ...], Field(strict=False, min_length=1), AfterValidator(_increasing)]
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     non_private: bool = True
+    estimates: Annotated[int, Field(ge=1, le=1000)] = 20

@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from poolscope.attack.adversary import Adversary
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count, located
-from poolscope.base.folders import check_new
+from poolscope.base.folders import check_new, nearest_folder
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.randomness import curator_key
 from poolscope.base.scratch import scratch_folder
@@ -48,6 +49,7 @@ OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
 """Columns of the outcome table that a record is made of, beside those that are counted."""
 
 
+@checked
 def compare(
     scenario: Scenario,
     mechanisms: Sequence[str | Callable[..., Any]],
@@ -98,7 +100,7 @@ def compare(
     results: list[Leak] = []
     spent: dict[str, list[EpsilonInTime]] = {}
     done_by_devices: dict[str, None] = {}
-    beside = target.absolute().parent if target else Path(gettempdir())
+    beside = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
         game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
         # the game without a mechanism is the same for all of them
@@ -164,7 +166,7 @@ def _outcomes(
         parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
         for name in game.pool_counts:
             outcomes = OutcomeFiles(tuple(parts))
-            columns = outcomes.with_errors((*OUTCOMES, *counted_columns(game.threshold)))
+            columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
             yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
 
 
@@ -240,7 +242,6 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
 
 
 def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
-    """The prior of each pool; the non-private adversary's is uniform."""
-    universe = adversary.universe if adversary else game.universe
-    prior = adversary.belief.pool_prior(universe.k) if adversary else np.full(universe.k, 1 / universe.k)
-    return dict(zip(universe.pool_names, prior.tolist(), strict=True))
+    """The prior of each hypothesis; without an adversary, that of the non-private one."""
+    looking = adversary or game.reference
+    return dict(zip(looking.hypotheses, looking.prior.tolist(), strict=True))

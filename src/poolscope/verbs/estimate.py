@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Local
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, open_table, writing
+from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Frequencies
-from poolscope.reports.misfit import Firsts, Misfit
-from poolscope.scenario.build import build_mechanism
+from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -29,24 +31,27 @@ class Estimated:
     Parameters
     ----------
     reports, objects : how many there are in the file, and in the universe.
-    seen : how many objects are found more often than twice their standard error.
+    seen : how many objects are found more often than twice their standard error; None where there are no errors.
     method : the one that was used.
     table : the estimate object by object, as it is written.
     """
 
     reports: int
     objects: int
-    seen: int
+    seen: int | None
     method: str
     table: pl.DataFrame
 
 
+@checked
 def estimate(
     reports_path: str | PathLike[str],
     scenario: Scenario,
     out: str | PathLike[str] | None = None,
     *,
     method: str | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Estimated:
@@ -55,9 +60,11 @@ def estimate(
     Parameters
     ----------
     out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
-        ``standard_error`` of the reports made from it, ``popularity`` (the counts projected to the simplex) and
-        ``frequency`` (the counts as shares, which may be negative).
+        ``standard_error`` of the reports made from it (none with "ridge"), ``popularity`` (the counts projected to the
+        simplex) and ``frequency`` (the counts as shares, which may be negative).
     method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     progress : told reports as they are read.
 
     Examples
@@ -71,29 +78,29 @@ def estimate(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = Counting(mechanism, engine or Local(), method)
     columns = mechanism.report_columns
     rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
-    misfit, firsts = Misfit(mechanism), Firsts()
+    checks = Checks(build_device(scenario, mechanism))
     for users, reports in blocks(open_table(path), columns, universe, rows=rows):
         counting.add(reports)
-        if scenario.tells_users_apart and not misfit.enough:
-            misfit.add(firsts.of(users, reports) if scenario.keeps_answers else reports)
+        if scenario.tells_users_apart and not checks.enough:
+            checks.add(users, reports)
         progress.tick(len(users))
-    if scenario.tells_users_apart and (odd := misfit.found()):
-        warnings.warn(f"{path}: {odd}", stacklevel=2)
+    for line in checks.found():
+        warnings.warn(f"{path}: {line}", stacklevel=2)
     found = counting.estimate()
     table = popularity_table(universe, found)
     if target is not None:
-        with writing(target) as parts:
+        with writing(target, raw=raw) as parts:
             parts.write(0, table)
     return Estimated(
         reports=found.reports,
         objects=universe.size,
-        seen=int((found.counts > 2 * found.errors).sum()),
+        seen=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
         method=found.method,
         table=table,
     )
@@ -103,13 +110,14 @@ def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:
     """The estimate object by object, in the universe's order."""
     pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
     names = np.arange(universe.size) if universe.objects is None else universe.objects
+    errors = [None] * universe.size if found.errors is None else found.errors
     return pl.DataFrame(
         {
             "object": pl.Series(names),
             # the neutral pool is -1: the last
             "pool": pools.gather(universe.pool_of % (universe.k + 1)),
             "count": found.counts,
-            "standard_error": found.errors,
+            "standard_error": pl.Series(errors, dtype=pl.Float64),
             "popularity": found.popularity,
             "frequency": found.counts / found.reports,
         }

@@ -6,7 +6,7 @@ user's: whoever makes reports knows all users, about 150 bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Integers
 from poolscope.base.engines import Local
 from poolscope.base.errors import located
@@ -25,8 +26,9 @@ from poolscope.base.randomness import user_keys
 from poolscope.base.tables import Source, check_output, open_table, writing
 from poolscope.mechanisms.role import ReportColumn
 from poolscope.mechanisms.sending import Sending
-from poolscope.reports.files import MEMORY_BYTES, blocks, report_frame, row_bytes, rows_within
+from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.world.universe import Universe
 
@@ -53,12 +55,15 @@ class _Part(NamedTuple):
     objects: NDArray[np.int64]
 
 
+@checked
 def obfuscate(
     traces_path: str | PathLike[str],
     scenario: Scenario,
     out: str | PathLike[str],
     seed: int = 0,
     *,
+    overwrite: bool = False,
+    raw: bool = False,
     engine: Local | None = None,
     progress: Progress = SILENT,
 ) -> Obfuscated:
@@ -71,7 +76,9 @@ def obfuscate(
     Parameters
     ----------
     traces_path : a table ``user``, ``object``, Parquet or CSV, of any size.
-    out : the reports, Parquet or CSV by its ending; a file that is there already is refused.
+    out : the reports, Parquet or CSV by its ending.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     progress : told reports as they are made.
 
     Examples
@@ -83,18 +90,19 @@ def obfuscate(
     (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
     path, target = Path(traces_path), Path(out)
-    check_output(target, overwrite=False)
+    check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
     device, sending = build_device(scenario, mechanism), build_sending(scenario)
-    engine, arrivals = engine or Local(), Arrivals()
-    source = open_table(path)
+    engine, source = engine or Local(), open_table(path)
+    arrivals = Arrivals(source.check_names)
     if rows_said := source.height():
         what = f"reports of {rows_said:,} rows"
         with located(file=path):
             check_disk(what, rows_said * row_bytes(columns), target.parent, "take fewer rows, or another disk")
-    with writing(target, compression="uncompressed") as written:
+    numeric = numeric_columns(columns)
+    with writing(target, compression="uncompressed", raw=raw, numeric=numeric) as written:
 
         def part(some: _Part) -> int:
             frames = []
@@ -145,10 +153,16 @@ def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:
 
 
 class Arrivals:
-    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user."""
+    """Numbers users as they first appear, batch after batch; a dictionary, about 140 bytes a user.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    check : called with the bytes of all names so far; refuses what is too much.
+    """
+
+    def __init__(self, check: Callable[[int], None] = lambda _: None) -> None:
         self._numbers: dict[str | int, int] = {}
+        self._check, self._letters = check, 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -158,7 +172,11 @@ class Arrivals:
         # Rows of a user often stand together, and a run costs what a row does.
         runs = users.rle().struct.unnest()
         different = runs["value"].unique(maintain_order=True)
+        known = len(self._numbers)
         numbers = [self._numbers.setdefault(user, len(self._numbers)) for user in different.to_list()]
+        if different.dtype == pl.String:
+            self._letters += int(different.filter(pl.Series(numbers) >= known).str.len_bytes().sum())
+            self._check(self._letters)
         of_run = runs["value"].replace_strict(different, numbers, return_dtype=pl.Int64)
         return np.repeat(of_run.to_numpy(), runs["len"].to_numpy())
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poolscope.base.arrays import Floats, Integers
+from poolscope.base.checks import as_floats
 from poolscope.base.errors import InputError
 from poolscope.world.densities import UNIFORM, Density
 from poolscope.world.universe import Universe
@@ -28,6 +29,8 @@ class Behaviour:
     polarization : Density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
         density is delta uniform on (1/k, 1].
     pools : weights of the preferred pools, (k,), or None for uniform.
+    none : probability that a user prefers no pool: the relevant interest is then zero. As a belief, "none" is one more
+        hypothesis if this is positive; `pools` are given that a pool is preferred.
 
     Examples
     --------
@@ -38,10 +41,15 @@ class Behaviour:
     interest: Density = UNIFORM
     polarization: Density = UNIFORM
     pools: tuple[float, ...] | None = None
+    none: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.none < 1:
+            raise InputError("none must be a probability below 1", value=self.none)
+        _check_density("interest", self.interest)
+        _check_density("polarization", self.polarization)
         if self.pools is not None:
-            weights = np.asarray(self.pools, dtype=np.float64)
+            weights = as_floats("pool weights", self.pools)
             if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
                 raise InputError("pool weights must be finite and non-negative", value=self.pools)
             if weights.sum() <= 0:
@@ -57,9 +65,32 @@ class Behaviour:
         prior: Floats = weights / weights.sum()
         return prior
 
+    def hypothesis_prior(self, k: int) -> Floats:
+        """Probability of each hypothesis, (k,) or, where users may prefer no pool, (k + 1,) with that last."""
+        prior = self.pool_prior(k)
+        return np.append((1.0 - self.none) * prior, self.none) if self.none else prior
+
+
+#: The hypothesis that a user prefers no pool.
+NONE = "none"
+
+
+def _check_density(name: str, density: object) -> None:
+    """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
+    if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
+        remedy = "for example poolscope.densities.Beta(a=2.0, b=5.0)"
+        raise InputError(f"{name} must be a density", value=density, remedy=remedy)
+    try:
+        hash(density)
+    except TypeError:
+        raise InputError(f"{name} must be a density that can be hashed", value=type(density).__name__) from None
+
 
 class Preferences(NamedTuple):
-    """Preferred pool, relevant interest and polarization of each user, (users,), with respect to some pools."""
+    """Preferred pool, relevant interest and polarization of each user, (users,), with respect to some pools.
+
+    Of k pools, `iota` is k for a user who prefers none: gamma is 0 and delta NaN.
+    """
 
     iota: Integers
     gamma: Floats

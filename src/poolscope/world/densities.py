@@ -14,10 +14,28 @@ import numpy as np
 from scipy import linalg, special
 
 from poolscope.base.arrays import Floats
+from poolscope.base.checks import as_floats, check_integer, is_number
 from poolscope.base.errors import InputError
 from poolscope.kernels.jacobi import recurrence
 
 __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
+
+#: Parameters of a Beta distribution. Beyond, it is a point for every purpose: its standard deviation is below 1e-9 of
+#: the axis, or all but a millionth of its mass is at an end. Within, no product of a few nodes underflows.
+MIN_PARAMETER, MAX_PARAMETER = 1e-6, 1e18
+
+#: Points at which a function is sampled, at most.
+MOST_POINTS = 1 << 16
+
+#: Power of two above which values of polynomials are scaled down.
+GROWN = 300
+
+#: How far the weights of a rule may be from a sum of one before they count as lost to rounding.
+SUMMED = 1e-8
+
+#: Parameters above which a Beta distribution's quantiles are expanded about the normal ones: the next term is smaller
+#: than one over them.
+NORMAL = 1e10
 
 
 class Density(Protocol):
@@ -50,6 +68,10 @@ class Density(Protocol):
 class Beta:
     """Beta(a, b) on (0, 1); Beta(1, 1) is uniform.
 
+    Parameters
+    ----------
+    a, b : from 1e-6 to 1e18; the posterior is exact for all of them.
+
     Examples
     --------
     >>> ps.densities.Beta(a=2.0, b=2.0).quantile(np.array([0.5])).round(3)
@@ -61,8 +83,9 @@ class Beta:
 
     def __post_init__(self) -> None:
         for name, value in (("a", self.a), ("b", self.b)):
-            if not (np.isfinite(value) and value > 0):
-                raise InputError(f"Beta parameter {name} must be positive and finite", value=value)
+            if not (is_number(value) and MIN_PARAMETER <= value <= MAX_PARAMETER):
+                rule = f"Beta parameter {name} must be a number from {MIN_PARAMETER:g} to {MAX_PARAMETER:g}"
+                raise InputError(rule, value=value)
 
     @property
     def sharpness(self) -> float:
@@ -71,17 +94,77 @@ class Beta:
     def rule(self, nodes: int) -> tuple[Floats, Floats, Floats]:
         if self.a == self.b == 1.0:
             x, w = np.polynomial.legendre.leggauss(nodes)
-        else:
-            x, w = special.roots_jacobi(nodes, self.b - 1.0, self.a - 1.0)
-        return (1.0 + x) / 2.0, (1.0 - x) / 2.0, w / w.sum()
+            return (1.0 + x) / 2.0, (1.0 - x) / 2.0, w / w.sum()
+        return _beta_rule(self.a, self.b, nodes)
 
     def quantile(self, probability: Floats) -> Floats:
         if self.a == self.b == 1.0:
             return probability
-        return np.asarray(special.betaincinv(self.a, self.b, probability))
+        if min(self.a, self.b) < NORMAL:
+            return np.asarray(special.betaincinv(self.a, self.b, probability))
+        total = self.a + self.b
+        mean, rest = self.a / total, self.b / total
+        deviation = np.sqrt(mean * rest / (total + 1.0))
+        skewness = 2.0 * (rest - mean) * np.sqrt(total + 1.0) / ((total + 2.0) * np.sqrt(mean * rest))
+        # Cornish and Fisher; beyond 40 deviations there is no probability that a double could tell from zero
+        z = np.clip(special.ndtri(probability), -40.0, 40.0)
+        return np.asarray(mean + deviation * (z + skewness * (z**2 - 1.0) / 6.0))
 
 
 UNIFORM = Beta()
+
+
+def _beta_rule(a: float, b: float, nodes: int) -> tuple[Floats, Floats, Floats]:
+    """Gauss rule of Beta(a, b): nodes below one half come from the expansion at 0, the others from that at 1.
+
+    So both x and 1 - x are relatively accurate, also where all mass lies next to an end.
+    """
+    x, weight = _beta_side(a, b, nodes)
+    complement, other = (side[::-1] for side in _beta_side(b, a, nodes))
+    near = x <= 0.5
+    weight = np.where(near, weight, other)
+    return np.where(near, x, 1.0 - complement), np.where(near, 1.0 - x, complement), weight / weight.sum()
+
+
+def _beta_side(a: float, b: float, nodes: int) -> tuple[Floats, Floats]:
+    """Nodes and weights of the same rule, the nodes relatively accurate next to 0.
+
+    The square root of a Beta variable, with a random sign, has orthogonal polynomials whose recurrence is
+    y p_i = z_(i+1) p_(i+1) + z_i p_(i-1), without a diagonal. The squares of z are products of the canonical moments of
+    the distribution, which are quotients of positive numbers: nothing cancels, and no Gamma function overflows.
+
+    References
+    ----------
+    H. Dette, W. J. Studden. The Theory of Canonical Moments. Wiley, 1997, sections 1.3 and 2.3.
+    """
+    i = np.arange(nodes, dtype=np.float64)
+    odd, even = a + b + 2.0 * i, a + b + 2.0 * i + 1.0
+    moments = np.stack([(a + i) / odd, (i + 1.0) / even], axis=1).ravel()
+    rest = np.stack([(b + i) / odd, (a + b + i) / even], axis=1).ravel()
+    beside = np.sqrt(moments * np.concatenate([[1.0], rest[:-1]]))[:-1]
+    diagonal = np.zeros(2 * nodes)
+    y = linalg.eigvalsh_tridiagonal(diagonal, beside)[nodes:]
+    return y**2, _christoffel(y, diagonal[1:], beside, step=2)
+
+
+def _christoffel(points: Floats, diagonal: Floats, beside: Floats, step: int = 1) -> Floats:
+    """Gauss weights up to a common factor: 1 over the sum of squares of every `step`-th orthonormal polynomial.
+
+    They are relatively accurate where eigenvectors are not. Far from all mass, polynomials grow beyond any double:
+    powers of two are taken out, and a weight that is too small for a double is zero.
+    """
+    before, here = np.zeros_like(points), np.ones_like(points)
+    total, power = here.copy(), np.zeros(points.shape, dtype=np.int64)
+    for i in range(len(beside)):
+        before, here = here, ((points - diagonal[i]) * here - (beside[i - 1] * before if i else 0.0)) / beside[i]
+        if (i + 1) % step == 0:
+            total = total + here**2
+        large = np.abs(here) > 2.0**GROWN
+        if large.any():
+            shrunk = np.where(large, 2.0**-GROWN, 1.0)
+            before, here, total, power = before * shrunk, here * shrunk, total * shrunk**2, power + GROWN * large
+    weights: Floats = np.ldexp(1.0 / total, -2 * (power - power.min()))
+    return weights
 
 
 @dataclass(frozen=True)
@@ -108,8 +191,11 @@ class FunctionDensity:
     _measure: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError("a density must be a function of an array of points", value=self.function)
+        check_integer("resolution", self.resolution, 1, MOST_POINTS)
         x, w = _fine_grid(self.resolution)
-        values = np.asarray(self.function(x), dtype=np.float64)
+        values = as_floats("the values of a density", self.function(x))
         if values.shape != x.shape:
             raise InputError("a density must return one value for each point", value=values.shape)
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
@@ -167,7 +253,7 @@ class StepDensity:
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.weights, dtype=np.float64)
+        values = as_floats("a table of weights", self.weights)
         if values.ndim != 1 or not len(values):
             raise InputError("a table of weights must be a list of numbers", value=self.weights)
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
@@ -237,13 +323,8 @@ def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Flo
     recurrence(x, mass, alpha, square)
     beta = np.sqrt(square)
     points = np.clip(linalg.eigvalsh_tridiagonal(alpha, beta[1:]), 0.0, 1.0)
-    # Christoffel's form of the weights, a sum of squares: relatively accurate where eigenvectors are not. Far from all
-    # mass the polynomials grow beyond any number: a node there has no weight.
-    before, here = np.zeros_like(points), np.ones_like(points)
-    inverse = here**2
-    with np.errstate(over="ignore", invalid="ignore"):
-        for i in range(nodes - 1):
-            before, here = here, ((points - alpha[i]) * here - (beta[i] * before if i else 0.0)) / beta[i + 1]
-            inverse = inverse + here**2
-    weights = np.where(np.isfinite(inverse), 1.0 / inverse, 0.0)
+    weights = _christoffel(points, alpha, beta[1:]) if beta[1:].all() else np.zeros(nodes)
+    if not abs(weights.sum() - 1.0) < SUMMED:
+        # a spike between the points of a grid has hardly more points than nodes: only eigenvectors tell its weights
+        weights = linalg.eigh_tridiagonal(alpha, beta[1:])[1][0] ** 2
     return points, 1.0 - points, weights / weights.sum()

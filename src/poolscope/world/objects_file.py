@@ -5,13 +5,14 @@ Columns ``object`` and ``pool``, Parquet or CSV by the file's ending. No pool is
 
 from __future__ import annotations
 
+import warnings
 from os import PathLike
 
 import numpy as np
 import polars as pl
 
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import located
+from poolscope.base.errors import located, shown
 from poolscope.base.tables import Batch, read_table
 from poolscope.base.tables.batch import first_false
 from poolscope.world.universe import LARGEST, NEUTRAL, Universe
@@ -75,4 +76,18 @@ def _pools(table: Batch) -> pl.Series:
     """The pool of each object, which is listed once; an empty text is the neutral pool."""
     pools = table.names_or_none("pool").cast(pl.String).fill_null("")
     check_once(table, pools)
+    _warn_of_look_alikes(table, pools)
     return pools
+
+
+def _warn_of_look_alikes(table: Batch, pools: pl.Series) -> None:
+    """Two pools whose names differ in nothing but case or blanks are likely one, spelled in two ways."""
+    names = pools.unique(maintain_order=True).to_list()
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault("".join(name.casefold().split()), name)
+        if other != name:
+            row = int((pools == name).arg_max() or 0)
+            both = f"pool {shown(name)} beside pool {shown(other)}, which differs in case or blanks alone"
+            rest = "they are two pools; spell them alike if they are one"
+            warnings.warn(f"{table.file}: row {table.first + row}: {both}: {rest}", stacklevel=2)

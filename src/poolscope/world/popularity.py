@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import entr, rel_entr
 
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Floats, Integers
 from poolscope.base.errors import InputError, located, shown
 from poolscope.base.tables import read_table
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@checked
 def uniform(universe: Universe) -> Floats:
     """Every object alike: what an adversary without knowledge believes. (size,)
 
@@ -40,6 +42,7 @@ def uniform(universe: Universe) -> Floats:
     return np.full(universe.size, 1 / universe.size)
 
 
+@checked
 def zipf(universe: Universe, exponent: float) -> Floats:
     r"""Zipf's law within each section, sections of equal mass (eq. zipfs_law, zipfs_laws_mixture).
 
@@ -72,6 +75,7 @@ def zipf(universe: Universe, exponent: float) -> Floats:
     return _equal_mass(universe, rank**-exponent)
 
 
+@checked
 def random(universe: Universe, rng: np.random.Generator) -> Floats:
     """Uniform random weights within each section, sections of equal mass. (size,)
 
@@ -88,6 +92,7 @@ def random(universe: Universe, rng: np.random.Generator) -> Floats:
     return _equal_mass(universe, 1 - rng.random(universe.size))
 
 
+@checked
 def given(universe: Universe, weights: Floats) -> Floats:
     """Weights from outside, checked and rescaled to sum one.
 
@@ -115,6 +120,7 @@ def given(universe: Universe, weights: Floats) -> Floats:
     return popularity
 
 
+@checked
 def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
     """Read a popularity from a table ``object,popularity``, CSV or Parquet, in any order of rows.
 
@@ -142,6 +148,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
         return given(universe, weights)
 
 
+@checked
 def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["error", "uniform"] = "error") -> Floats:
     """The popularity of each object given its section.
 
@@ -174,6 +181,7 @@ def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["erro
     return _normalised(universe, weights)
 
 
+@checked
 def entropy(universe: Universe, popularity: Floats) -> Floats:
     r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
 

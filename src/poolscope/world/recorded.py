@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
 from poolscope.world.behaviour import Behaviour, Preferences
-from poolscope.world.densities import Beta, Density
+from poolscope.world.densities import MAX_PARAMETER, Beta, Density
 from poolscope.world.recipe import Prepared, duplicated, measure
 from poolscope.world.universe import Universe
 
@@ -89,4 +89,5 @@ def _beta(values: Floats) -> Density:
     # a variance at its largest possible value has no Beta law: keep below it
     variance = min(float(np.var(values)), 0.95 * mean * (1 - mean))
     total = mean * (1 - mean) / variance - 1.0
-    return Beta(a=max(mean * total, 0.05), b=max((1 - mean) * total, 0.05))
+    a, b = np.clip([mean * total, (1 - mean) * total], 0.05, MAX_PARAMETER)
+    return Beta(a=float(a), b=float(b))

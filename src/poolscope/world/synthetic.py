@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.base.errors import InputError
 from poolscope.base.randomness import Stream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
@@ -22,7 +23,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Users:
-    """The truth about some users: key, relevant interest, polarization and preferred pool of each."""
+    """The truth about some users: key, relevant interest, polarization and preferred pool of each (`Preferences`)."""
 
     keys: Keys
     gamma: Floats
@@ -44,7 +45,14 @@ def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
     iota = np.searchsorted(cumulative, draws[2] * cumulative[-1], side="right")
     if universe.neutral_size == 0:
         gamma = np.ones_like(gamma)
-    return Users(keys=keys, gamma=gamma, delta=delta, iota=np.minimum(iota, k - 1).astype(np.int64))
+    iota = np.minimum(iota, k - 1).astype(np.int64)
+    if behaviour.none:
+        if universe.neutral_size == 0:
+            raise InputError("users who prefer no pool must have neutral objects to pick", value=behaviour.none)
+        uniforms(stream, 3, draws[0])
+        none = draws[0] < behaviour.none
+        gamma, delta, iota = np.where(none, 0.0, gamma), np.where(none, np.nan, delta), np.where(none, k, iota)
+    return Users(keys=keys, gamma=gamma, delta=delta, iota=iota)
 
 
 def preferences(universe: Universe, popularity: Floats, users: Users, pools: Universe) -> Preferences:
@@ -56,15 +64,22 @@ def preferences(universe: Universe, popularity: Floats, users: Users, pools: Uni
     if pools is universe:
         return Preferences(users.iota, users.gamma, users.delta)
     k = universe.k
-    sections = np.empty((len(users.iota), k + 1))
+    iota, delta = _as_drawn(users, k)
+    sections = np.empty((len(iota), k + 1))
     sections[:, 0] = 1.0 - users.gamma
-    sections[:, 1:] = (users.gamma * (1.0 - users.delta) / (k - 1))[:, None]
-    sections[np.arange(len(sections)), users.iota + 1] = users.gamma * users.delta
+    sections[:, 1:] = (users.gamma * (1.0 - delta) / (k - 1))[:, None]
+    sections[np.arange(len(sections)), iota + 1] = users.gamma * delta
     overlap = np.zeros((k + 1, pools.k + 1))
     np.add.at(overlap, (universe.pool_of + 1, pools.pool_of + 1), within_pools(universe, popularity))
     masses = (sections @ overlap)[:, 1:]
     gamma = masses.sum(axis=1)
-    return Preferences(masses.argmax(axis=1).astype(np.int64), gamma, masses.max(axis=1) / gamma)
+    most = np.divide(masses.max(axis=1), gamma, out=np.full_like(gamma, np.nan), where=gamma > 0)
+    return Preferences(np.where(gamma > 0, masses.argmax(axis=1), pools.k).astype(np.int64), gamma, most)
+
+
+def _as_drawn(users: Users, k: int) -> tuple[NDArray[np.int64], Floats]:
+    """Preferred pool and polarization as the draw of objects takes them: any where the relevant interest is zero."""
+    return np.minimum(users.iota, k - 1), np.nan_to_num(users.delta, nan=1.0)
 
 
 def draw_traces(
@@ -76,10 +91,11 @@ def draw_traces(
     within = within_pools(universe, popularity)
     cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
     out = np.empty((len(keys), length), dtype=np.int64)
+    iota, delta = _as_drawn(users, universe.k)
 
     def part(start: int) -> None:
         some = slice(start, start + AT_ONCE)
-        who = users.gamma[some], users.delta[some], users.iota[some], universe.k, order, starts
+        who = users.gamma[some], delta[some], iota[some], universe.k, order, starts
         if sigma > 0:
             scratch = np.empty(universe.size), np.empty(universe.size)
             kernels.draw_own_traces(keys[some], tastes[some], *who, popularity, sigma, *scratch, out[some])

@@ -17,6 +17,7 @@ import polars as pl
 from poolscope.base.arrays import Integers
 from poolscope.base.errors import InputError
 from poolscope.base.tables import open_file
+from poolscope.base.tables.formulas import escaped
 from poolscope.base.tables.reading import HELD
 from poolscope.world.universe import Universe
 
@@ -60,12 +61,12 @@ def read_traces(path: str | PathLike[str], universe: Universe) -> Traces:
     return Traces(users=names, user=user, object=pl.concat(objects).to_numpy())
 
 
-def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[str]) -> None:
-    """Write rows in the format of an ending, whatever the path's own."""
+def write_rows(path: Path, ending: str, users: Sequence[str], objects: Sequence[str], *, raw: bool = False) -> None:
+    """Write rows in the format of an ending, whatever the path's own; texts of CSV are escaped unless `raw`."""
     columns = dict(zip(COLUMNS, (users, objects), strict=True))
     table = pl.DataFrame(columns, schema=dict.fromkeys(COLUMNS, pl.String))
     if ending == ".csv":
-        table.write_csv(path)
+        (table if raw else escaped(table)).write_csv(path)
     else:
         table.write_parquet(path)
 

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
+from poolscope.base.checks import is_integer
 from poolscope.base.errors import InputError, did_you_mean, located
 
 NEUTRAL = -1
@@ -77,9 +78,10 @@ class Universe:
     def sized(cls, size: int, pools: Mapping[str, int]) -> Self:
         """Numbered objects: the first belong to the pools in order, the rest is neutral."""
         _check_size(size)
+        _check_mapping(pools)
         _check_pool_names(tuple(pools))
         for name, count in pools.items():
-            if not _is_integer(count) or count < 1:
+            if not is_integer(count) or count < 1:
                 raise InputError("must have at least one object", value=count, place=f"pools.{name}")
         total = sum(pools.values())
         if total > size:
@@ -94,6 +96,8 @@ class Universe:
 
         Pools are in order of first appearance.
         """
+        _check_list("objects", objects)
+        _check_list("pools", pools)
         if len(pools) != len(objects):
             raise InputError(
                 f"must have one entry for each of {len(objects)} objects",
@@ -123,12 +127,16 @@ class Universe:
             size, objects = int(size_or_objects), None
             _check_size(size)
         else:
+            _check_list("objects", size_or_objects)
             size, objects = len(size_or_objects), tuple(size_or_objects)
             _check_size(size)
             _check_objects(objects, size)
+        _check_mapping(pools)
         names = tuple(pools)
         pool_of = np.full(size, NEUTRAL, dtype=np.int32)
         for i, name in enumerate(names):
+            if isinstance(pools[name], str) or not isinstance(pools[name], Iterable):
+                raise InputError("must be a list of its members", value=pools[name], place=f"pools.{name}")
             members = list(pools[name])
             found = _find(pl.Series(map(str, members), dtype=pl.String), size, objects)
             with located(place=f"pools.{name}"):
@@ -178,11 +186,22 @@ class Universe:
 
 
 def _check_size(size: int) -> None:
-    if not _is_integer(size) or not 1 <= size <= LARGEST:
+    if not is_integer(size) or not 1 <= size <= LARGEST:
         raise InputError(f"must be an integer from 1 to {LARGEST}", value=size, place="size")
 
 
+def _check_list(name: str, values: object) -> None:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray | pl.Series):
+        raise InputError("must be a list", value=values, place=name)
+
+
+def _check_mapping(pools: object) -> None:
+    if not isinstance(pools, Mapping):
+        raise InputError("must be a mapping from the names of pools", value=pools, place="pools")
+
+
 def _check_pool_names(names: tuple[str, ...]) -> None:
+    _check_list("pools", names)
     if len(names) < 2:
         raise InputError(
             "must be at least two",
@@ -197,6 +216,7 @@ def _check_pool_names(names: tuple[str, ...]) -> None:
 
 
 def _check_objects(objects: tuple[str, ...], size: int) -> None:
+    _check_list("objects", objects)
     if len(objects) != size:
         raise InputError(f"must be {size} names", value=len(objects), place="objects")
     seen: set[str] = set()
@@ -213,10 +233,6 @@ def _check_name(name: object, place: str) -> None:
     # No table could call it, see `poolscope.base.tables.batch`.
     if name != name.strip():
         raise InputError("must not begin or end with a blank", value=name, place=place)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _find(names: pl.Series, size: int, objects: Sequence[str] | pl.Series | None) -> pl.Series:

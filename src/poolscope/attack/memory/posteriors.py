@@ -15,12 +15,15 @@ from poolscope.attack.memory.groupings import MANY
 from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
+from poolscope.attack.memory.tables import table_sum, tables_of
 from poolscope.attack.memory.units import of_one_slot
+from poolscope.attack.posterior import not_a_number
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
+from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Evidence, Identical
+from poolscope.mechanisms.kept import Evidence, Identical, Values
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
@@ -99,6 +102,9 @@ def grouped_posterior(
     observations: Sequence[int] | None,
 ) -> Found:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
+    if adversary.belief.none:
+        remedy = "give the adversary no prior.none, or knows_memory = false"
+        raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
     posterior, error = np.empty((2, len(sizes), len(counts), adversary.k))
@@ -113,6 +119,8 @@ def grouped_posterior(
             if evidence is not None and count > 0:
                 first = {name: column[:count] for name, column in own.items()}
                 found = _found(evidence.first(int(count)), adversary, _key(first))
+                if np.isnan(found.posterior).any():
+                    raise not_a_number(f"the posterior of a user after {count} reports of memoized responses")
             posterior[user, used == count], error[user, used == count] = found
     return Found(posterior, error)
 
@@ -126,13 +134,20 @@ def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
 
 
 def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """By chains or, where groups are objects, by the better score (`EXACT`, `MANY`)."""
+    """By the sum over tables where there are few, by chains or, where groups are objects, by the better score."""
     law = evidence.law
+    if isinstance(law, Values) or (isinstance(law, Identical) and law.shared):
+        tables = tables_of(evidence, adversary)
+        if not tables.possible:
+            return _without_chance(adversary.belief.pool_prior(adversary.k))
+        scores = table_sum(tables, adversary)
+        if scores is not None:
+            return _without_chance(scores / scores.sum())
     if isinstance(law, Identical) and _are_objects(law, evidence.slots):
         groups, counts = len(law.log_law), np.bincount(law.answer)
         if groups <= EXACT or groups > MANY:
-            scores = exact_scores if groups <= EXACT else occupancy_scores
-            return _without_chance(normalised(scores(law.log_law, counts, adversary), adversary))
+            of = exact_scores if groups <= EXACT else occupancy_scores
+            return _without_chance(normalised(of(law.log_law, counts, adversary), adversary))
     return kept_posterior(evidence, adversary, key)
 
 

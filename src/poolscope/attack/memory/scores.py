@@ -128,5 +128,6 @@ def _log_moments(a: Integers, b: Integers, x: Floats, y: Floats, weight: Floats)
     """Log of the mean of x^a y^b; many exponents are the same."""
     pairs, which = np.unique(np.stack([a, b], axis=1), axis=0, return_inverse=True)
     logs = pairs @ np.log(np.stack([x, y]))
-    mixed: Floats = logsumexp(logs + np.log(weight), axis=1)[which.ravel()]
+    some = weight > 0
+    mixed: Floats = logsumexp(logs[:, some] + np.log(weight[some]), axis=1)[which.ravel()]
     return mixed

@@ -57,6 +57,11 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
         beside.write_bytes(data)
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether a file has the name of one that is not finished."""
+    return path.name.startswith(".") and path.name.endswith(UNFINISHED)
+
+
 def sweep(folder: Path) -> None:
     """Take away what a killed process left unfinished in the folder."""
     for path in folder.glob(f".*{UNFINISHED}"):

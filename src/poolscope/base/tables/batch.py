@@ -3,7 +3,7 @@
 =========== ============================================ =====================================================
 a column of in Parquet                                   in CSV, where every value is a text
 =========== ============================================ =====================================================
-names       texts, categories or integers                texts
+names       texts, categories or integers                texts, escaped (`formulas`)
 integers    integers                                     decimals
 numbers     integers or floats                           decimals, also with an exponent
 =========== ============================================ =====================================================
@@ -17,15 +17,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
 from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.base.errors import InputError, nearest
+from poolscope.base.tables.formulas import unescaped
+
+#: Bytes of texts that are copied at once: rows share a text, of which a copy is made for each.
+COPIED = 1 << 24
 
 #: Bytes of a name at most.
-LONGEST = 1 << 13
+LONGEST = 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +79,16 @@ class Batch:
             return series
         if series.dtype != pl.String:
             raise self.mistyped(column, "texts or integers")
+        series = unescaped(series) if self.text else series
         lengths = series.str.len_bytes()
         row = first_false(lengths.fill_null(0) <= LONGEST)
         if row is not None:
             raise self.wrong(f"{column} must have at most {LONGEST:,} bytes", row, lengths[row])
         # Rows of a user often stand together: then looking at one of them is enough.
         some = series.filter(series.ne_missing(series.shift()))
-        if (some.str.strip_chars() != some).any():
-            self.check(column, series.str.strip_chars().eq_missing(series), "must not begin or end with a blank")
+        if any((part.str.strip_chars() != part).any() for part in copied(some)):
+            inside = pl.concat([part.str.strip_chars().eq_missing(part) for part in copied(series)])
+            self.check(column, inside, "must not begin or end with a blank")
         return series
 
     def integers(self, column: str) -> pl.Series:
@@ -102,9 +109,18 @@ class Batch:
         self.check(column, values.is_between(0.0, most), rule)
         return values.to_numpy()
 
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of all texts, counted in every row that has them."""
+        return int(self._text_bytes.sum())
+
+    @property
+    def _text_bytes(self) -> pl.Series:
+        return sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
+
     def light(self, most_bytes: int) -> Iterator[Batch]:
         """The rows in batches of so many bytes of text, or of one row: a file may say a long text once for all rows."""
-        before = sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
+        before = self._text_bytes
         starts = (before.cum_sum() // most_bytes).rle_id().arg_unique().to_list()
         for start, end in zip(starts, [*starts[1:], self.frame.height], strict=True):
             yield replace(self, first=self.first + start, frame=self.frame[start:end])
@@ -119,20 +135,30 @@ def _text_bytes(series: pl.Series) -> pl.Series:
     return pl.repeat(0, len(series), eager=True, dtype=pl.Int64)
 
 
+def copied(texts: pl.Series) -> Iterator[pl.Series]:
+    """Texts, some after others, of which about `COPIED` bytes are copied where each row gets a text of its own."""
+    before = texts.str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum() // COPIED
+    for start, end in pairwise([*before.rle_id().arg_unique().to_list(), len(texts)]):
+        yield texts[start:end]
+
+
 def first_false(holds: pl.Series) -> int | None:
     """The first row for which a rule does not hold, as it does not for null; None where there is none."""
     holds = holds.fill_null(False)
     return None if holds.all() else holds.arg_min()
 
 
-def chosen(header: Sequence[str], columns: Iterable[str], optional: Iterable[str] = ()) -> list[str]:
+def chosen(header: Sequence[str], columns: Sequence[str], optional: Iterable[str] = ()) -> list[str]:
     """The columns to read of those that a table has; an error where it lacks one that must be there."""
     for column in columns:
         if column not in header:
-            raise no_column(column, header)
+            raise no_column(column, header, columns)
     return [*columns, *(column for column in optional if column in header)]
 
 
-def no_column(column: str, header: Iterable[str]) -> InputError:
-    """The error of a table without a column."""
-    return InputError(f"must have a column {column!r}", value=list(header), remedy=did_you_mean(column, header))
+def no_column(column: str, header: Iterable[str], expected: Iterable[str]) -> InputError:
+    """The error of a table that lacks one of the columns that are expected of it."""
+    names = list(header)
+    near = nearest(column, names)
+    remedy = f"expected: {', '.join(expected)}" if near is None else f"did you mean {near!r}?"
+    return InputError(f"must have a column {column!r}", value=names, remedy=remedy)

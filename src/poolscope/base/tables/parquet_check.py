@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from poolscope.base.errors import InputError, reading
+from poolscope.base.tables.extents import Account, Leaf
 
 MAGIC = b"PAR1"
 
@@ -28,12 +28,12 @@ MOST_VALUES, MOST_ROWS = 1 << 27, 1 << 31
 #: Bytes of a page header, with its statistics; those of a footer are all that it says it has.
 HEADER = 1 << 16
 
-#: Bytes that decoding takes for each byte of the largest page, and for each value of lists (texts, others), which are
-#: decoded a row group at a time and held twice while they grow.
-UNPACKED, LISTED = 3, {True: 48, False: 24}
+#: Bytes that decoding takes for each value of lists (texts, others), which are decoded a row group at a time and held
+#: twice while they grow.
+LISTED = {True: 48, False: 24}
 
-#: The type of texts.
-BYTE_ARRAY = 6
+#: The types of texts, and of values of a fixed length.
+BYTE_ARRAY, FIXED_BYTES = 6, 7
 
 #: How deep a footer may nest.
 DEEPEST = 16
@@ -45,14 +45,6 @@ class _Malformed(Exception):
     """What is read is no such structure."""
 
 
-@dataclass(frozen=True)
-class Account:
-    """What a file says of itself: its rows, and bytes that decoding some rows of each column takes, whatever rows."""
-
-    rows: int
-    decoding: dict[str, int] = field(default_factory=dict)
-
-
 def check_file(path: Path, most: int = 1 << 50) -> Account:
     """An `InputError` on a file that cannot be what it says, or has more than so many rows."""
     with reading(path), path.open("rb") as stream:
@@ -62,13 +54,18 @@ def check_file(path: Path, most: int = 1 << 50) -> Account:
 def check(stream: BinaryIO, most: int = 1 << 50) -> Account:
     """The same for a stream, which is left at its start."""
     try:
-        account = Account(_within(_footer(stream)[3], 0, 1 << 62, "rows"))
+        footer = _footer(stream)
+        account = Account(_within(footer[3], 0, 1 << 62, "rows"), stream.seek(0, os.SEEK_END))
         if account.rows > most:
             raise InputError(f"must have at most {most} rows", value=account.rows)
-        for chunk, rows in _chunks(stream):
-            name = chunk[3][0].decode()
-            taken = _check_chunk(stream, chunk, rows)
-            account.decoding[name] = max(taken, account.decoding.get(name, 0))
+        # columns of fixed length have few schemas: the longest stands for all
+        fixed = max(_within(element.get(2, 0), 0, 1 << 31, "length of a value") for element in footer[2])
+        for chunk, rows in _chunks(footer):
+            path = tuple(part.decode() for part in chunk[3])
+            leaf = account.leaves.setdefault(path, Leaf())
+            leaf.fixed = fixed if chunk[1] == FIXED_BYTES else 0
+            _check_chunk(stream, chunk, rows, leaf)
+            account.group_rows = max(account.group_rows, rows)
     except (_Malformed, IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
         rule = f"must be a Parquet file: {error}" if isinstance(error, _Malformed) else "must be a Parquet file"
         raise InputError(rule) from None
@@ -87,9 +84,8 @@ def _footer(stream: BinaryIO) -> Struct:
     return _Compact(stream.read(length)).struct()
 
 
-def _chunks(stream: BinaryIO) -> Iterator[tuple[Struct, int]]:
+def _chunks(footer: Struct) -> Iterator[tuple[Struct, int]]:
     """The metadata of every column of every row group, and the rows of the group."""
-    footer = _footer(stream)
     if sum(group[3] for group in footer[4]) != footer[3]:
         raise _Malformed("its row groups have not the rows that it says")
     for group in footer[4]:
@@ -98,14 +94,14 @@ def _chunks(stream: BinaryIO) -> Iterator[tuple[Struct, int]]:
             yield column[3], rows
 
 
-def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> int:
-    """The pages of a column lie one behind the other in the file and hold its values; what decoding them takes."""
+def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: Leaf) -> None:
+    """The pages of a column lie one behind the other in the file and hold its values; what they take goes to `leaf`."""
     size = stream.seek(0, os.SEEK_END)
     # A list in a row has several values, but no more than a page for each row could.
     values = _within(chunk[5], 0, MOST_ROWS, "values")
     start = _within(chunk.get(11) or chunk[9], 4, size, "offset of a column")
     end = start + _within(chunk[7], 0, size - start, "size of a column")
-    found = largest = 0
+    listed, found, whole = values > rows, 0, 0
     while found < values:
         if start >= end:
             raise _Malformed(f"a column has {found} of {values} values")
@@ -113,11 +109,21 @@ def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int) -> int:
         compact = _Compact(stream.read(min(HEADER, end - start)))
         header = compact.struct()
         start += compact.place + _within(header[3], 0, end - start - compact.place, "size of a page")
-        largest = max(largest, _within(header[2], 0, 1 << 31, "size of a page"))
-        found += _page_values(header)
-    if found != values or (rows > 0) != (values > 0):
+        unpacked = _within(header[2], 0, 1 << 31, "size of a page")
+        leaf.largest = max(leaf.largest, unpacked)
+        count = _page_values(header)
+        if count and not listed:
+            leaf.pages.add(count, unpacked)
+        else:
+            whole += unpacked
+        found += count
+    if found != values or values < rows or (rows > 0) != (values > 0):
         raise _Malformed(f"a column has {found} values instead of {values}")
-    return UNPACKED * largest + (LISTED[chunk[1] == BYTE_ARRAY] * values if values > rows else 0)
+    if listed:
+        made = (LISTED[chunk[1] == BYTE_ARRAY] + leaf.fixed) * values
+        leaf.lists, whole = max(leaf.lists, made), whole + made
+        leaf.pages.add(rows, 0)
+    leaf.groups.add(rows, whole)
 
 
 def _page_values(header: Struct) -> int:

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import json
 import shlex
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import resources
 from typing import Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poolscope import __version__
+from poolscope.attack.levels import in_percent
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.json import plain
 from poolscope.pages.bundle import javascript
 from poolscope.pages.explore import shown
 from poolscope.pages.explore.controls import controls, in_words
+from poolscope.pages.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.pages.html import render
-from poolscope.verbs.audit.manifest import named_files
+from poolscope.scenario.inputs import named_files
 from poolscope.verbs.explore.answers import answers, side_by_side
 from poolscope.verbs.explore.games import Games, Stoppable
 from poolscope.verbs.explore.people import People
@@ -58,6 +58,9 @@ FIRST = "apple-emojis"
 MOST_COMPARED = 4
 """Settings side by side."""
 
+MAX_REQUESTS = 8
+"""Requests that are worked on at a time, beside the streams; others wait."""
+
 
 @dataclass(kw_only=True)
 class Explorer:
@@ -67,7 +70,8 @@ class Explorer:
     people: People | None = None
     seed: int = 0
     games: Games = field(default_factory=Games)
-    working: set[threading.Event] = field(default_factory=set)
+    streams: Streams = field(default_factory=Streams)
+    requests: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(MAX_REQUESTS))
 
     @property
     def start(self) -> str:
@@ -75,9 +79,8 @@ class Explorer:
         return self.shelf.given.name if self.shelf.given else FIRST
 
     def close(self) -> None:
-        """Ask all who still work to leave it."""
-        for stop in list(self.working):
-            stop.set()
+        """Ask all work to end."""
+        self.streams.close()
 
 
 class Guarded:
@@ -122,7 +125,9 @@ def application(explorer: Explorer, token: str, port: int) -> ASGIApp:
     def route(path: str, way: Callable[[Explorer, Request], Response]) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
-                response = await to_thread.run_sync(way, explorer, request)
+                response = await to_thread.run_sync(way, explorer, request, limiter=explorer.requests)
+            except Busy as error:
+                response = JSONResponse({"error": str(error)}, 503, headers={"Retry-After": str(RETRY_AFTER)})
             except PoolscopeError as error:
                 response = JSONResponse({"error": str(error)}, status_code=400)
             response.headers.update(HEADERS)
@@ -152,7 +157,7 @@ def _bundle(_: Explorer, __: Request) -> Response:
 
 
 def _script(_: Explorer, __: Request) -> Response:
-    return Response("\n".join(map(_template, ("charts.js", "explore.js"))), media_type="text/javascript")
+    return Response("\n".join(map(_template, ("charts.js", "tables.js", "explore.js"))), media_type="text/javascript")
 
 
 def _style(_: Explorer, __: Request) -> Response:
@@ -179,7 +184,7 @@ def _answers(explorer: Explorer, request: Request) -> Response:
             # after the numbers, for which nobody should wait
             yield {"pictures": shown.pictures(answer)}
 
-    return _stream(explorer, found)
+    return explorer.streams.open(found)
 
 
 def _comparison(explorer: Explorer, request: Request) -> Response:
@@ -193,7 +198,7 @@ def _comparison(explorer: Explorer, request: Request) -> Response:
         for place, answer in side_by_side(scenarios, explorer.games, engine):
             yield {"place": place, "name": names[place], **shown.compared(answer)}
 
-    return _stream(explorer, found)
+    return explorer.streams.open(found)
 
 
 def _story(explorer: Explorer, request: Request) -> Response:
@@ -221,6 +226,7 @@ def _people(explorer: Explorer, _: Request) -> Response:
     return JSONResponse(
         {
             "users": people.users,
+            "exposed_at": people.exposed_at and in_percent(people.exposed_at),
             "columns": people.rows.columns,
             "rows": plain(people.rows.rows()),
             "scenario": scenario and scenario.name,
@@ -247,26 +253,3 @@ def _command(explorer: Explorer, setting: Setting, users: int) -> str:
     scenario = explorer.shelf.scenario(setting.scenario)
     file = f"{scenario.name}-explored.toml" if setting.changes else scenario.file
     return f"poolscope audit {shlex.quote(file)} --users {users} --seed {setting.seed}"
-
-
-def _stream(explorer: Explorer, found: Callable[[Stoppable], Iterator[dict[str, Any]]]) -> Response:
-    """Events as they are found; when the page goes away, or asks anew, the work is left where it is."""
-    engine = Stoppable()
-    explorer.working.add(engine.stop)
-    events = found(engine)
-
-    async def told() -> AsyncIterator[str]:
-        try:
-            while True:
-                event = await to_thread.run_sync(partial(next, events, None), abandon_on_cancel=True)
-                if event is None:
-                    break
-                yield f"data: {json.dumps(event, allow_nan=False)}\n\n"
-            yield "event: done\ndata: {}\n\n"
-        except PoolscopeError as error:
-            yield f"event: wrong\ndata: {json.dumps({'error': str(error)})}\n\n"
-        finally:
-            engine.stop.set()
-            explorer.working.discard(engine.stop)
-
-    return StreamingResponse(told(), media_type="text/event-stream")

@@ -54,21 +54,38 @@ def explore(
     seed: int = 0,
     opened: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve the explorer until the process is asked to end; `opened` is told its address."""
+    """Serve the explorer until the process is asked to end; `opened` gets its address once it can be asked there."""
     explorer = explorer_of(what, seed)
     with _listening(port) as sock:
         bound, token = sock.getsockname()[1], secrets.token_urlsafe(24)
         address = f"http://127.0.0.1:{bound}/{token}/"
         app = application(explorer, token, bound)
         config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=LEAVING)
-        opened(address)
-        threading.Thread(target=_warm, args=(explorer,), daemon=True).start()
-        if browser:
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        def ready() -> None:
+            opened(address)
+            threading.Thread(target=_warm, args=(explorer,), daemon=True).start()
+            if browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
         # the server ends by itself when it is asked to; then the signal is raised once more
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[sock])
+            Server(config, ready).run(sockets=[sock])
         explorer.close()
+
+
+class Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and only then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
 
 
 def _warm(explorer: Explorer) -> None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import polars as pl
 
+from poolscope.attack.levels import in_percent
 from poolscope.base.json import plain
-from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import percent
 from poolscope.pages import figures
+from poolscope.pages.cards import cards
 from poolscope.pages.charts import specification
 from poolscope.pages.html import tied
-from poolscope.pages.numbers import decimal, large_percent, number, share
+from poolscope.pages.numbers import decimal, large_percent, number
 from poolscope.pages.tables import interval
 from poolscope.verbs.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.verbs.explore.story import Story
@@ -49,12 +50,7 @@ def pictures(found: Answer) -> dict[str, Any]:
 
 def _tiles(best: Record) -> list[dict[str, str]]:
     """The numbers of the best attack, and what no attack can beat."""
-    chosen = (
-        (best.precision, "of users are guessed rightly"),
-        (best.precision_top10, "of the surest tenth of guesses are right"),
-        (best.exposed_90, "of users are exposed by then, at 90 % confidence"),
-    )
-    tiles = [_tile(large_percent(of.value), label, f"{interval(of, share)} %") for of, label in chosen]
+    tiles = [card._asdict() for card in cards(best)]
     chance = f"at random: {percent(best.baseline)}"
     bound = _tile(large_percent(best.most_right), "is the most that anybody could guess rightly", chance)
     return [*tiles, _tile(decimal(best.auc.value), "AUC of the attack", interval(best.auc, decimal)), bound]
@@ -90,16 +86,14 @@ def compared(found: Answer) -> dict[str, Any]:
     """A row of the comparison: each cell a value and its interval."""
     best = found.headline
 
-    def cell(of: Estimate) -> list[str]:
-        return [tied(large_percent(of.value)), tied(f"{interval(of, share)} %")]
-
+    guessed, surest, exposed = (list(card[::2]) for card in cards(best))
     return {
         "users": found.users,
         "cells": [
             [best.adversary, f"n = {found.n:,}"],
-            cell(best.precision),
-            cell(best.precision_top10),
-            cell(best.exposed_90),
+            guessed,
+            surest,
+            [exposed[0], tied(f"at {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": "))],
             [decimal(best.auc.value), interval(best.auc, decimal)],
             [tied(large_percent(best.most_right)), ""],
             ["–" if found.rmse is None else f"{100 * found.rmse:.2g}\u202f%", ""],

@@ -28,6 +28,56 @@
     return found;
   }
 
+  const ENDED = "The explorer has ended: start poolscope explore again.";
+
+  // Events of a stream as they come. A server that is busy says so, and is asked again after the time that it names.
+  function listen(what, query, { event, done, wrong, busy }) {
+    const left = new AbortController();
+    let later = 0;
+    const stream = {
+      open: true,
+      close() {
+        stream.open = false;
+        clearTimeout(later);
+        left.abort();
+      },
+    };
+    async function read() {
+      const response = await fetch(`${what}?${new URLSearchParams(query)}`, { signal: left.signal });
+      if (response.status === 503) {
+        busy((await response.json()).error);
+        later = setTimeout(begin, 1000 * Number(response.headers.get("retry-after")));
+        return;
+      }
+      if (!response.ok) throw new Error((await response.json()).error);
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = ""; ; ) {
+        const { done: over, value } = await reader.read();
+        if (over) throw new Error(ENDED);
+        const parts = (text + value).split("\n\n");
+        text = parts.pop();
+        for (const part of parts) {
+          if (!stream.open) return; // nobody asks for it any longer
+          const data = JSON.parse(part.slice(part.indexOf("data: ") + 6));
+          if (part.startsWith("event: wrong")) throw new Error(data.error);
+          if (!part.startsWith("event: done")) event(data);
+          else {
+            stream.close();
+            return done();
+          }
+        }
+      }
+    }
+    const begin = () =>
+      read().catch((error) => {
+        if (!stream.open) return;
+        stream.close();
+        wrong(error instanceof TypeError ? ENDED : error.message);
+      });
+    begin();
+    return stream;
+  }
+
   // ---- the state, which the address carries
 
   let state = { scenario: START.scenario, changes: {}, seed: START.seed, kept: [], user: 2 };
@@ -285,38 +335,22 @@
 
   function ask() {
     source?.close();
-    const own = new EventSource(`answers?${new URLSearchParams({ setting: JSON.stringify(setting()) })}`);
     const began = performance.now();
     let answers = 0;
-    source = own;
-    own.onmessage = (event) => {
-      if (source !== own) return; // an answer to what is no longer asked
-      const answer = JSON.parse(event.data);
-      if (answer.pictures) return draw(answer.pictures);
-      if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
-      present(answer);
-    };
-    own.addEventListener("done", () => {
-      own.close();
-      if (source !== own) return;
-      if (shown) settle();
-      tellStory();
-      compare();
+    source = listen("answers", { setting: JSON.stringify(setting()) }, {
+      event(answer) {
+        if (answer.pictures) return draw(answer.pictures);
+        if (answers++ === 0) document.body.dataset.last = Math.round(performance.now() - began);
+        present(answer);
+      },
+      done() {
+        if (shown) settle();
+        tellStory();
+        compare();
+      },
+      wrong,
+      busy: (message) => ($("status").textContent = visible(message)),
     });
-    own.addEventListener("wrong", (event) => {
-      own.close();
-      if (source === own) wrong(JSON.parse(event.data).error);
-    });
-    own.onerror = async () => {
-      own.close();
-      if (source !== own) return;
-      try {
-        await asked("toml", [["setting", JSON.stringify(setting())]]);
-        wrong("The explorer has ended: start poolscope explore again.");
-      } catch (error) {
-        wrong(error instanceof TypeError ? "The explorer has ended: start poolscope explore again." : error.message);
-      }
-    };
     tell();
   }
 
@@ -355,7 +389,7 @@
 
   function status(done) {
     const { users, waiting, adversary, n } = shown;
-    const from = `From ${users.toLocaleString("en")} users, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
+    const from = `From ${users.toLocaleString("en")} user${users === 1 ? "" : "s"}, ${adversary} adversary, n = ${n.toLocaleString("en")}`;
     const who = waiting.map(visible).join(" and ");
     const then = waiting.length
       ? `; without ${who}, whose estimate of what is popular is being made …`
@@ -549,13 +583,13 @@
     }
     state.kept.push(JSON.parse(mine));
     toAddress();
-    const stands = !source || source.readyState === EventSource.CLOSED;
+    const stands = !source?.open;
     $("kept").textContent = stands ? "Added." : "Added: it is played when the answer above stands.";
     if (stands) compare();
   });
 
   function leaveComparison() {
-    if (!comparing || comparing.readyState === EventSource.CLOSED) return;
+    if (!comparing?.open) return;
     comparing.close();
     compared = "";
   }
@@ -576,25 +610,18 @@
     $("comparison-rows").replaceChildren(...rows);
     if (!state.kept.length) return;
     $("comparison-note").textContent = "Playing …";
-    const own = new EventSource(`comparison?${new URLSearchParams(state.kept.map((one) => ["setting", JSON.stringify(one)]))}`);
-    comparing = own;
-    own.onmessage = (event) => {
-      if (comparing !== own) return;
-      const { place: i, name, users, cells } = JSON.parse(event.data);
-      const parts = cells.map(([value, interval]) => made("td", { className: "number", text: value }, made("span", { className: "interval", text: interval })));
-      rows[i].replaceChildren(made("th", { scope: "row", text: name }), ...parts, takeAway(i));
-      $("comparison-note").textContent = `The first ${users.toLocaleString("en")} users of each seed: the same people in every row of one seed.`;
-      place.dataset.users = users;
-    };
-    own.addEventListener("done", () => {
-      own.close();
-      place.dataset.done = "";
+    const say = (message) => ($("comparison-note").textContent = visible(message));
+    comparing = listen("comparison", state.kept.map((one) => ["setting", JSON.stringify(one)]), {
+      event({ place: i, name, users, cells }) {
+        const parts = cells.map(([value, interval]) => made("td", { className: "number", text: value }, made("span", { className: "interval", text: interval })));
+        rows[i].replaceChildren(made("th", { scope: "row", text: name }), ...parts, takeAway(i));
+        say(`The first ${users.toLocaleString("en")} users of each seed: the same people in every row of one seed.`);
+        place.dataset.users = users;
+      },
+      done: () => (place.dataset.done = ""),
+      wrong: say,
+      busy: say,
     });
-    own.addEventListener("wrong", (event) => {
-      own.close();
-      $("comparison-note").textContent = visible(JSON.parse(event.data).error);
-    });
-    own.onerror = () => own.close();
   }
 
   function takeAway(i) {
@@ -612,7 +639,7 @@
 
   const HEADS = {
     user: "User", adversary: "Adversary", n: "n", guess: "Guess", confidence: "Confidence", pool: "Prefers",
-    gamma: "Interest", delta: "Loyalty", exposed_90: "Exposed by",
+    gamma: "Interest", delta: "Loyalty", exposed: "Exposed by",
   };
   const SHARES = new Set(["confidence", "gamma", "delta"]);
   let people = null;
@@ -650,7 +677,7 @@
     rows.sort(([a], [b]) => (a[column] === null) - (b[column] === null) || way * less(a[column], b[column]));
     $("people-head").replaceChildren(
       ...people.columns.map((name) => {
-        const button = made("button", { type: "button", text: HEADS[name] + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
+        const button = made("button", { type: "button", text: HEADS[name] + (name === "exposed" ? ` (${people.exposed_at})` : "") + (name === by ? (way > 0 ? " ▲" : " ▼") : "") });
         button.addEventListener("click", () => {
           order = [name, name === by ? -way : SHARES.has(name) ? -1 : 1];
           list();

@@ -95,6 +95,7 @@ class Recommendation:
     reports : how many reports errors are of; errors : in closed form; measured : on simulated reports; None where a
         mechanism has no estimate.
     shuffled : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
+    shuffled_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized responses too.
     attempts : all verifications, the last is the one that counts.
     """
 
@@ -115,6 +116,7 @@ class Recommendation:
     errors: Errors | None
     measured: Errors | None
     shuffled: float | None
+    shuffled_total: float | None
     attempts: tuple[Attempt, ...]
 
 

@@ -10,6 +10,7 @@ from tempfile import gettempdir
 
 import numpy as np
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Engine, Local
 from poolscope.base.folders import check_new
 from poolscope.base.progress import SILENT, Progress
@@ -31,11 +32,12 @@ from poolscope.verbs.advise.words import assumptions_of, efforts_in_words, gives
 START = 2.0
 
 
+@checked
 def advise(
     scenario: Scenario,
     *,
     exposed: float,
-    confidence: float = 0.9,
+    confidence: float | None = None,
     reports: int | None = None,
     days: float | None = None,
     error: float | None = None,
@@ -55,7 +57,8 @@ def advise(
 
     Parameters
     ----------
-    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary.
+    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary; where absent, the
+        scenario's threshold, or 0.9 without one.
     reports, days : by then; the scenario's last observation count where both are absent.
     error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or none.
     mechanisms : names; the scenario's own and some common ones where absent.

@@ -284,6 +284,8 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
         "observations": [horizon],
         "threshold": question.confidence,
         "non_private": False,
+        # draws of the estimate are handled here, see `DRAWS`
+        "estimates": 1,
     }
     tables: dict[str, Any] = tomllib.loads(scenario.text)
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from poolscope.attack.levels import DEFAULT_THRESHOLD
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.game.game import Game
 from poolscope.scenario.scenario import Scenario
@@ -65,7 +66,7 @@ def question_of(
     scenario: Scenario,
     *,
     exposed: float,
-    confidence: float = 0.9,
+    confidence: float | None = None,
     reports: int | None = None,
     days: float | None = None,
     error: float | None = None,
@@ -80,6 +81,7 @@ def question_of(
     if scenario.attack is None:
         raise scenario.missing("attack")
     _within(exposed, "exposed", 1)
+    confidence = scenario.attack.threshold or DEFAULT_THRESHOLD if confidence is None else confidence
     _within(confidence, "confidence", 1)
     if (error is None) != (devices is None):
         given, lacking = ("error", "devices") if devices is None else ("devices", "error")
@@ -96,6 +98,8 @@ def question_of(
     tolerance = WIDTH * exposed if tolerance is None else tolerance
     _within(tolerance, "tolerance", 1)
     own = (scenario.mechanism.kind, *COMMON)
+    if mechanisms is not None and not len(mechanisms):
+        raise InputError("`mechanisms` must name at least one")
     return Question(
         exposed=exposed,
         confidence=confidence,

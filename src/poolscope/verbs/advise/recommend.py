@@ -10,8 +10,9 @@ import numpy as np
 
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import curator_key
-from poolscope.metrics.bounds import shuffled_epsilon
-from poolscope.metrics.epsilon import epsilon_of
+from poolscope.game.game import Game
+from poolscope.metrics.epsilon import epsilon_of, kept_by
+from poolscope.metrics.shuffling import shuffled_epsilon_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.advice import Attempt, Finding, Recommendation
@@ -104,9 +105,18 @@ def recommendation_of(
         reports=reports,
         errors=errors,
         measured=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
-        shuffled=None if question.devices is None else shuffled_epsilon(choice.epsilon, question.devices, DELTA),
+        shuffled=None if question.devices is None else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
+        shuffled_total=_shuffled_total(game, question.devices),
         attempts=attempts,
     )
+
+
+def _shuffled_total(game: Game, devices: int | None) -> float | None:
+    """Central epsilon of all reports up to the cap, a shuffled round each; memoized responses do not compose."""
+    cap = game.sending.cap
+    if devices is None or cap is None or kept_by(game.device) is not None:
+        return None
+    return shuffled_epsilon_of(game.mechanism, devices, DELTA, rounds=cap)
 
 
 def recommended_scenario(scenario: Scenario, choice: Choice, question: Question) -> Scenario:

@@ -196,7 +196,13 @@ def share(value: float) -> str:
 
 def with_ends(found: Estimate) -> str:
     """As 4.6 % (4.0 to 5.3 %)."""
-    return f"{100 * found.value:.2g} % ({100 * found.low:.2g} to {100 * found.high:.2g} %)"
+    return f"{digits(found.value)} % ({digits(found.low)} to {digits(found.high)} %)"
+
+
+def digits(value: float) -> str:
+    """A share as the number before the percent sign, to two digits: 0.55, 4.6, 97."""
+    percentage = 100 * value
+    return f"{percentage:.2g}" if percentage < 99.5 else f"{round(percentage, 1):g}"
 
 
 def number(value: float) -> str:

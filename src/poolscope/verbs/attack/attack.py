@@ -19,22 +19,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.arguments import checked
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.asked import as_asked
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.crowds import Scoring, crowds, score_crowd
+from poolscope.verbs.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
 from poolscope.verbs.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.verbs.attack.pieces import Weighing, warmed, weigh
+from poolscope.verbs.attack.pieces import Weighing, bounded, warmed, weigh
 from poolscope.verbs.attack.prepared import prepared
 from poolscope.verbs.attack.tally import Guessed, Tally
-from poolscope.verbs.attack.truth import Judged, judged, read_truth
+from poolscope.verbs.attack.truth import Judged, check_pools, judged, read_truth
 
-#: Rows of the table that a summary shows.
-HEAD = 12
+#: Rows of the table that a summary shows, and users whom it may be asked for.
+HEAD, MOST_TOP = 12, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,8 @@ class Inferred:
     head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
     judged : how right each adversary is, where the truth is known.
     joined : which pseudonyms are whose, where they were joined; users are then devices.
+    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
+        adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
     """
 
     users: int
@@ -60,12 +64,19 @@ class Inferred:
     top: Sequence[Mapping[str, Any]]
     judged: Sequence[Judged] = ()
     joined: Joined | None = None
+    violations: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        """The verdict: whether nothing contradicts the scenario."""
+        return not self.violations
 
 
 #: The part of the memory that a crowd of users may take; the rest is for reading (`prepared`).
 CROWD = 1 / 8
 
 
+@checked
 def attack(
     reports_path: str | PathLike[str],
     scenario: Scenario,
@@ -74,6 +85,8 @@ def attack(
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
     top: int = 0,
     truth: str | PathLike[str] | None = None,
     join: float | None = None,
@@ -93,8 +106,11 @@ def attack(
     observations : after how many reports, in place of the scenario's counts; after all where nobody says.
     threshold : confidence below which there is no guess; the scenario's where absent.
     out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
-    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held.
+    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
+        pool that no adversary has is refused.
     join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
         for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
@@ -112,19 +128,23 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=True, inputs=(path,))
-    if top < 0:
-        raise InputError("must not be negative", value=top, place="top")
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
+    if not 0 <= top <= MOST_TOP:
+        raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
     if truth is not None and target is None:
         raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
     check_rate(join)
     known = None if truth is None else read_truth(truth)
     engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
-        parts = None if target is None else stack.enter_context(writing(target))
+        parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
+        if known is not None and truth is not None:
+            check_pools(known, scorer.pool_names, truth)
+        violations = ready.violations(scenario)
+        _warn(violations)
         joined = None
         if join is not None:
             progress.stage("Joining pseudonyms")
@@ -134,12 +154,16 @@ def attack(
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
         weighing = Weighing(reading=ready.reading, scorer=scorer)
-        done = list(warmed(engine, weigh, weighing, ready.pieces, progress.tick))
+        max_reports = fitting_reports(scorer.told_bytes, most_bytes)
+        with located(file=path):
+            weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
+            done = list(bounded(weighed, max_reports, scorer.horizon))
         ready.check_unchanged()
         scoring = Scoring(
             scorer=scorer,
             folder=folder,
             pieces=len(ready.pieces),
+            max_reports=max_reports,
             dtype=ready.dtype,
             parts=parts,
             head=HEAD,
@@ -152,6 +176,11 @@ def attack(
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
+        # before the table takes its place: a wrong truth leaves nothing written
+        scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
+        judgments = [] if scanned is None or known is None else judged(scanned, known, seed)
+    miscalibrated = [judgment.violation for judgment in judgments if judgment.calibrated is False]
+    _warn(miscalibrated)
     return Inferred(
         users=tally.users,
         reports=ready.reports,
@@ -160,6 +189,12 @@ def attack(
         results=tally.results(),
         head=tally.head,
         top=tally.top,
-        judged=[] if target is None or known is None else judged(target, known, seed),
+        judged=judgments,
         joined=joined,
+        violations=[*violations, *miscalibrated],
     )
+
+
+def _warn(violations: Sequence[str]) -> None:
+    for line in violations:
+        warnings.warn(line, stacklevel=3)

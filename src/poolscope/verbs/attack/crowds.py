@@ -20,7 +20,7 @@ from poolscope.base.engines import Local
 from poolscope.base.tables import Parts
 from poolscope.mechanisms.role import Reports
 from poolscope.verbs.attack.devices import Joined
-from poolscope.verbs.attack.pieces import Weighed
+from poolscope.verbs.attack.pieces import Weighed, check_reports
 from poolscope.verbs.attack.scorer import Gathered, Scorer
 from poolscope.verbs.attack.store import Section, sections
 from poolscope.verbs.attack.tally import Counts, count, surest
@@ -28,6 +28,9 @@ from poolscope.verbs.attack.users import together
 
 #: Copies of what is told of a crowd that are held while they are brought into order and used.
 COPIES = 3
+
+#: Copies of what is told of a user's reports that scoring holds beside, and reports of a user that are never refused.
+SCORED, ALWAYS = 2, 1 << 16
 
 #: Bytes that a user takes beside, for each piece that has rows of it.
 NAMED = 128
@@ -48,6 +51,7 @@ class Scoring:
     Parameters
     ----------
     pieces : how many there are in the folder.
+    max_reports : of a user that fit into memory.
     dtype : of the users' names in the table.
     parts : where the table goes, if anywhere.
     head : rows of it that are handed back; top : of each adversary the surest users, as many.
@@ -57,6 +61,7 @@ class Scoring:
     scorer: Scorer
     folder: Path
     pieces: int
+    max_reports: int
     dtype: pl.DataType
     parts: Parts | None
     head: int
@@ -75,12 +80,17 @@ class ScoredCrowd(NamedTuple):
 
 def crowds(done: Sequence[Weighed], row: int, most_bytes: int) -> Iterator[Crowd]:
     """So many equal intervals of hashes that a crowd takes about `most_bytes` bytes, what is told of a report `row`."""
-    users, rows = (sum(counts) for counts in zip(*done, strict=True))
-    needed = COPIES * (row + 8) * rows + NAMED * users
+    users, rows, letters = (sum(counts) for counts in list(zip(*done, strict=True))[:3])
+    needed = COPIES * ((row + 8) * rows + letters) + NAMED * users
     count = min(users, -(-needed // max(1, most_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
         yield Crowd(number, edges[number], edges[number + 1])
+
+
+def fitting_reports(row: int, most_bytes: int) -> int:
+    """How many reports of one user fit into so many bytes, what is told of a report `row`; some always do."""
+    return max(ALWAYS, most_bytes // ((COPIES + SCORED) * (row + 8)))
 
 
 def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> ScoredCrowd | None:
@@ -89,7 +99,7 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
     if not found:
         return None
     scorer = scoring.scorer
-    names, gathered = gather(found, scorer.horizon, scorer.columns)
+    names, gathered = gather(found, scorer.horizon, scorer.columns, scoring.max_reports)
     scorer.check(names, gathered.lengths, gathered.told)
     # each report is half done; those that come too late for their users are done with
     late = sum(int(section.lengths.sum()) for section in found) - int(gathered.lengths.sum())
@@ -104,10 +114,10 @@ def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> Sc
     return ScoredCrowd(crowd.number, count(scorer, scored), head, surest(frame, scoring.top))
 
 
-def gather(found: Sequence[Section], horizon: int, columns: Reports) -> tuple[pl.Series, Gathered]:
+def gather(found: Sequence[Section], horizon: int, columns: Reports, max_reports: int) -> tuple[pl.Series, Gathered]:
     """The users of some sections, by hash and then name, with the first reports of each, up to the horizon.
 
-    `columns` are those that are told, without rows.
+    `columns` are those that are told, without rows. A user with more than `max_reports` of them is refused.
     """
     names = pl.concat([section.names for section in found])
     hashes = np.concatenate([section.hashes for section in found])
@@ -115,6 +125,8 @@ def gather(found: Sequence[Section], horizon: int, columns: Reports) -> tuple[pl
     order, starts = together(names, hashes)
     counts = np.add.reduceat(lengths[order], starts)
     kept = np.minimum(counts, horizon)
+    most = int(kept.argmax())
+    check_reports(names[int(order[starts[most]])], int(kept[most]), max_reports)
     begins, taken = _moves(order, starts, lengths, kept)
     told = {name: np.empty((int(kept.sum()), *like.shape[1:]), like.dtype) for name, like in columns.items()}
     done = 0

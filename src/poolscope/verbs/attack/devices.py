@@ -13,7 +13,7 @@ import polars as pl
 from poolscope.attack.joining import joined, linked
 from poolscope.attack.link_evidence import check_known, evident
 from poolscope.base.errors import InputError, located
-from poolscope.base.tables import writing
+from poolscope.base.tables import check_output, writing
 from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import row_bytes
 from poolscope.scenario.scenario import Scenario
@@ -49,9 +49,10 @@ class Joined:
     refused: int
     table: pl.DataFrame
 
-    def write(self, out: str | PathLike[str]) -> None:
-        """Write the table, Parquet or CSV by the file's ending."""
-        with writing(Path(out)) as parts:
+    def write(self, out: str | PathLike[str], *, overwrite: bool = False, raw: bool = False) -> None:
+        """Write the table, Parquet or CSV by the file's ending; `overwrite` and `raw` as of `attack`."""
+        check_output(Path(out), overwrite=overwrite)
+        with writing(Path(out), raw=raw) as parts:
             parts.write(0, self.table)
 
     def device_of(self, name: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 
@@ -15,10 +13,11 @@ from poolscope.attack.linking import link_scores
 from poolscope.base.arrays import Floats, Integers, places
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, located
-from poolscope.base.tables import check_output, writing
+from poolscope.base.tables import check_output, open_table, writing
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports
-from poolscope.reports.files import MEMORY_BYTES
+from poolscope.reports.files import MEMORY_BYTES, USER
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.pieces import block
 from poolscope.verbs.attack.prepared import prepared
@@ -36,6 +35,8 @@ def link_users(
     out: str | PathLike[str],
     *,
     pools: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
     seed: int = 0,
     most_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
@@ -46,21 +47,15 @@ def link_users(
     ----------
     out : the table, Parquet or CSV by its ending: ``adversary``, ``user``, ``other`` and ``score``, the highest first
         of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     pools, seed, engine : as of `attack`; most_bytes : of what reading takes.
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
-    check_output(target, overwrite=True, inputs=(path,))
-    with warnings.catch_warnings(), ExitStack() as stack:
-        # what is odd about the reports `attack` says
-        warnings.simplefilter("ignore")
-        ready = stack.enter_context(prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent))
-        scorer, remedy = ready.scorer, "take some of the users"
-        if not scorer.grouping:
-            rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
-            raise InputError(rule, file=scenario.file, place="adversary")
-        most = min(MOST, CELLS // scenario.universe().size)
-        if ready.reports > most:
-            raise InputError(f"must have at most {most:,} reports", value=ready.reports, file=path, remedy=remedy)
+    check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
+    check_links(path, scenario)
+    with prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent) as ready:
+        scorer = ready.scorer
         found = [block(ready.reading, piece) for piece in ready.pieces]
         ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
@@ -70,9 +65,28 @@ def link_users(
     with located(file=path):
         scorer.check(who, lengths, reports)
     table = pl.concat([_linked(scorer, index, who, lengths, reports) for index in scorer.grouping])
-    with writing(target) as parts:
+    with writing(target, raw=raw) as parts:
         parts.write(0, table)
     return table
+
+
+def check_links(path: Path, scenario: Scenario) -> None:
+    """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of kept answers."""
+    if not scenario.keeps_answers or not any(adversary.knows_memory for adversary in scenario.adversaries):
+        rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
+        raise InputError(rule, file=scenario.file, place="adversary")
+    most, source = min(MOST, CELLS // scenario.universe().size), open_table(path)
+    reports = source.height()
+    if reports is None:
+        # of CSV as many rows are read as may be linked, and a batch more
+        reports = 0
+        for batch in source.batches((USER,)):
+            reports += batch.frame.height
+            if reports > most:
+                break
+    if reports > most:
+        rule, remedy = f"must have at most {most:,} reports to be linked", "take some of the users"
+        raise InputError(rule, value=reports, file=path, remedy=remedy)
 
 
 def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, reports: Reports) -> pl.DataFrame:

@@ -8,6 +8,7 @@ comes back; all files are in one folder, which every worker sees.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,13 +25,15 @@ from poolscope.base.errors import InputError
 from poolscope.base.folders import check_shared
 from poolscope.base.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
-from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.verbs.attack.store import store
 from poolscope.verbs.attack.users import name_hashes, together
 from poolscope.world.universe import Universe
+
+FEWER = "look at fewer of them with `observations`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +86,19 @@ class Weighing:
 
 
 class Weighed(NamedTuple):
-    """A piece that is done: how many users it has, and rows that count."""
+    """A piece that is done: its users, rows that count, bytes of names, and the user with most rows, and how many."""
 
     users: int
     rows: int
+    letters: int
+    busiest: tuple[str, int]
 
 
-def cut(source: Source, reading: Reading, *, size: int, most_bytes: int) -> tuple[list[Piece], pl.DataType]:
-    """Pieces of at most `size` rows, in order, and the type of users' names; `most_bytes` is for reading."""
+def cut(source: Source, reading: Reading, *, size: int, texts: int, most_bytes: int) -> tuple[list[Piece], pl.DataType]:
+    """Pieces of at most `size` rows and `texts` bytes of texts, in order, and the type of users' names.
+
+    `most_bytes` is for reading.
+    """
     columns = reading.mechanism.report_columns
     row = max(READING * row_bytes(columns), -(-most_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
@@ -100,7 +108,8 @@ def cut(source: Source, reading: Reading, *, size: int, most_bytes: int) -> tupl
     for rows in source.rows(wanted, most_bytes=most_bytes, row_bytes=row, folder=reading.folder):
         if rows.first == 1:
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
-        if held and sum(each.count for each in held) + rows.count > size:
+        full = sum(each.count for each in held) + rows.count > size
+        if held and (full or sum(each.size for each in held) + rows.size > texts):
             pieces.append(Piece(number=len(pieces), rows=tuple(held)))
             held = []
         held.append(rows)
@@ -118,14 +127,12 @@ def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> lis
     return out
 
 
-def misfit_of(reading: Reading, pieces: Sequence[Piece], *, kept: bool) -> str | None:
-    """What is odd about the first reports, if anything, see `Misfit`; of kept answers, about the first of each user."""
-    misfit, firsts = Misfit(reading.mechanism), Firsts()
+def violations_of(reading: Reading, pieces: Sequence[Piece], checks: Checks) -> list[str]:
+    """What the first reports of a file contradict, see `Checks`."""
     for piece in pieces:
-        if not misfit.enough:
-            users, reports = block(reading, piece)
-            misfit.add(firsts.of(users, reports) if kept else reports)
-    return misfit.found()
+        if not checks.enough:
+            checks.add(*block(reading, piece))
+    return checks.found()
 
 
 def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighed:
@@ -147,10 +154,29 @@ def weigh(weighing: Weighing, piece: Piece, engine: Local, tick: Tick) -> Weighe
         reports = {name: column[early] for name, column in reports.items()}
     told = weighing.scorer.told(reports, engine)
     first = order[starts]
-    store(weighing.reading.folder, piece.number, names.gather(first), hashes[first], kept, told, rows)
+    users = names.gather(first)
+    store(weighing.reading.folder, piece.number, users, hashes[first], kept, told, rows)
     # the reports that count are only half done
     tick(piece.count - len(rows) / 2)
-    return Weighed(len(first), len(rows))
+    most = int(kept.argmax())
+    return Weighed(len(users), len(rows), int(users.str.len_bytes().sum()), (users[most], int(kept[most])))
+
+
+def bounded(done: Iterable[Weighed], max_reports: int, horizon: int) -> Iterator[Weighed]:
+    """The pieces, as long as no user is seen to have more reports than fit into memory."""
+    reports = Counter[str]()
+    for piece in done:
+        user, count = piece.busiest
+        reports[user] += count
+        check_reports(user, min(reports[user], horizon), max_reports)
+        yield piece
+
+
+def check_reports(user: str, reports: int, max_reports: int, remedy: str = FEWER) -> None:
+    """Refuse a user whose reports do not fit into memory."""
+    if reports > max_reports:
+        rule = f"must have at most {max_reports:,} reports"
+        raise InputError(rule, value=reports, place=f"user {user}", remedy=remedy)
 
 
 def warmed(

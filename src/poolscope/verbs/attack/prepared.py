@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -19,11 +18,13 @@ from poolscope.base.machine import check_memory
 from poolscope.base.scratch import scratch_folder
 from poolscope.base.tables import Source, open_table
 from poolscope.mechanisms.role import Mechanism
+from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import LEAST_ROWS, row_bytes, rows_within
+from poolscope.reports.stated_popularity import StatedPopularity
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.attack.pieces import Piece, Reading, changed, counted_of, cut, misfit_of, warmed
+from poolscope.verbs.attack.pieces import Piece, Reading, changed, counted_of, cut, violations_of, warmed
 from poolscope.verbs.attack.scorer import Scorer
 from poolscope.world.objects_file import read_pools
 from poolscope.world.universe import Universe
@@ -56,6 +57,13 @@ class Prepared:
     @property
     def reports(self) -> int:
         return sum(piece.count for piece in self.pieces)
+
+    def violations(self, scenario: Scenario) -> list[str]:
+        """What of the scenario the reports contradict; pseudonyms that share memoized responses are not looked at."""
+        if not scenario.tells_users_apart:
+            return []
+        checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
+        return [f"{self.source.path}: {line}" for line in violations_of(self.reading, self.pieces, checks)]
 
     def check_unchanged(self) -> None:
         """The file is what it was."""
@@ -91,9 +99,8 @@ def prepared(
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        pieces, dtype = cut(source, reading, size=size, most_bytes=int(most_bytes * READING))
-        if scenario.tells_users_apart and (odd := misfit_of(reading, pieces, kept=scenario.keeps_answers)):
-            warnings.warn(f"{path}: {odd}", stacklevel=5)
+        texts = int(most_bytes * PIECE / COPIES)
+        pieces, dtype = cut(source, reading, size=size, texts=texts, most_bytes=int(most_bytes * READING))
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),
@@ -127,13 +134,29 @@ def _adversaries(
     for index, entry in enumerate(scenario.adversaries):
         if entry.popularity == "estimated" and entry.reports is None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), learnt[entry.method])
+                adversary = adversary_of(entry, other_pools(entry, universe), [learnt[entry.method]])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other, adversary.popularity)
+                adversary = adversary_of(entry, other, [adversary.popularity])
         yield adversary
+
+
+def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[StatedPopularity]:
+    """The popularities that adversaries assume, each once; who estimates it from the same reports assumes none."""
+    found: list[StatedPopularity] = []
+    for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
+        popularity = adversary.popularity
+        if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.reports is None):
+            continue
+        if entry.popularity == "estimated":
+            # estimated from simulated reports, whose popularity is known without noise
+            popularity = scenario.true_popularity(universe)
+        stated = StatedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
+        if not any(stated.equals(other) for other in found):
+            found.append(stated)
+    return found
 
 
 def _methods(scenario: Scenario) -> tuple[str | None, ...]:

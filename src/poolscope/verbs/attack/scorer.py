@@ -143,8 +143,8 @@ class Scorer:
 
     @property
     def pool_names(self) -> list[str]:
-        """The pools of all adversaries, which mostly are the same."""
-        return list(dict.fromkeys(name for a in self.adversaries for name in a.universe.pool_names))
+        """The hypotheses of all adversaries, which mostly are the same pools."""
+        return list(dict.fromkeys(name for a in self.adversaries for name in a.hypotheses))
 
     @property
     def horizon(self) -> int:
@@ -155,7 +155,7 @@ class Scorer:
         """Posteriors and guesses of some users; `tick` is told their reports."""
         lengths, told = gathered.lengths, gathered.told
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
-        posterior = [np.empty((len(lengths), used.shape[1], a.k)) for a in self.adversaries]
+        posterior = [np.empty((len(lengths), used.shape[1], len(a.hypotheses))) for a in self.adversaries]
         chance = {a: np.empty_like(posterior[a]) for a in self.grouping}
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
@@ -171,7 +171,7 @@ class Scorer:
                 found = posterior_block(self.mechanism, adversary, table[:, :, own], lengths[users])
                 found[late] = np.nan
                 exposing = np.empty((len(users), len(thresholds)), dtype=np.int32)
-                kernels.first_sure(found, thresholds, exposing)
+                kernels.first_sure(found[:, :, : adversary.k], thresholds, exposing)
                 first[users, a] = exposing
                 asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
                 posterior[a][users] = believed(asked, adversary)
@@ -255,7 +255,7 @@ class Scorer:
         names = self.pool_names
         out = np.empty_like(scored.guess)
         for a, adversary in enumerate(self.adversaries):
-            index = np.array([names.index(name) for name in adversary.universe.pool_names])
+            index = np.array([names.index(name) for name in adversary.hypotheses])
             out[:, a] = index[scored.guess[:, a]]
         return out if self.threshold is None else np.where(scored.confidence >= self.threshold, out, len(names))
 
@@ -265,8 +265,8 @@ class Scorer:
         for name in self.pool_names:
             values = np.full(scored.guess.shape, np.nan)
             for a, adversary in enumerate(self.adversaries):
-                if name in adversary.universe.pool_names:
-                    values[:, a] = scored.posterior[a][:, :, adversary.universe.pool_names.index(name)]
+                if name in adversary.hypotheses:
+                    values[:, a] = scored.posterior[a][:, :, adversary.hypotheses.index(name)]
             columns.append(pl.Series(f"posterior.{name}", values.ravel(), nan_to_null=True))
         return columns
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.attack.levels import LEVELS
+from poolscope.attack.levels import with_threshold
 from poolscope.base.arrays import Integers
 from poolscope.verbs.attack.scorer import Scored, Scorer
 
@@ -44,7 +44,7 @@ def count(scorer: Scorer, scored: Scored) -> Counts:
         users=len(scored.used),
         used=scored.used.sum(axis=0),
         confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-        sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in LEVELS]),
+        sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in with_threshold(scorer.threshold)]),
         guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(pools + 1)], axis=-1),
         error=error.sum(axis=0),
         largest=error.max(axis=0),
@@ -131,14 +131,14 @@ class Tally:
                 n=n,
                 reports=int(sums.used[o]),
                 confidence=sums.confidence[a, o] / self.users * GRAIN,
-                sure={level: int(sums.sure[i, a, o]) for i, level in enumerate(LEVELS)},
+                sure={level: int(sums.sure[i, a, o]) for i, level in enumerate(with_threshold(scorer.threshold))},
                 guesses={
                     name: int(sums.guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
-                    if name in adversary.universe.pool_names
+                    if name in adversary.hypotheses
                 },
                 no_guess=int(sums.guesses[a, o, -1]),
-                baseline=1.0 / adversary.k,
+                baseline=1.0 / len(adversary.hypotheses),
                 confidence_error=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
                 confidence_error_most=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
             )

@@ -1,19 +1,22 @@
-"""Guesses held against the truth, where somebody knows it."""
+"""Guesses compared with the truth, where it is known."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 
 import polars as pl
 
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, did_you_mean
 from poolscope.base.tables import read_table
 from poolscope.game.columns import CORRECT
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision
+
+#: How often a calibrated adversary may be called otherwise, for all adversaries together.
+ERROR = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,9 @@ class Judged:
     ----------
     users : how many these are; guessed : about how many of them there is a guess.
     precision : share of right guesses among these.
-    calibration_error : mean gap of confidence and success; calibration_error_limit : the most that chance explains.
+    calibration_error : mean gap of confidence and success; calibration_error_limit : what chance explains in 95 of 100
+        cases.
+    calibrated : whether chance explains the gap, in all but `ERROR` of the cases.
     """
 
     adversary: str
@@ -33,6 +38,17 @@ class Judged:
     precision: Estimate | None
     calibration_error: Estimate | None
     calibration_error_limit: float | None
+    calibrated: bool | None
+
+    @property
+    def violation(self) -> str:
+        """What is wrong with one that is not calibrated."""
+        assert self.calibration_error is not None
+        gap = f"confidence and success differ by {self.calibration_error.value:.3f}"
+        return (
+            f"adversary {self.adversary} is not calibrated: {gap}, where chance explains "
+            f"{self.calibration_error_limit:.3f}; its assumptions do not hold for these users"
+        )
 
 
 def read_truth(path: str | PathLike[str]) -> pl.DataFrame:
@@ -45,27 +61,37 @@ def read_truth(path: str | PathLike[str]) -> pl.DataFrame:
     return pl.DataFrame({"user": users, "pool": table.names("pool").cast(pl.String)})
 
 
-def judged(posteriors: Path, truth: pl.DataFrame, seed: int) -> list[Judged]:
+def check_pools(truth: pl.DataFrame, pools: Sequence[str], file: str | PathLike[str]) -> None:
+    """Refuse a pool that no adversary has: nobody could guess it."""
+    unknown = (~truth["pool"].is_in(pools)).arg_true()
+    if len(unknown):
+        row = int(unknown[0])
+        name, rule = truth["pool"][row], "pool must be one of the scenario's, or of `pools`"
+        raise InputError(rule, value=name, place=f"row {row + 1}", file=file, remedy=did_you_mean(name, pools))
+
+
+def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Judged]:
     """Each adversary of a table of posteriors, beside the truth."""
-    text = posteriors.suffix.lower() == ".csv"
-    table = pl.scan_csv(posteriors, glob=False) if text else pl.scan_parquet(posteriors, glob=False)
-    rows = table.select(pl.col("user").cast(pl.String), "adversary", "n", pl.col("guess").cast(pl.String), "confidence")
+    rows = posteriors.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
     if not found.height:
         raise InputError("must have users of the reports", place="truth")
     names = rows.select("adversary").unique(maintain_order=True).collect()["adversary"]
-    return [_judged(name, found.filter(pl.col("adversary") == name), seed) for name in names]
+    level = 1.0 - ERROR / len(names)
+    return [_judged(name, found.filter(pl.col("adversary") == name), seed, level) for name in names]
 
 
-def _judged(adversary: str, rows: pl.DataFrame, seed: int) -> Judged:
+def _judged(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Judged:
     guessed = rows.drop_nulls("guess").with_columns((pl.col("guess") == pl.col("pool")).alias(CORRECT))
     some = guessed.height > 0
+    gap = calibration_error(guessed, seed) if some else None
     return Judged(
         adversary=adversary,
         users=rows.height,
         guessed=guessed.height,
         precision=precision(guessed, seed) if some else None,
-        calibration_error=calibration_error(guessed, seed) if some else None,
+        calibration_error=gap,
         calibration_error_limit=calibration_limit(guessed, seed) if some else None,
+        calibrated=None if gap is None else gap.value <= calibration_limit(guessed, seed, level=level),
     )

@@ -11,16 +11,18 @@ import numpy as np
 import polars as pl
 
 from poolscope.base.arrays import Integers, Keys
+from poolscope.base.tables.batch import copied
 from poolscope.kernels.names import hash_names
 
 
 def name_hashes(names: pl.Series) -> Keys:
     """64 bits of each name, from its UTF-8 bytes; an integer is called by its decimal digits, as CSV would have it."""
-    texts = names.cast(pl.String)
-    letters = np.frombuffer(texts.str.join("").item().encode(), dtype=np.uint8)
-    ends = np.cumsum(texts.str.len_bytes().to_numpy(), dtype=np.int64)
-    out = np.empty(len(texts), dtype=np.uint64)
-    hash_names(letters, ends, out)
+    out, begin = np.empty(len(names), dtype=np.uint64), 0
+    for some in copied(names.cast(pl.String)):
+        letters = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
+        ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64)
+        hash_names(letters, ends, out[begin : begin + len(some)])
+        begin += len(some)
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poolscope.base.counting import counted
 from poolscope.game.columns import CONFIDENCE_ERROR
 from poolscope.metrics.words import chance_in_words, percent
 from poolscope.verbs.attack.attack import Inferred
@@ -16,11 +17,11 @@ def chance_of(found: Inferred) -> str:
 def joined_in_words(joined: Joined) -> str:
     """How many devices the pseudonyms of a file are, and which stay apart."""
     names, devices = joined.pseudonyms, joined.devices
-    said = f"{names:,} pseudonym{'s' * (names != 1)} joined to {devices:,} user{'s' * (devices != 1)} by kept answers"
-    said += f": {joined.links:,} links, at most {percent(joined.rate)} of them wrong in the mean."
+    said = f"{counted(names, 'pseudonym')} joined to {counted(devices, 'user')} by kept answers"
+    said += f": {counted(joined.links, 'link')}, at most {percent(joined.rate)} of them wrong in the mean."
     if joined.refused:
         said += (
-            f" {joined.refused:,} pseudonyms are linked and stay apart, as two of one device would be in use at once: "
+            f" {counted(joined.refused, 'linked pseudonym')} left apart, as two of one device would be in use at once: "
             "there are wrong links, or the file is not in order of time."
         )
     return said

@@ -8,13 +8,22 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, InstanceOf, ValidationError, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    InstanceOf,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+)
 
 from poolscope.base.errors import InputError, located, one_line
 from poolscope.base.json import plain, read_json
-from poolscope.game.columns import EXPOSED
+from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.epsilon import EpsilonInTime
+from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.records import Record
 from poolscope.metrics.rows import Row
 from poolscope.metrics.tables import Records
@@ -31,9 +40,8 @@ COLUMNS = (
     "delta",
     "guess",
     "confidence",
-    *EXPOSED.values(),
 )
-"""The columns of the outcome table that the page needs."""
+"""The columns of the outcome table that the page needs, beside those that say who was exposed."""
 
 _REMEDY = "name the folder of a finished audit"
 
@@ -61,8 +69,14 @@ class Summary(BaseModel, frozen=True):
     devices: list[str] = []
     adversaries: dict[str, str]
     results: InstanceOf[Records[Record]]
+    pool_results: tuple[InstanceOf[PoolRecord], ...] = ()
     trackability: tuple[InstanceOf[Trackability], ...] = ()
     seconds: float | None = None
+
+    @property
+    def threshold(self) -> float | None:
+        """The confidence that was asked for, with which the outcomes say who was exposed."""
+        return None if self.results[0].exposed is None else self.results[0].exposed_at
 
     @field_validator("results", mode="before")
     @classmethod
@@ -74,14 +88,14 @@ class Summary(BaseModel, frozen=True):
             raise InputError("must not be empty", place="results")
         return Records(_row(Record, f"results.{row}", found) for row, found in enumerate(results))
 
-    @field_validator("trackability", mode="before")
+    @field_validator("trackability", "pool_results", mode="before")
     @classmethod
-    def _read_trackability(cls, found: Any) -> Any:
-        rows = enumerate(found) if isinstance(found, list) else None
-        return found if rows is None else tuple(_row(Trackability, f"trackability.{row}", one) for row, one in rows)
+    def _read_rows(cls, found: Any, info: ValidationInfo) -> Any:
+        kind, rows = _KINDS[info.field_name or ""], enumerate(found) if isinstance(found, list) else None
+        return found if rows is None else tuple(_row(kind, f"{info.field_name}.{row}", one) for row, one in rows)
 
-    @field_serializer("trackability")
-    def _write_trackability(self, found: tuple[Trackability, ...]) -> list[dict[str, Any]]:
+    @field_serializer("trackability", "pool_results")
+    def _write_rows(self, found: tuple[Row, ...]) -> list[dict[str, Any]]:
         return [record.as_json() for record in found]
 
     @field_serializer("results")
@@ -100,6 +114,10 @@ class Summary(BaseModel, frozen=True):
         """What a notebook shows: the title, the sentence, the records."""
         title, words = escape(self.scenario.title), escape(in_plain_words(self.results, self.adversaries))
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
+
+
+#: What the rows of a field are.
+_KINDS: dict[str, type[Row]] = {"trackability": Trackability, "pool_results": PoolRecord}
 
 
 def _row(kind: type[Row], place: str, found: Any) -> Any:
@@ -125,7 +143,8 @@ class Run:
     @cached_property
     def tables(self) -> Tables:
         """What its pictures show."""
-        return tables(self.outcomes, len(self.summary.pools), self.summary.seed, self.summary.horizon)
+        run = self.summary
+        return tables(self.outcomes, len(run.pools), run.seed, run.horizon, run.threshold)
 
 
 def read_run(folder: Path) -> Run:
@@ -135,7 +154,7 @@ def read_run(folder: Path) -> Run:
     run = Run.within(folder, _read_summary(folder / "summary.json"))
     if not run.outcomes.files:
         raise InputError("must have outcomes/*.parquet", file=folder, remedy=_REMEDY)
-    run.outcomes.check(COLUMNS)
+    run.outcomes.check((*COLUMNS, *exposed_columns(run.summary.threshold)))
     return run
 
 

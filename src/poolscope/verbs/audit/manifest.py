@@ -15,7 +15,7 @@ from poolscope.base.folders import ANOTHER
 from poolscope.base.json import read_json
 from poolscope.base.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
-from poolscope.scenario.parameters import FILES
+from poolscope.scenario.inputs import named_files
 from poolscope.scenario.scenario import Scenario
 
 #: What must be the same for a run to go on, and how a message calls it.
@@ -89,14 +89,6 @@ class Keeper:
         self._behind = False
         now = time.monotonic()
         self._next = now + (now - started) / SHARE
-
-
-def named_files(scenario: Scenario) -> list[str]:
-    """The files that a scenario names, as it does."""
-    named = [scenario.universe_table.objects, scenario.users.traces if scenario.users else None]
-    named += [str(value) for name, value in scenario.mechanism.parameters.items() if name in FILES]
-    named += [adversary.file for adversary in scenario.adversaries]
-    return list(dict.fromkeys(name for name in named if name))
 
 
 def input_files(scenario: Scenario) -> dict[str, str]:

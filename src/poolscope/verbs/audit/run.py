@@ -17,20 +17,23 @@ from pathlib import Path
 import polars as pl
 
 from poolscope import __version__
+from poolscope.attack.levels import DEFAULT_THRESHOLD
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, PoolscopeError, check_count, located
-from poolscope.base.folders import ANOTHER, check_folder, check_new, unwritable
+from poolscope.base.folders import ANOTHER, LOCK, check_folder, check_new, unwritable
 from poolscope.base.progress import SILENT, Progress
 from poolscope.base.scratch import claimed
-from poolscope.base.tables.atomic import sweep, write_text
+from poolscope.base.tables.atomic import is_unfinished, sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.game.plan import planned, playing
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
+from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import trackability
@@ -40,10 +43,12 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.audit.folder import ScenarioText, Summary
 from poolscope.verbs.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
 from poolscope.verbs.audit.tables import HELD
+from poolscope.world.behaviour import NONE
 
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"
 
 
+@checked
 def audit(
     scenario: Scenario,
     out: str | PathLike[str],
@@ -115,11 +120,19 @@ def audit(
 
 def check_run(out: Path, resume: bool) -> None:
     """The folder of a run is new or empty, or the run's own."""
-    if resume:
+    there = (out / "manifest.json").exists()
+    if resume and (there or _hardly_begun(out)):
         check_folder(out)
-        return
-    what = "holds another run" if (out / "manifest.json").exists() else "is not empty"
-    check_new(out, what=what, remedy=f"{GO_ON} or {ANOTHER}")
+    elif there:
+        check_new(out, what="holds another run", remedy=f"{GO_ON} or {ANOTHER}")
+    else:
+        check_new(out)
+
+
+def _hardly_begun(out: Path) -> bool:
+    """Whether a folder is what a run leaves that was stopped before its manifest: nothing that is finished."""
+    found = [*out.glob("*"), *out.glob("outcomes/*")]
+    return all(path.name in (LOCK, "outcomes") or is_unfinished(path) for path in found)
 
 
 def play_missing(game: Game, manifest: Manifest, out: Path, engine: Engine, tick: Tick) -> None:
@@ -163,19 +176,29 @@ def clear(out: Path, manifest: Manifest) -> None:
             path.unlink()
 
 
-def records_of(outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None) -> Iterator[Record]:
-    """What is told of each attack."""
-    held, counting = outcomes.with_errors(HELD), outcomes.with_errors(counted_columns(threshold))
+def records_of(
+    outcomes: OutcomeFiles, game: Game, manifest: Manifest, threshold: float | None
+) -> Iterator[tuple[Record, list[PoolRecord]]]:
+    """The record of each attack, and those of the users of each preferred pool."""
+    held, counting = outcomes.extended(HELD), outcomes.extended((*counted_columns(threshold), "posterior_true"))
+    own = (
+        (EXPOSED[DEFAULT_THRESHOLD], DEFAULT_THRESHOLD)
+        if game.threshold is None
+        else (EXPOSED_AT_THRESHOLD, game.threshold)
+    )
+    pools = {a.name: a.universe.pool_names for a in game.adversaries}
 
-    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part]:
-        return Counted.of(rows, attack[1]), part_of(rows, held)
+    def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part, pl.DataFrame]:
+        return Counted.of(rows, attack[1]), part_of(rows, held), pool_sums(rows, attack[1], own[0])
 
-    def told(attack: Attack, found: list[tuple[Counted, Part]]) -> Record:
+    def told(attack: Attack, found: list[tuple[Counted, Part, pl.DataFrame]]) -> tuple[Record, list[PoolRecord]]:
         counted = Counted()
-        for part, _ in found:
+        for part, _, _ in found:
             counted += part
-        rows = outcomes.joined(attack, held, [part for _, part in found])
-        return record_of(rows, counted, *attack, game, manifest.seed, threshold)
+        rows = outcomes.joined(attack, held, [part for _, part, _ in found])
+        names = (*pools.get(attack[0], game.universe.pool_names), *([NONE] if game.none else []))
+        by_pool = pool_records([sums for _, _, sums in found], *attack, names, own[1])
+        return record_of(rows, counted, *attack, game, manifest.seed, threshold), by_pool
 
     attacks = [(name, n) for name in game.pool_counts for n in game.observations]
     columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
@@ -189,7 +212,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         descriptions[NON_PRIVATE] = "an adversary who sees the objects themselves"
     with located(file=scenario.file):
         threshold = scenario.attack.threshold if scenario.attack else None
-        results = Records(records_of(outcomes, game, manifest, threshold))
+        found = list(records_of(outcomes, game, manifest, threshold))
     return Summary(
         scenario=ScenarioText(**scenario.about() | scenario.dump()),
         seed=manifest.seed,
@@ -205,6 +228,7 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
             *devices_in_words(game),
         ],
         adversaries=descriptions,
-        results=results,
+        results=Records(record for record, _ in found),
+        pool_results=tuple(record for _, by_pool in found for record in by_pool),
         trackability=trackability(game, manifest.users, manifest.seed),
     )

@@ -46,11 +46,13 @@ class Plan:
 
     def bound(self, hits: tuple[int, int], trials: tuple[int, int]) -> float:
         """Lower bound on epsilon from what the trials of the one and of the other show, not below 0."""
+        return max(self.unclipped(hits, trials), 0.0)
+
+    def unclipped(self, hits: tuple[float, float], trials: tuple[float, float]) -> float:
+        """The same, negative as well; counts need not be whole."""
         if self.part is None:
-            proven = _together(hits[0], hits[1], self.share, self.error)
-        else:
-            proven = _apart(hits[0], hits[1], trials[0], trials[1], self.error, self.part)
-        return max(float(proven), 0.0)
+            return float(_together(hits[0], hits[1], self.share, self.error))
+        return float(_apart(hits[0], hits[1], trials[0], trials[1], self.error, self.part))
 
 
 def lower_bound(at_least: float, at_most: float) -> float:
@@ -58,15 +60,26 @@ def lower_bound(at_least: float, at_most: float) -> float:
     return max(math.log(at_least / at_most), 0.0) if at_least > 0 else 0.0
 
 
-def most_telling(counts: NDArray[np.int64], trials: NDArray[np.int64]) -> tuple[int, int, int]:
+def most_telling(
+    counts: NDArray[np.int64], trials: NDArray[np.int64], about: NDArray[np.int64] | None = None
+) -> tuple[int, int, int]:
     """Positions of two objects, and the event, with the largest lower bound on epsilon.
 
-    counts (objects, events) how many of the trials (objects,) of each object satisfy each event.
+    Parameters
+    ----------
+    counts : (objects, events) how many of the trials of each object satisfy each event.
+    trials : (objects,)
+    about : (events, 2) positions of the two objects that each event is about, the likelier first; negative where it
+        may be any object.
     """
     low, high = clopper_pearson(counts, trials[:, None], CHOOSING_ERROR)
     with np.errstate(divide="ignore"):
         bound = np.log(low)[:, None] - np.log(high)[None]
     bound[np.arange(len(counts)), np.arange(len(counts))] = -np.inf
+    if about is not None:
+        positions = np.arange(len(counts))[:, None]
+        first, second = ((about[:, side] < 0) | (about[:, side] == positions) for side in (0, 1))
+        bound = np.where(first[:, None] & second[None], bound, -np.inf)
     one, other, event = np.unravel_index(int(bound.argmax()), bound.shape)
     return int(one), int(other), int(event)
 

@@ -7,7 +7,7 @@ law need not be what is sampled, from the columns themselves: values, thresholds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.verbs.check.law import likelihoods
-from poolscope.verbs.check.readings import Reading, exactly
+from poolscope.verbs.check.readings import BitColumn, Reading, exactly
 
 Truths = NDArray[np.bool_]
+
+#: What an object is called.
+Name = Callable[[int], str]
+
+#: Stands for any object, and for no bit.
+ANY = NONE = -1
 
 #: Rounding of a likelihood ratio.
 SLACK = 1e-9
@@ -38,6 +44,11 @@ class Seen:
             return np.log(likelihoods(self.mechanism, self.reports, objects))
 
 
+def numbered(object_number: int) -> str:
+    """What an object is called that has no name."""
+    return f"object {object_number}"
+
+
 class Family(Protocol):
     """Events of one kind."""
 
@@ -51,7 +62,11 @@ class Family(Protocol):
         """The family with this event alone."""
         ...
 
-    def words(self, event: int) -> str:
+    def pairs(self) -> NDArray[np.int64]:
+        """(events, 2) the numbers of the two objects that each event is about, the likelier first; ANY for any."""
+        ...
+
+    def words(self, event: int, name: Name = numbered) -> str:
         """What the event is, to be read after "the event that"."""
         ...
 
@@ -80,20 +95,25 @@ class Likelier:
         cut = self.cut[event : event + 1]
         return replace(self, objects=objects, one=integers([0]), other=integers([1]), cut=cut)
 
-    def words(self, event: int) -> str:
-        one, other = self.objects[self.one[event]], self.objects[self.other[event]]
+    def pairs(self) -> NDArray[np.int64]:
+        objects = np.array(self.objects)
+        return np.column_stack([objects[self.one], objects[self.other]])
+
+    def words(self, event: int, name: Name = numbered) -> str:
+        one, other = name(self.objects[self.one[event]]), name(self.objects[self.other[event]])
         if not np.isfinite(self.cut[event]):
-            return f"the stated law lets object {one} cause the report and object {other} never"
+            return f"the stated law lets {one} cause the report and {other} never"
         times = np.exp(min(float(self.cut[event]), 700.0))
-        return f"the stated law makes the report {times:,.3g} times likelier from object {one} than from object {other}"
+        return f"the stated law makes the report {times:,.3g} times likelier from {one} than from {other}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Equals:
-    """A reading is one of the values."""
+    """A reading is one of the values; `objects` says that values are objects."""
 
     reading: Reading
     values: NDArray[Any]
+    objects: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -105,8 +125,12 @@ class Equals:
     def only(self, event: int) -> Self:
         return replace(self, values=self.values[event : event + 1])
 
-    def words(self, event: int) -> str:
-        return f"{self.reading} is {self.values[event]}"
+    def pairs(self) -> NDArray[np.int64]:
+        return about_any(len(self))
+
+    def words(self, event: int, name: Name = numbered) -> str:
+        value = self.values[event]
+        return f"{self.reading} is {name(int(value)) if self.objects else value}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,35 +151,52 @@ class Beyond:
     def only(self, event: int) -> Self:
         return replace(self, cuts=self.cuts[event : event + 1], above=self.above[event : event + 1])
 
-    def words(self, event: int) -> str:
+    def pairs(self) -> NDArray[np.int64]:
+        return about_any(len(self))
+
+    def words(self, event: int, name: Name = numbered) -> str:
         return self.reading.words(float(self.cuts[event]), bool(self.above[event]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bits:
-    """A bit has a value and, where `unset` is not negative, another bit is 0."""
+    """Some bits are set and others are not.
 
-    column: str
-    bit: NDArray[np.int64]
-    value: Truths
-    unset: NDArray[np.int64]
+    ones, zeros : (events, most) which bits; NONE where there are fewer.
+    """
+
+    column: BitColumn
+    ones: NDArray[np.int64]
+    zeros: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.bit)
+        return len(self.ones)
 
     def holds(self, seen: Seen) -> Truths:
-        column = seen.reports[self.column]
-        first = bits_at(column, self.bit) == self.value
-        happened: Truths = first & ((self.unset < 0) | ~bits_at(column, np.maximum(self.unset, 0)))
+        column = seen.reports[self.column.column]
+        happened = np.ones((len(column), len(self)), dtype=bool)
+        for bits, wanted in ((self.ones, True), (self.zeros, False)):
+            for chosen in bits.T:
+                (there,) = np.nonzero(chosen != NONE)
+                happened[:, there] &= self.column.at(column, chosen[there]) == wanted
         return happened
 
     def only(self, event: int) -> Self:
         part = slice(event, event + 1)
-        return replace(self, bit=self.bit[part], value=self.value[part], unset=self.unset[part])
+        return replace(self, ones=self.ones[part], zeros=self.zeros[part])
 
-    def words(self, event: int) -> str:
-        first = f"bit {self.bit[event]} of {self.column} is {int(self.value[event])}"
-        return first if self.unset[event] < 0 else f"{first} and bit {self.unset[event]} is 0"
+    def pairs(self) -> NDArray[np.int64]:
+        return about_any(len(self))
+
+    def words(self, event: int, name: Name = numbered) -> str:
+        parts: list[str] = []
+        for chosen, value in ((self.ones[event], 1), (self.zeros[event], 0)):
+            bits = chosen[chosen != NONE]
+            if len(bits):
+                noun, verb = ("bit", "is") if len(bits) == 1 else ("bits", "are")
+                of = "" if parts else f" of {self.column.column}"
+                parts.append(f"{noun} {', '.join(map(str, bits))}{of} {verb} {value}")
+        return " and ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +223,10 @@ class Among:
     def only(self, event: int) -> Self:
         return replace(self, chosen=self.chosen[event : event + 1])
 
-    def words(self, event: int) -> str:
+    def pairs(self) -> NDArray[np.int64]:
+        return about_any(len(self))
+
+    def words(self, event: int, name: Name = numbered) -> str:
         (members,) = np.nonzero(self.chosen[event])
         first = self.shown[members[0]]
         return f"the report is {first}" if len(members) == 1 else f"the report is one of {len(members)}, as {first}"
@@ -194,9 +238,9 @@ def difference(one: Floats, other: Floats) -> Floats:
         return np.nan_to_num(one - other, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
-def bits_at(packed: NDArray[np.uint8], bits: NDArray[np.int64]) -> Truths:
-    """(reports, bits) some bits of packed ones, least significant first."""
-    return (packed[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
+def about_any(events: int) -> NDArray[np.int64]:
+    """(events, 2) no objects in particular."""
+    return np.full((events, 2), ANY, dtype=np.int64)
 
 
 def fingerprints(reports: Reports) -> NDArray[np.uint64]:

@@ -13,6 +13,7 @@ from scipy import optimize
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.channel import exact_epsilon
 from poolscope.mechanisms.defaults import in_parts
+from poolscope.mechanisms.hashed import Sketch
 from poolscope.mechanisms.listing import CELLS_LISTED, all_reports
 from poolscope.mechanisms.pure import Pure
 from poolscope.mechanisms.role import Mechanism, Reports
@@ -28,10 +29,12 @@ DENSE_UNIVERSE = 1 << 14
 #: Objects and pairs of them below which all may differ from a mean by the luck of the hash functions.
 FEWEST_OBJECTS, FEWEST_PAIRS = 10, 40
 
-#: Confidence of all that is held against the stated law and the generator, together: a mechanism that follows its law
-#: fails once in a thousand. Both sides of p* (twice), of q*, of the likelihoods, and three kinds of repeats share it.
+#: Confidence of all comparisons with the stated distribution and of all tests of independence, together: a correct
+#: mechanism fails one of them once in a thousand checks. The two kinds share the error evenly.
 LAW_CONFIDENCE = 0.999
-LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 11.0
+INDEPENDENCE_ERROR = (1.0 - LAW_CONFIDENCE) / 2.0
+#: Both sides of p* (twice), of q* and of the likelihoods, each of `obfuscate` and of `report`.
+LAW_ERROR = (1.0 - LAW_CONFIDENCE) / 2.0 / 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) 
 
 def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
     """(reports, objects) the mass of pools of one object each."""
+    if isinstance(mechanism, Sketch):
+        return mechanism.restricted(objects).support(reports).astype(np.float64)
     if is_pure(mechanism) and mechanism.universe <= DENSE_UNIVERSE:
         # the fast path of a sketch pays off with many reports to a hash function only
         support = mechanism.support  # type: ignore[attr-defined]
@@ -151,12 +156,13 @@ def support_shares(
         return ()
     n = np.asarray(trials, dtype=np.int64)
     own = counts[np.arange(len(objects)), list(objects)]
-    shares = [_exactly("p*", p, own, n) if is_pure(mechanism) else _between("p*", p, own, n, FEWEST_OBJECTS)]
+    pure = is_pure(mechanism)
+    shares = [_exactly("p*", p, own, n) if pure else _between("p*", p, own, own, n, len(own), FEWEST_OBJECTS)]
     if mechanism.universe > 1:
-        other = np.ones(counts.shape, dtype=bool)
-        other[np.arange(len(objects)), list(objects)] = False
-        pairs = np.broadcast_to(n[:, None], counts.shape)
-        shares.append(_between("q*", q, counts[other], pairs[other], FEWEST_PAIRS))
+        others = counts.copy()
+        others[np.arange(len(objects)), list(objects)] = others[np.arange(len(objects)), np.array(objects) - 1]
+        few, many = others.min(axis=1), others.max(axis=1)
+        shares.append(_between("q*", q, few, many, n, others.size - len(objects), FEWEST_PAIRS))
     return tuple(shares)
 
 
@@ -168,10 +174,16 @@ def _exactly(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[n
     return Share(name=name, stated=value, low=low, high=high, kept=kept)
 
 
-def _between(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[np.int64], fewest: int) -> Share:
-    """A probability that is the mean of those of the samples."""
-    lows, highs = clopper_pearson(hits, trials, LAW_ERROR / hits.size)
-    low, high = float(lows.min()), float(highs.max())
-    return Share(
-        name=name, stated=value, low=low, high=high, kept=low <= value <= high if hits.size >= fewest else None
-    )
+def _between(
+    name: str,
+    value: float,
+    few: NDArray[np.int64],
+    many: NDArray[np.int64],
+    trials: NDArray[np.int64],
+    shares: int,
+    fewest: int,
+) -> Share:
+    """A probability that is the mean of many shares, of which each object's smallest and largest count are given."""
+    low = float(clopper_pearson(few, trials, LAW_ERROR / shares)[0].min())
+    high = float(clopper_pearson(many, trials, LAW_ERROR / shares)[1].max())
+    return Share(name=name, stated=value, low=low, high=high, kept=low <= value <= high if shares >= fewest else None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.role import ReportColumn, report_count
 from poolscope.verbs.check.events import (
+    NONE,
     SLACK,
     Among,
     Beyond,
@@ -26,10 +27,12 @@ from poolscope.verbs.check.events import (
 )
 from poolscope.verbs.check.law import states_law
 from poolscope.verbs.check.marks import MOST_VALUES, Target, given, keyed
-from poolscope.verbs.check.readings import Reading, exactly
+from poolscope.verbs.check.readings import BitColumn, Reading, bit_column, exactly
 
 #: Bits, cuts, and parts of wide columns, whose rates differ most between objects.
 MOST_BITS = 32
+#: How many bits must be set, and how many must not be, where an event is of several.
+TOGETHER = (1, 2, 4)
 #: Cuts through a column of many values.
 CUTS = 15
 #: Quantiles at which the stated likelihood ratio is cut.
@@ -76,7 +79,7 @@ def _joins(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> list[t
     whole = [name for name, column in first.items() if column.ndim == 1 and column.dtype.kind in "iub"]
     targets = [t for name in first if (t := _target(name, looks, columns.get(name))) is not None]
     # bits first: a column that is a key itself is rarely what hangs from one
-    targets.sort(key=lambda target: target.values is not None)
+    targets.sort(key=lambda target: target.bits is None)
     joins: list[tuple[tuple[str, ...], Target, int]] = []
     for target in targets:
         others = tuple(name for name in whole if name != target.column)
@@ -89,14 +92,20 @@ def _joins(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> list[t
 
 
 def _target(name: str, looks: Sequence[Seen], declared: ReportColumn | None) -> Target | None:
-    """A column as something that may hang from a key: bits, or few values."""
-    column = looks[0].reports[name]
-    if column.ndim == 2 and column.dtype == np.uint8:
-        return Target(column=name, size=8 * column.shape[1] if declared is None else declared.size, values=None)
-    if column.ndim != 1 or column.dtype.kind not in "iub":
+    """A column as something that may depend on a key: bits, or few values."""
+    columns = [look.reports[name] for look in looks]
+    bits = bit_column(name, columns, _declared_bits(declared))
+    if bits is not None:
+        return Target(column=name, bits=bits)
+    if columns[0].ndim != 1 or columns[0].dtype.kind not in "iub":
         return None
-    values = np.unique(np.concatenate([look.reports[name] for look in looks]))
-    return Target(column=name, size=len(values), values=values) if 1 < len(values) <= MOST_VALUES else None
+    values = np.unique(np.concatenate(columns))
+    return Target(column=name, values=values) if 1 < len(values) <= MOST_VALUES else None
+
+
+def _declared_bits(declared: ReportColumn | None) -> int | None:
+    """How many bits a column is declared to have."""
+    return declared.size if declared is not None and declared.kind == "bits" else None
 
 
 def _likelier(looks: Sequence[Seen], objects: tuple[int, ...], pairs: NDArray[np.int64]) -> Likelier:
@@ -122,29 +131,31 @@ def _of_column(
     pairs: NDArray[np.int64],
 ) -> Iterator[Family]:
     """Events of one column: of its bits, of its parts where it is wide, of its values."""
-    if looks[0].ndim == 2 and looks[0].dtype == np.uint8:
-        yield from _bits(name, 8 * looks[0].shape[1] if declared is None else declared.size, looks, pairs)
+    bits = bit_column(name, looks, _declared_bits(declared))
+    if bits is not None:
+        yield _bits(bits, looks, pairs)
     elif looks[0].ndim == 2:
         means = np.array([look.mean(axis=0) for look in looks])
         for part in np.argsort(np.ptp(means, axis=0))[::-1][:MOST_BITS]:
             yield from _values(Reading(column=name, part=int(part)), [look[:, part] for look in looks])
     elif looks[0].ndim == 1:
-        yield from _values(Reading(column=name), looks)
+        yield from _values(Reading(column=name), looks, declared is not None and declared.kind == "object")
         if len(np.unique(exactly(np.concatenate(looks)))) > MOST_VALUES and len(pairs):
             yield from given([{name: look} for look in looks], objects, name)
 
 
-def _values(reading: Reading, looks: Sequence[NDArray[Any]]) -> Iterator[Family]:
+def _values(reading: Reading, looks: Sequence[NDArray[Any]], objects: bool = False) -> Iterator[Family]:
     """Events of a number: each value where they are few, else those that come again, and cuts."""
     pooled = np.concatenate(looks)
     _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
     values = pooled[first]
     if len(values) <= MOST_VALUES:
-        yield Equals(reading=reading, values=values)
+        yield Equals(reading=reading, values=values, objects=objects)
         return
     again = np.flatnonzero(counts > 1)
     if len(again):
-        yield Equals(reading=reading, values=values[again[np.argsort(-counts[again], kind="stable")][:MOST_BITS]])
+        often = values[again[np.argsort(-counts[again], kind="stable")][:MOST_BITS]]
+        yield Equals(reading=reading, values=often, objects=objects)
     if np.issubdtype(values.dtype, np.number):
         ordered = np.sort(pooled)
         yield _beyond(reading, np.unique(ordered[np.linspace(0, len(ordered) - 1, CUTS + 2).astype(int)[1:-1]]))
@@ -166,15 +177,24 @@ def _beyond(reading: Reading, cuts: NDArray[Any]) -> Beyond:
     return Beyond(reading=reading, cuts=np.tile(cuts, 2), above=np.repeat([True, False], len(cuts)))
 
 
-def _bits(name: str, size: int, looks: Sequence[NDArray[Any]], pairs: NDArray[np.int64]) -> Iterator[Family]:
-    rates = np.array([bit_rates(look, size) for look in looks])
+def _bits(column: BitColumn, looks: Sequence[NDArray[Any]], pairs: NDArray[np.int64]) -> Bits:
+    """Single bits whose rates differ most, and for each pair of objects those that the one sets and the other does not.
+
+    With unary encoding no single bit spends epsilon, and two do; a Bloom filter takes more.
+    """
+    rates = np.array([bit_rates(look, column) for look in looks])
     most = np.argsort(np.ptp(rates, axis=0))[::-1][:MOST_BITS]
-    gaps = rates[pairs[:, 0]] - rates[pairs[:, 1]] if len(pairs) else np.empty((0, size))
-    bit = [*most, *most, *gaps.argmax(axis=1)]
-    unset = [*np.full(2 * len(most), -1), *gaps.argmin(axis=1)]
-    value = np.ones(len(bit), dtype=bool)
-    value[len(most) : 2 * len(most)] = False
-    yield Bits(column=name, bit=integers(bit), value=value, unset=integers(unset))
+    together = [count for count in TOGETHER if 2 * count <= column.size]
+    single, width = len(most), max([1, *together])
+    events = 2 * single + len(together) * len(pairs)
+    ones, zeros = np.full((2, events, width), NONE)
+    ones[:single, 0], zeros[single : 2 * single, 0] = most, most
+    if len(pairs) and together:
+        order = np.argsort(rates[pairs[:, 0]] - rates[pairs[:, 1]], axis=1, kind="stable")
+        for start, count in zip(range(2 * single, events, len(pairs)), together, strict=True):
+            ones[start : start + len(pairs), :count] = order[:, ::-1][:, :count]
+            zeros[start : start + len(pairs), :count] = order[:, :count]
+    return Bits(column=column, ones=ones, zeros=zeros)
 
 
 def _whole(looks: Sequence[Seen], objects: Sequence[int], pairs: NDArray[np.int64]) -> Iterator[Family]:
@@ -204,14 +224,13 @@ def _whole(looks: Sequence[Seen], objects: Sequence[int], pairs: NDArray[np.int6
         yield Among(prints=prints, chosen=chosen, shown=tuple(shown))
 
 
-def bit_rates(packed: NDArray[np.uint8], size: int) -> Floats:
+def bit_rates(column: NDArray[Any], bits: BitColumn) -> Floats:
     """(size,) share of the reports in which each bit is set."""
-    ones = np.zeros(size, dtype=np.int64)
-    at_once = max(1, (1 << 24) // size)
-    for start in range(0, len(packed), at_once):
-        part = np.unpackbits(packed[start : start + at_once], axis=1, bitorder="little", count=size)
-        ones += part.sum(axis=0, dtype=np.int64)
-    return ones / max(1, len(packed))
+    ones = np.zeros(bits.size, dtype=np.int64)
+    at_once = max(1, (1 << 24) // bits.size)
+    for start in range(0, len(column), at_once):
+        ones += bits.matrix(column[start : start + at_once]).sum(axis=0, dtype=np.int64)
+    return ones / max(1, len(column))
 
 
 def _written(value: NDArray[Any] | np.generic) -> str:

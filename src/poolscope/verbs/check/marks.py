@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.role import Reports, report_count
-from poolscope.verbs.check.events import Seen, Truths, fingerprints, integers
+from poolscope.verbs.check.events import ANY, Name, Seen, Truths, fingerprints, integers, numbered
+from poolscope.verbs.check.readings import BitColumn
 
 Signs = NDArray[np.int8]
 
@@ -43,7 +44,7 @@ class Mark(Protocol):
         """The marks of these objects alone."""
         ...
 
-    def words(self, object_number: int, sign: int) -> str: ...
+    def words(self, name: str, sign: int) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +80,18 @@ class Marked:
             sign=self.sign[event : event + 1],
         )
 
-    def words(self, event: int) -> str:
-        first = self.mark.words(self.objects[self.one[event]], int(self.sign[event]))
+    def pairs(self) -> NDArray[np.int64]:
+        objects = np.array(self.objects)
+        one, other = objects[self.one], np.where(self.other < 0, ANY, objects[self.other])
+        # what an object does not show is likelier from others
+        hidden = (self.sign == HIDDEN)[:, None]
+        return np.where(hidden, np.column_stack([other, one]), np.column_stack([one, other]))
+
+    def words(self, event: int, name: Name = numbered) -> str:
+        first = self.mark.words(name(self.objects[self.one[event]]), int(self.sign[event]))
         if self.other[event] < 0:
             return first
-        return f"{first}, and {self.mark.words(self.objects[self.other[event]], HIDDEN)}"
+        return f"{first}, and {self.mark.words(name(self.objects[self.other[event]]), HIDDEN)}"
 
 
 def marked(mark: Mark, objects: Sequence[int], singly: bool) -> Marked:
@@ -119,9 +127,9 @@ class Given:
     def only(self, positions: Sequence[int]) -> Self:
         return replace(self, prints=tuple(self.prints[p] for p in positions))
 
-    def words(self, object_number: int, sign: int) -> str:
+    def words(self, name: str, sign: int) -> str:
         what = "the report" if self.column is None else self.column
-        return f"{what} is {'one' if sign == SHOWN else 'none'} that object {object_number} sent in a first look"
+        return f"{what} is {'one' if sign == SHOWN else 'none'} that {name} sent in a first look"
 
 
 def given(looks: Sequence[Reports], objects: Sequence[int], column: str | None) -> Iterator[Marked]:
@@ -133,32 +141,43 @@ def given(looks: Sequence[Reports], objects: Sequence[int], column: str | None) 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The column that a mark is in: packed bits, or one of some values."""
+    """The column that a mark is in: bits, or one of some values."""
 
     column: str
-    size: int
-    values: NDArray[Any] | None
+    bits: BitColumn | None = None
+    values: NDArray[Any] | None = None
+
+    @property
+    def size(self) -> int:
+        if self.bits is not None:
+            return self.bits.size
+        assert self.values is not None
+        return len(self.values)
 
     def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
         """(reports, size) which of the bits are set, or which of the values it is."""
-        if self.values is None:
-            return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
+        if self.bits is not None:
+            return self.bits.matrix(column)
         marks: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
         return marks
 
     def at(self, column: NDArray[Any], places: NDArray[np.int64]) -> Truths:
         """(reports, objects) whether the bits at these places are set, or the value is that one."""
-        if self.values is None:
-            octets = np.take_along_axis(column, places >> 3, axis=1)
-            return (octets >> (places & 7).astype(np.uint8) & 1).astype(bool)
-        held: Truths = column[:, None] == self.values[places]
-        return held
+        if self.bits is None:
+            assert self.values is not None
+            held: Truths = column[:, None] == self.values[places]
+            return held
+        if self.bits.one is not None:
+            set_there: Truths = np.take_along_axis(column, places, axis=1) == self.bits.one
+            return set_there
+        octets = np.take_along_axis(column, places >> 3, axis=1)
+        return (octets >> (places & 7).astype(np.uint8) & 1).astype(bool)
 
-    def words(self, object_number: int, sign: int, keys: str) -> str:
+    def words(self, name: str, sign: int, keys: str) -> str:
         under = f"under this {keys}"
-        if self.values is None:
-            return f"the bit of {self.column} that object {object_number} sets most {under} is {sign}"
-        return f"{self.column} is {'' if sign == SHOWN else 'not '}what object {object_number} sends most {under}"
+        if self.bits is not None:
+            return f"the bit of {self.column} that {name} sets most {under} is {sign}"
+        return f"{self.column} is {'' if sign == SHOWN else 'not '}what {name} sends most {under}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +203,8 @@ class Keyed:
     def only(self, positions: Sequence[int]) -> Self:
         return replace(self, places=self.places[list(positions)])
 
-    def words(self, object_number: int, sign: int) -> str:
-        return self.target.words(object_number, sign, " and ".join(self.keys))
+    def words(self, name: str, sign: int) -> str:
+        return self.target.words(name, sign, " and ".join(self.keys))
 
 
 def keyed(looks: Sequence[Reports], objects: Sequence[int], keys: tuple[str, ...], target: Target) -> Iterator[Marked]:

@@ -10,6 +10,7 @@ I. Mironov. On significance of the least significant bits for differential priva
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,6 +57,50 @@ class Reading:
         if self.kind == "zeros":
             return f"the last {cut:.0f} bits of {self} are {'' if above else 'not '}all 0"
         return f"{self} is {'at least' if above else 'below'} {cut:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitColumn:
+    """A column of bits, packed into bytes (least significant first) or an entry each.
+
+    one : the entry that stands for a set bit; None where bits are packed.
+    """
+
+    column: str
+    size: int
+    one: Any = None
+
+    def at(self, column: NDArray[Any], bits: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(reports, bits) whether some of the bits are set."""
+        if self.one is not None:
+            chosen: NDArray[np.bool_] = column[:, bits] == self.one
+            return chosen
+        return (column[:, bits >> 3] >> (bits & 7).astype(np.uint8) & 1).astype(bool)
+
+    def matrix(self, column: NDArray[Any]) -> NDArray[np.uint8]:
+        """(reports, size) the bits as numbers."""
+        if self.one is not None:
+            bits: NDArray[np.uint8] = (column == self.one).astype(np.uint8)
+            return bits
+        return np.unpackbits(column, axis=1, bitorder="little", count=self.size)
+
+    def ones(self, column: NDArray[Any]) -> NDArray[np.int64]:
+        """(reports,) how many bits are set."""
+        set_bits = np.bitwise_count(column) if self.one is None else column == self.one
+        count: NDArray[np.int64] = set_bits.sum(axis=1, dtype=np.int64)
+        return count
+
+
+def bit_column(name: str, looks: Sequence[NDArray[Any]], declared: int | None) -> BitColumn | None:
+    """The column as bits, where it is one of bits: declared ones, bytes, or entries of which there are two kinds."""
+    if looks[0].ndim != 2:
+        return None
+    if declared is not None:
+        return BitColumn(column=name, size=declared)
+    if looks[0].dtype == np.uint8 and any(np.any(look > 1) for look in looks):
+        return BitColumn(column=name, size=8 * looks[0].shape[1])
+    values = np.unique(np.concatenate([np.unique(look) for look in looks]))
+    return BitColumn(column=name, size=looks[0].shape[1], one=values[1]) if len(values) == 2 else None
 
 
 def last_bit(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Objects
-from poolscope.mechanisms.adapt import as_columns
-from poolscope.mechanisms.defaults import summed
+from poolscope.base.arrays import Keys, Objects
+from poolscope.base.randomness import fresh_keys
+from poolscope.mechanisms.adapt import Adapted, as_columns
+from poolscope.mechanisms.defaults import Reporting, summed
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.verbs.check.events import Seen
 from poolscope.verbs.check.law import Share, stated, support_shares
@@ -22,6 +23,9 @@ from poolscope.verbs.check.law import Share, stated, support_shares
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
 #: Reports times objects for which supports are counted.
 CELLS_COUNTED = 1 << 28
+
+#: The method that makes the reports: `obfuscate` draws from a generator, `report` from a key of each report.
+Method = Literal["obfuscate", "report"]
 
 
 class Stage(IntEnum):
@@ -33,6 +37,7 @@ class Stage(IntEnum):
     LOOK_AGAIN = 3
     REPEAT = 4
     SPREAD = 5
+    WIDE = 6
 
 
 def spread(count: int, parts: int) -> list[int]:
@@ -43,11 +48,12 @@ def spread(count: int, parts: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """Makes reports of the tried objects."""
+    """Makes reports of the tried objects, by one of the mechanism's methods."""
 
     mechanism: Mechanism
     objects: tuple[int, ...]
     seed: int
+    method: Method = "obfuscate"
 
     def draw(self, stage: Stage, position: int, count: int, turn: int = 0) -> Iterator[Seen]:
         """So many reports of one object, in parts that fit into memory; every turn of a stage draws others."""
@@ -58,15 +64,22 @@ class Sampler:
             reports = self.make(np.full(size, self.objects[position], dtype=np.int64), rng)
             yield Seen(mechanism=self.mechanism, reports=reports)
             left -= size
-            at_once = int(np.clip(BYTES_AT_ONCE // max(1, _bytes(reports)), 64, REPORTS_AT_ONCE))
+            at_once = int(np.clip(BYTES_AT_ONCE // max(1, bytes_of(reports)), 64, REPORTS_AT_ONCE))
 
     def generator(self, stage: Stage, number: int) -> np.random.Generator:
         """One of a stage's generators."""
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(int(stage), number)))
+        key = (int(stage), number) if self.method == "obfuscate" else (int(stage), number, 1)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def make(self, objects: Objects, rng: np.random.Generator) -> Reports:
         """A report of each object, by one call of the mechanism."""
+        if self.method == "report":
+            return self.keyed(objects, fresh_keys(rng, len(objects)))
         return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0]
+
+    def keyed(self, objects: Objects, keys: Keys) -> Reports:
+        """A report of each object, drawn from its key."""
+        return as_columns(self.mechanism.report(objects, keys), len(objects))[0]
 
     def look(self, stage: Stage, position: int, count: int) -> Seen:
         """Reports that are held all at once, hence no more than fit."""
@@ -74,14 +87,34 @@ class Sampler:
         held = 0
         for part in self.draw(stage, position, count):
             parts.append(part)
-            held += _bytes(part.reports) * report_count(part.reports)
+            held += bytes_of(part.reports) * report_count(part.reports)
             if held > BYTES_AT_ONCE:
                 break
-        reports = {name: np.concatenate([p.reports[name] for p in parts]) for name in parts[0].reports}
-        return Seen(mechanism=self.mechanism, reports=reports)
+        return Seen(mechanism=self.mechanism, reports=joined([part.reports for part in parts]))
 
 
-def _bytes(reports: Reports) -> int:
+def obfuscates_by_report(mechanism: Any) -> bool:
+    """Whether `obfuscate` is our own: it draws a key for each report, and leaves the rest to `report`."""
+    return getattr(type(mechanism), "obfuscate", None) is Reporting.obfuscate
+
+
+def has_own_report(mechanism: Any) -> bool:
+    """Whether `report` is other code than `obfuscate`: where it is not, testing the one tests the other."""
+    return callable(getattr(mechanism, "report", None)) and not obfuscates_by_report(mechanism)
+
+
+def reads_keys(mechanism: Any) -> bool:
+    """Whether `report` is the mechanism's own, and draws from keys; an adapted mechanism may leave that to us."""
+    own = mechanism.mechanism if isinstance(mechanism, Adapted) else mechanism
+    return callable(getattr(own, "report", None))
+
+
+def joined(parts: Sequence[Reports]) -> Reports:
+    """Some reports, and then others."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def bytes_of(reports: Reports) -> int:
     """Bytes of one report."""
     return sum(column.nbytes for column in reports.values()) // max(1, report_count(reports))
 

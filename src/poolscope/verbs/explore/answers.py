@@ -116,7 +116,7 @@ class Crowd:
             n=self._n,
             results=tuple(results),
             headline=best,
-            exposure=pl.concat(_of(name, exposure(rows[name], game.horizon)) for name in private),
+            exposure=pl.concat(_of(name, exposure(rows[name], game.horizon, game.threshold)) for name in private),
             curves=pl.concat(
                 _of(name, precision_curve(some, self._seed, CURVE_POINTS), self._n) for name, some in rows.items()
             ),

@@ -50,7 +50,8 @@ class Games:
     """Makes games, and keeps what adversaries estimate: a second or two for each mechanism, epsilon and popularity."""
 
     def __init__(self) -> None:
-        self._estimates: OrderedDict[str, Floats] = OrderedDict()
+        self._estimates: OrderedDict[str, list[Floats]] = OrderedDict()
+        self._estimate = threading.Lock()
 
     def at_once(self, scenario: Scenario, seed: int) -> tuple[Game, list[str]]:
         """The game without the adversaries who have yet to estimate a popularity, and who these are."""
@@ -79,14 +80,19 @@ class Games:
 
     def _estimating(self, scenario: Scenario, index: int, game: Game, seed: int, engine: Local) -> Adversary:
         key, entry, recorded = _key(scenario, index, seed), scenario.adversaries[index], game.recorded
-        if key not in self._estimates:
-            popularity = game.popularity if scenario.popularity_table else None
-            parts = game.universe, popularity, game.mechanism, seed, engine.map, recorded
-            self._estimates[key] = build_adversary(scenario, index, *parts).popularity
-            while len(self._estimates) > MOST_KEPT:
-                self._estimates.popitem(last=False)
+        # one at a time: several readers may ask for the same, and an estimate takes memory
+        with self._estimate:
+            if key not in self._estimates:
+                popularity = game.popularity if scenario.popularity_table else None
+                estimates = scenario.attack.estimates if scenario.attack else 1
+                parts = game.universe, popularity, game.mechanism, seed, engine.map, recorded, estimates
+                found = build_adversary(scenario, index, *parts)
+                self._estimates[key] = [one.popularity for one in (found, *found.redraws)]
+                while len(self._estimates) > MOST_KEPT:
+                    self._estimates.popitem(last=False)
+            believed = self._estimates[key]
         pools, fitted = other_pools(entry, game.universe), recorded.fitted if recorded else None
-        return adversary_of(entry, pools, self._estimates[key], fitted)
+        return adversary_of(entry, pools, believed, fitted)
 
     def _ready(self, scenario: Scenario, index: int, seed: int) -> bool:
         return scenario.adversaries[index].popularity != "estimated" or _key(scenario, index, seed) in self._estimates
@@ -98,4 +104,5 @@ def _key(scenario: Scenario, index: int, seed: int) -> str:
     if scenario.users is None or scenario.users.traces is None:
         entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "reports", "method")}
         tables = {name: tables.get(name) for name in ("universe", "popularity", "mechanism")} | {"adversary": entry}
+        tables["estimates"] = scenario.attack.estimates if scenario.attack else None
     return json.dumps([scenario.file, tables, index, seed], sort_keys=True, default=str)

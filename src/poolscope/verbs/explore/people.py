@@ -11,7 +11,7 @@ import polars as pl
 
 from poolscope.base.errors import InputError, PoolscopeError
 from poolscope.base.tables.reading import HELD, open_table
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.verbs.audit.folder import Run, read_run
@@ -22,7 +22,10 @@ MOST = 500
 NEEDED = ("user", "adversary", "n", "guess", "confidence")
 """Columns of posteriors that are looked at."""
 
-RUN = (*NEEDED, "pool", "gamma", "delta", "exposed_90")
+RUN = (*NEEDED, "pool", "gamma", "delta")
+
+EXPOSED_BY = "exposed"
+"""The column of the report that exposed a user of a run, with the confidence that was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +37,7 @@ class People:
     name : of the folder or file; users : how many there are in all.
     rows : the surest of each adversary after their last report, with the columns that there are.
     known : every row of every user who is listed, at every n; a run's are read where they are asked for.
+    exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
     scenario, seed : how a run was played, so that it can be told again; None of a file of posteriors.
     """
 
@@ -41,6 +45,7 @@ class People:
     users: int
     rows: pl.DataFrame
     known: pl.DataFrame | OutcomeFiles
+    exposed_at: float | None = None
     scenario: Scenario | None = None
     seed: int = 0
 
@@ -65,12 +70,15 @@ def people_of_run(folder: Path) -> People:
     names = list(dict.fromkeys(adversary for adversary, _ in run.outcomes.attacks()))
     # whom the objects themselves give away is no news
     names = [name for name in names if name != NON_PRIVATE] or names
-    surest = [_surest(run.outcomes.parts((name, last), list(RUN))) for name in names]
+    first = run.summary.results[0]
+    exposed = pl.col(EXPOSED_AT_THRESHOLD if first.exposed else EXPOSED[first.exposed_at]).alias(EXPOSED_BY)
+    surest = [_surest(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
     return People(
         name=folder.resolve().name,
         users=run.summary.users,
         rows=pl.concat(surest),
         known=run.outcomes,
+        exposed_at=first.exposed_at,
         scenario=_scenario(run),
         seed=run.summary.seed,
     )

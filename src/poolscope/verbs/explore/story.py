@@ -15,9 +15,10 @@ from poolscope.base.arrays import Floats
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError, did_you_mean
 from poolscope.base.randomness import user_keys
-from poolscope.game.game import Game
+from poolscope.game.game import Game, estimate_of
 from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.role import ReportColumn, Reports
+from poolscope.world.behaviour import NONE
 from poolscope.world.synthetic import draw_traces, draw_users, preferences
 from poolscope.world.universe import Universe
 
@@ -72,7 +73,8 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     """The story of a user of a game; `most` events at most. The adversary is the last where nobody says which."""
     if not 0 <= user < (len(game.recorded) if game.recorded else MOST_USERS):
         raise InputError("there is no such user", value=user, place="user")
-    looking = _adversary(game, adversary)
+    (estimate,) = estimate_of(np.array([user]), game.estimates)
+    looking = _adversary(game, adversary).with_estimate(int(estimate))
     keys, horizon = user_keys(seed, np.array([user])), min(game.horizon, most or game.horizon)
     name: int | str = user
     if game.recorded:
@@ -92,7 +94,8 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     words = in_words(reports, game.mechanism.report_columns, game.universe)
     support = _supports(game, reports, looking)
     iota = int(found.iota[0])
-    gains = _gains(posterior[: count + 1, iota], looking, iota, sent.window)
+    known = posterior[: count + 1, iota] if iota < posterior.shape[1] else np.zeros(count + 1)
+    gains = _gains(known, looking, iota, sent.window)
     number = {int(place): i for i, place in enumerate(sent.places[0, :count])}
     steps, done = [], 0
     for event, picked in enumerate(traces[0].tolist()):
@@ -116,8 +119,8 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     return Story(
         user=name,
         adversary=looking.name,
-        pools=universe.pool_names,
-        preferred=universe.pool_names[iota],
+        pools=looking.hypotheses,
+        preferred=(*universe.pool_names, NONE)[iota],
         gamma=float(found.gamma[0]),
         delta=float(found.delta[0]),
         prior=tuple(posterior[0].tolist()),
@@ -144,11 +147,14 @@ def _counts(horizon: int, fresh: bool) -> list[int]:
 def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
     """(reports, k) the likelihood of each report by itself, as a share of those of all pools."""
     if not len(next(iter(reports.values()))):
-        return np.zeros((0, adversary.k))
+        return np.zeros((0, len(adversary.hypotheses)))
     view, columns = views([adversary])
-    likelihood = game.mechanism.floor + game.mechanism.slope * game.mechanism.mass(reports, view)[:, columns[0]][:, 1:]
+    # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
+    order = [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]
+    mass = game.mechanism.mass(reports, view)[:, columns[0]][:, order]
+    likelihood = game.mechanism.floor + game.mechanism.slope * mass
     total = likelihood.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(likelihood, total, out=np.full_like(likelihood, 1 / adversary.k), where=total > 0)
+    shares: Floats = np.divide(likelihood, total, out=np.full_like(likelihood, 1 / len(order)), where=total > 0)
     return shares
 
 
@@ -158,7 +164,7 @@ def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None
     odds = np.log(sure) - np.log1p(-sure)
     before = odds[:-1].copy()
     if window is not None:
-        prior = float(adversary.belief.pool_prior(adversary.k)[iota])
+        prior = float(adversary.prior[iota]) if iota < len(adversary.prior) else 0.0
         before[::window] = np.log(prior) - np.log1p(-prior) if 0 < prior < 1 else odds[0]
     gains: Floats = odds[1:] - before
     return gains

@@ -8,9 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from poolscope.base.arguments import checked
 from poolscope.base.arrays import Map
 from poolscope.base.engines import Engine, Local
 from poolscope.base.errors import InputError, check_count
@@ -65,33 +67,36 @@ class Reproduction:
     seconds: dict[str, float]
 
 
+@checked
 def reproduce(
-    names: Sequence[str],
-    out: Path,
+    names: str | Sequence[str],
+    out: str | PathLike[str],
     *,
     users: int | None = None,
     seed: int = 0,
-    traces: Path | None = None,
+    traces: str | PathLike[str] | None = None,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> Reproduction:
     """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
 
+    One name can stand for a list of it.
+
     Experiments on recorded users need `traces`, made with the universe emoji-11.
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> done = ps.reproduce(["no-hash"], Path("paper"), users=10)
+    >>> done = ps.reproduce("no-hash", "paper", users=10)
     >>> sorted({cell.experiment for cell in done.cells})
     ['no-hash']
     """
     check_count("users", users)
-    engine = engine or Local()
-    wanted = data.chosen(names, with_traces=traces is not None)
-    with told(out, ANOTHER), claimed(out):
-        _settle(out, {"users": users, "seed": seed})
-        return _reproduced(wanted, out, users, seed, traces, engine, progress)
+    engine, folder = engine or Local(), Path(out)
+    recorded = None if traces is None else Path(traces)
+    wanted = data.chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
+    with told(folder, ANOTHER), claimed(folder):
+        _settle(folder, {"users": users, "seed": seed})
+        return _reproduced(wanted, folder, users, seed, recorded, engine, progress)
 
 
 def _reproduced(

@@ -15,6 +15,7 @@ from poolscope.base.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT, EXPOSED
 from poolscope.game.game import Game
 from poolscope.mechanisms.role import Countable, at, countable
+from poolscope.metrics.clusters import clusters_of, share_of_users
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
@@ -52,7 +53,8 @@ class Played:
 
     def behaviours(self, adversary: str, n: int) -> pl.DataFrame:
         """How the users of an attack behave, and whether they are guessed rightly."""
-        return self.run.outcomes.of((adversary, n), ("gamma", "delta", CORRECT))
+        outcomes = self.run.outcomes
+        return outcomes.of((adversary, n), outcomes.grouped(("gamma", "delta", CORRECT)))
 
 
 def auc(played: Played, *, adversary: str, n: int) -> Estimate:
@@ -71,7 +73,7 @@ def precision_near(
 ) -> Estimate:
     """Precision on everyone whose relevant interest and polarization lie between these."""
     rows = _near(played.behaviours(adversary, n), gamma, delta)
-    return share_of(int(successes(rows).sum()), rows.height)
+    return share_of_users(successes(rows), clusters_of(rows))
 
 
 def share_near(played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]) -> Estimate:

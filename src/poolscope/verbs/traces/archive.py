@@ -17,13 +17,16 @@ from poolscope.base.errors import InputError
 USER, TEXT = "screen_name", "text"
 """The columns that say who, and what."""
 
+ENDING = ".json"
+"""Of a day's file."""
+
 _QUOTED = re.compile(r"(?:^|\s)QT @\w")
 _TWITTER = re.compile(r"https?://(?:[\w-]+\.)*(?:twitter\.com|twimg\.com|t\.co)(?![\w.-])\S*", re.IGNORECASE)
 
 
 def is_archive(path: Path) -> bool:
     """Whether a file is a day of the archive."""
-    return path.suffix.lower() == ".json"
+    return path.suffix.lower() == ENDING
 
 
 def own_words(text: str) -> str:

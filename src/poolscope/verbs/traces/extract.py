@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from poolscope.base.arguments import checked
+from poolscope.base.counting import counted
 from poolscope.base.errors import InputError, shown
 from poolscope.base.tables import check_output
 from poolscope.base.tables.atomic import replacing
+from poolscope.base.tables.formulas import escape
 from poolscope.verbs.traces import archive
 from poolscope.verbs.traces.archive import is_archive, own_words
 from poolscope.verbs.traces.finders import Finder, Kind, Target, finder, target_of
@@ -56,6 +59,7 @@ class Extracted:
     outside: tuple[tuple[str, int], ...]
 
 
+@checked
 def make_traces(
     sources: Sequence[str | PathLike[str]],
     out: str | PathLike[str],
@@ -66,6 +70,7 @@ def make_traces(
     object: str | None = None,
     domain: str | None = None,
     overwrite: bool = False,
+    raw: bool = False,
 ) -> Extracted:
     """Write the traces that recorded data holds.
 
@@ -85,7 +90,9 @@ def make_traces(
         holds; a cell of objects or domains holds one or several, separated by blanks. A domain may be a link and is
         taken to the object that its host belongs to, or else to its registered name.
     overwrite
-        Whether files that are there already may be replaced.
+        Whether files that are there already may be replaced; a source never is.
+    raw
+        Whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
 
     Notes
     -----
@@ -109,7 +116,7 @@ def make_traces(
     find = finder(target, kind)
     objects = traces.with_suffix(".objects.csv") if target.is_open else None
     for path in filter(None, (traces, objects)):
-        check_output(path, overwrite=overwrite, inputs=(*paths, Path(universe)))
+        check_output(path, overwrite=overwrite, inputs=(*paths, *map(Path, sources), Path(universe)))
 
     gathered = _Gathered(target=target)
     for path in paths:
@@ -122,19 +129,19 @@ def make_traces(
     final = widened(target.universe, gathered.objects) if target.is_open else target.universe
     # Both are written whole before either takes its place.
     with replacing(traces) as beside:
-        write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects)
+        write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects, raw=raw)
         if objects is not None:
             with replacing(objects) as beside_objects:
-                _write_objects(beside_objects, final)
+                _write_objects(beside_objects, final, raw=raw)
     return gathered.result(traces, objects, final)
 
 
 def describe(made: Extracted) -> list[str]:
     """What was written and what was left out, a sentence a line."""
     lines = [
-        f"Read {made.rows:,} rows; {made.rows_without:,} of them have no object.",
-        f"Wrote {made.kept:,} objects of {made.users:,} users to {made.traces}; "
-        f"{made.in_pools:,} are in the {made.universe.k} pools.",
+        f"Read {counted(made.rows, 'row')}; {made.rows_without:,} of them without an object.",
+        f"Wrote {counted(made.kept, 'object')} of {counted(made.users, 'user')} to {made.traces}; "
+        f"{made.in_pools:,} of them in the {counted(made.universe.k, 'pool')}.",
     ]
     if made.objects is not None:
         lines.append(f"Wrote their universe of {made.universe.size:,} objects to {made.objects}.")
@@ -142,11 +149,12 @@ def describe(made: Extracted) -> list[str]:
         left_out = sum(count for _, count in made.outside)
         most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MOST_FREQUENT])
         lines.append(
-            f"Left out {left_out:,} objects, {len(made.outside):,} different ones, as outside the universe; "
+            f"Left out {counted(left_out, 'object')}, {len(made.outside):,} different, as outside the universe; "
             f"most frequent: {most}."
         )
     if made.users_without:
-        lines.append(f"{made.users_without:,} more users have no object of the universe, hence no trace.")
+        more = f"{made.users_without:,} more {'user has' if made.users_without == 1 else 'users have'}"
+        lines.append(f"{more} no object of the universe, hence no trace.")
     return lines
 
 
@@ -214,9 +222,11 @@ def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str |
     return user, kind, column
 
 
-def _write_objects(path: Path, universe: Universe) -> None:
+def _write_objects(path: Path, universe: Universe, *, raw: bool) -> None:
     names = (*universe.pool_names, "")  # the neutral pool's index is -1
+    written = str if raw else escape
     with path.open("w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream, lineterminator="\n")
         rows.writerow(["object", "pool"])
-        rows.writerows((name, names[pool]) for name, pool in zip(universe.objects or (), universe.pool_of, strict=True))
+        objects = zip(universe.objects or (), universe.pool_of, strict=True)
+        rows.writerows((written(name), written(names[pool])) for name, pool in objects)

@@ -28,10 +28,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poolscope.base.errors import InputError, one_line, reading
+from poolscope.base.files import check_regular, folder_files
 from poolscope.base.json import parse_json
 from poolscope.base.tables import open_file
 from poolscope.base.tables.batch import chosen, no_column
 from poolscope.base.tables.reading import BATCH_BYTES
+from poolscope.verbs.traces.archive import ENDING as ARCHIVED
 from poolscope.verbs.traces.archive import is_archive, time_of
 
 Cells = Iterator[tuple[int, Any, Any]]
@@ -58,10 +60,7 @@ def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
     paths: list[Path] = []
     for path in map(Path, sources):
         if path.is_dir():
-            days = sorted(entry for entry in path.iterdir() if is_archive(entry))
-            if not days:
-                raise InputError("a folder must have .json files of the archive", file=path)
-            paths += days
+            paths += folder_files(path, ARCHIVED, ".json files of the archive")
         else:
             paths.append(path)
     if not paths:
@@ -74,6 +73,7 @@ def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
 def read_rows(path: Path, columns: Columns) -> Iterator[Row]:
     """The rows of one file. Who is a text or an integer in all rows alike; what is a text, a list of texts or null."""
     number, kind = 0, None
+    check_regular(path)
     with reading(path):
         for number, who, cell in _reader(path)(path, columns):
             if type(who) is not kind:
@@ -223,5 +223,5 @@ def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
         raise InputError("must be a JSON object", value=entry, place=place)
     for column in columns:
         if column not in entry:
-            raise no_column(column, entry).at(place=place)
+            raise no_column(column, entry, columns).at(place=place)
     return number, entry[columns.user], entry[columns.cell]

@@ -1,0 +1,163 @@
+"""What a caller gives as a mechanism or as its reports: used as it is, or refused, never taken for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.base.errors import InputError, did_you_mean
+from poolscope.mechanisms.adapt import Adapted, as_columns, is_ours, owner
+from poolscope.mechanisms.bits import check_bits
+from poolscope.mechanisms.defaults import Counting, Reporting, Scoring
+from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.listing import declared_columns
+from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.role import ReportColumn, Reports
+
+#: What a game and an attack call.
+NEEDED = ("epsilon", "universe", "floor", "slope", "report", "mass", "sent_masses", "shared_by")
+
+#: What the curator's estimate makes of reports, and of simulated ones.
+COUNTED = ("scores", "score_sums", "support_counts", "tally")
+SIMULATED = ("simulate_counts", "simulate_tally", "simulate_at")
+
+#: Method that a subclass may override -> the methods that must follow it.
+FOLLOWERS: dict[str, tuple[str, ...]] = {
+    "obfuscate": ("report",),
+    "report": ("obfuscate", "sent_masses", *SIMULATED),
+    "support": ("mass", "sent_masses", "likelihood", "log_likelihood", *COUNTED, *SIMULATED),
+    "likelihood": ("mass", "sent_masses", "log_likelihood"),
+    "log_likelihood": ("mass", "sent_masses", "likelihood"),
+    "mass": ("sent_masses", "log_likelihood"),
+    "scores": ("score_sums", "tally", *SIMULATED),
+}
+
+#: General methods, and what each follows; a method that is not listed is a fast path, which follows nothing.
+GENERAL: dict[Callable[..., Any], tuple[str, ...]] = {
+    Reporting.obfuscate: ("report",),
+    Reporting.sent_masses: ("report", "mass", "support", "likelihood", "log_likelihood"),
+    Pure.mass: ("support",),
+    Pure.likelihood: ("support",),
+    Pure.log_likelihood: ("support", "likelihood"),
+    Likelihood.likelihood: ("log_likelihood",),
+    Likelihood.mass: ("log_likelihood", "likelihood"),
+    Counting.support_counts: ("support",),
+    Counting.scores: ("support",),
+    Counting.score_sums: ("support",),
+    Scoring.score_sums: ("scores", "support"),
+    Scoring.tally: ("scores", "support"),
+    Scoring.simulate_counts: ("report", "scores", "support"),
+    Scoring.simulate_tally: ("report", "scores", "support"),
+    Scoring.simulate_at: ("report", "scores", "support"),
+}
+
+
+def check_mechanism(mechanism: object) -> None:
+    """Refuse what is no mechanism, and a subclass of which a part would be ignored."""
+    if isinstance(mechanism, type):
+        remedy = "make one of it, for example GRR(universe=100, epsilon=2.0)"
+        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy=remedy)
+    lacking = [name for name in NEEDED if not _has(mechanism, name)]
+    if lacking:
+        rule = f"must be a mechanism, which has {', '.join(lacking)}"
+        remedy = "one of your own: poolscope.mechanisms.adapt(mine, universe)"
+        raise InputError(rule, value=type(mechanism).__name__, remedy=remedy)
+    found = ignored(type(mechanism))
+    if found is not None:
+        rule = f"{type(mechanism).__name__} overrides {found[0]}, which the inherited {found[1]} does not follow"
+        remedy = "poolscope.mechanisms.adapt(mine, universe) makes everything of your own methods"
+        raise InputError(rule, remedy=remedy)
+
+
+def check_permanent(mechanism: object, kind: type) -> None:
+    """Refuse what a device cannot memoize for: it draws permanent responses and reports without `report`."""
+    if not isinstance(mechanism, kind):
+        raise InputError(f"must be a mechanism {kind.__name__}", value=type(mechanism).__name__)
+    check_mechanism(mechanism)
+    if not is_ours(owner(type(mechanism), "report")):
+        rule = f"{type(mechanism).__name__} overrides report, which a device that memoizes does not call"
+        raise InputError(rule, remedy="take poolscope.mechanisms.Memoised(mechanism), or Fresh(mechanism)")
+
+
+def ignored(kind: type) -> tuple[str, str] | None:
+    """A method that a class outside this package overrides, and one of ours that would go on without it."""
+    overridden = {name for name in FOLLOWERS if not is_ours(owner(kind, name))}
+    for name in FOLLOWERS:
+        for follower in FOLLOWERS[name] if name in overridden else ():
+            known = owner(kind, follower)
+            if known is not None and is_ours(known):
+                general = GENERAL.get(vars(known)[follower], ())
+                if not overridden.intersection(general):
+                    return name, follower
+    return None
+
+
+def _has(mechanism: object, name: str) -> bool:
+    try:
+        return hasattr(mechanism, name)
+    except InputError:  # a property that says what is missing
+        return True
+
+
+def checked_reports(mechanism: object, reports: Any) -> Reports:
+    """Reports as columns, refused where they cannot be the mechanism's."""
+    expected = declared_columns(mechanism)
+    if not isinstance(reports, Mapping) and not isinstance(mechanism, Adapted):
+        rule = f"reports must be a mapping of the columns {', '.join(expected)}"
+        raise InputError(rule, value=type(reports).__name__)
+    try:
+        columns = as_columns(reports)[0]
+    except ValueError:  # rows of different lengths are no array
+        raise InputError("reports must be arrays with a row for each report") from None
+    made = mechanism.template if isinstance(mechanism, Adapted) else None
+    for name in expected if made is None else made:
+        if name not in columns:
+            rule = f"reports must have a column {name!r}"
+            raise InputError(rule, value=list(columns), remedy=did_you_mean(name, columns))
+        if made is not None and columns[name].shape[1:] != made[name].shape[1:]:
+            rule = f"must be rows of the shape {made[name].shape[1:]}, as the mechanism makes them"
+            raise InputError(rule, value=columns[name].shape[1:], place=name)
+        # what a mechanism of one's own declares may be another form than it makes: that of a file
+        if name in expected and (made is None or made[name].shape[1:] == _row(expected[name])):
+            _check_column(name, columns[name], expected[name])
+    return columns
+
+
+def _row(column: ReportColumn) -> tuple[int, ...]:
+    """The shape of a report's value in a column."""
+    return {"bits": (-(-column.size // 8),), "reals": (column.size,)}.get(column.kind, ())
+
+
+def _check_column(name: str, values: NDArray[Any], column: ReportColumn) -> None:
+    if column.kind == "bits":
+        _check_shape(name, values, _row(column), "bytes (uint8)", values.dtype == np.uint8)
+        try:
+            check_bits(values, column.size)
+        except InputError as error:
+            raise error.at(place=name) from None
+        return
+    if column.kind == "reals":
+        _check_shape(name, values, _row(column), "finite numbers", values.dtype.kind in "fiu")
+        _refuse(name, values, np.isfinite(values), "must be finite numbers")
+        return
+    _check_shape(name, values, (), "integers", values.dtype.kind in "iu")
+    if column.kind == "sign":
+        _refuse(name, values, np.abs(values) == 1, "must be 1 or -1")
+    else:
+        _refuse(name, values, (values >= 0) & (values <= column.size - 1), f"must be 0 to {column.size - 1}")
+
+
+def _check_shape(name: str, values: NDArray[Any], row: tuple[int, ...], what: str, fits: bool) -> None:
+    if not fits or values.shape[1:] != row:
+        each = f"{row[0]} for each report" if row else "one for each report"
+        rule = f"must be {what}, {each}"
+        raise InputError(rule, value=f"{values.dtype} {values.shape}", place=name)
+
+
+def _refuse(name: str, values: NDArray[Any], right: NDArray[np.bool_], rule: str) -> None:
+    if not right.all():
+        report = int(np.argwhere(~right)[0][0])
+        raise InputError(rule, value=values[~right][0], place=f"{name}, report {report}")
