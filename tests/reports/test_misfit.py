@@ -75,6 +75,13 @@ def test_false_alarms_are_as_rare_as_stated(kind):
     assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
 
 
+def test_a_rare_report_that_supports_all_objects_raises_no_alarm():
+    """One in 256 reports of Hadamard response does; a hundred reports that lack it spread too little."""
+    mechanism, error, files = make("hr", 150, {"epsilon": 1.0}), 0.01, 60
+    alarms = [looked(mechanism, reports_of(mechanism, 100, SEED + i), error=error) for i in range(files)]
+    assert sum(map(bool, alarms)) <= stats.binom.isf(1e-4, files, error), alarms
+
+
 @pytest.mark.parametrize("kind", [*KINDS, *CHANNELS])
 def test_reports_that_fit_are_not_noticed(kind):
     mechanism = mechanism_of(kind)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.base.errors import InputError
+from poolscope.base.errors import InputError, visible
 from poolscope.scenario import scenario
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"
@@ -183,5 +183,6 @@ def test_any_value_of_any_key_is_accepted_or_explained(place, value):
         line = ""
     except InputError as error:
         line = str(error)
-    assert line.isprintable()
+    # characters that this Python does not know yet are left as they are: they may be new emojis
+    assert visible(line) == line
     assert line.startswith(f"{table}.") or not line

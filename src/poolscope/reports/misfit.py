@@ -20,6 +20,7 @@ answer comes again and again. The first report of each user is as if drawn anew,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,15 +156,29 @@ class Misfit:
             return None
         size = self._mechanism.report_columns[self._bits].size
         made = Moments()
-        for start in range(0, MADE, self._step):
-            some = np.arange(start, min(start + self._step, MADE))
-            reports = self._mechanism.report(some % self._mechanism.universe, user_keys(0, some))
+        for reports in self._made():
             made += Moments.of(_ones(reports[self._bits]))
         error = self._deviations() * np.sqrt(self._ones.squared_error + made.squared_error)
         if abs(self._ones.mean - made.mean) <= error + _overlap(self._mechanism) + ROUNDING * size:
             return None
         shares = f"{100 * self._ones.mean / size:.4g} % of the bits are set, where the mechanism sets"
         return f"{shares} {100 * made.mean / size:.4g} %: likely another epsilon or number of bits"
+
+    def _made(self) -> Iterator[Reports]:
+        """Reports of the mechanism's own, some at a time, of all objects alike."""
+        for start in range(0, MADE, self._step):
+            some = np.arange(start, min(start + self._step, MADE))
+            yield self._mechanism.report(some % self._mechanism.universe, user_keys(0, some))
+
+    def _made_supported(self) -> Moments:
+        """How many objects such reports support."""
+        assert is_countable(self._mechanism)
+        made = Moments()
+        for reports in self._made():
+            made += Moments.of(self._mechanism.scores(reports).sum(axis=1, dtype=np.float64))
+            if made.count * self._mechanism.universe >= CELLS:
+                break
+        return made
 
     def _functions_found(self) -> str | None:
         functions, n = len(self._uses), self.reports
@@ -189,10 +204,20 @@ class Misfit:
         other = np.broadcast_to(rates.other, size)
         gap = np.broadcast_to(rates.own, size) - other
         mean = float(np.sum(self._sums)) / self.reports
-        squared = self._supported.variance / self.reports + float(np.sum(np.broadcast_to(rates.variance, size)))
-        error = self._deviations() * np.sqrt(squared) + ROUNDING * size
-        low, high = ((mean - other.sum() + sign * error) / gap.mean() for sign in (-1, 1))
-        if high >= gap.min() / gap.mean() and low <= gap.max() / gap.mean():
+        collisions = float(np.sum(np.broadcast_to(rates.variance, size)))
+
+        def bounds(spread: float) -> tuple[float, float]:
+            error = self._deviations() * np.sqrt(spread / self.reports + collisions) + ROUNDING * size
+            return (mean - other.sum() - error) / gap.mean(), (mean - other.sum() + error) / gap.mean()
+
+        def fits(low: float, high: float) -> bool:
+            return bool(high >= gap.min() / gap.mean() and low <= gap.max() / gap.mean())
+
+        # few reports may lack the rare ones that support all objects, and then spread too little
+        low, high = bounds(self._supported.variance)
+        if not fits(low, high):
+            low, high = bounds(max(self._supported.variance, self._made_supported().variance))
+        if fits(low, high):
             return None
         found = f"the counts of all objects sum up to {100 * max(0.0, (low + high) / 2):.0f} % of the reports"
         if high < NOTHING:

@@ -138,7 +138,7 @@ class Rows:
     Parameters
     ----------
     file, first, count : whose they are, and which.
-    size : bytes of their texts, at most.
+    size : bytes of their names, at most.
     place : the Parquet file to read, from anywhere: the file itself or, of CSV, which has no places, one of the rows.
     text : whether the file is CSV.
     """
@@ -262,7 +262,7 @@ def _parquet_cut(
     most: int = 1 << 50,
     held: int = 0,
 ) -> tuple[pl.LazyFrame, Iterator[tuple[int, int, int]]]:
-    """The columns of a file that is what it says, and each batch: its first row, from 1, its rows, bytes of texts."""
+    """The columns of a file that is what it says, and each batch: its first row, from 1, its rows, bytes of names."""
     account = check_file(file, most)
     with decoding(file):
         table = scan(file)
@@ -274,8 +274,9 @@ def _parquet_cut(
         table = table.select(columns)
     if padded:
         rows = max(1, min(rows, max_bytes // padded))
+    names = [column for column, kind in kinds.items() if isinstance(kind, pl.String | pl.Categorical | pl.Enum)]
     cuts = account.cuts(columns, rows, max_bytes)
-    return table, ((first + 1, count, account.taken(columns, first, first + count)) for first, count in cuts)
+    return table, ((first + 1, count, account.taken(names, first, first + count)) for first, count in cuts)
 
 
 def check_decoding(file: Path, account: Account, kinds: Mapping[str, pl.DataType], held: int = 0) -> None:

@@ -94,8 +94,10 @@ class Weighed(NamedTuple):
     busiest: tuple[str, int]
 
 
-def cut(source: Source, reading: Reading, *, size: int, texts: int, most_bytes: int) -> tuple[list[Piece], pl.DataType]:
-    """Pieces of at most `size` rows and `texts` bytes of texts, in order, and the type of users' names.
+def cut(
+    source: Source, reading: Reading, *, size: int, letters: int, most_bytes: int
+) -> tuple[list[Piece], pl.DataType]:
+    """Pieces of at most `size` rows and `letters` bytes of names, in order, and the type of users' names.
 
     `most_bytes` is for reading.
     """
@@ -109,7 +111,7 @@ def cut(source: Source, reading: Reading, *, size: int, texts: int, most_bytes: 
         if rows.first == 1:
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         full = sum(each.count for each in held) + rows.count > size
-        if held and (full or sum(each.size for each in held) + rows.size > texts):
+        if held and (full or sum(each.size for each in held) + rows.size > letters):
             pieces.append(Piece(number=len(pieces), rows=tuple(held)))
             held = []
         held.append(rows)

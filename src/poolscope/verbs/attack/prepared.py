@@ -99,8 +99,8 @@ def prepared(
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
         size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        texts = int(most_bytes * PIECE / COPIES)
-        pieces, dtype = cut(source, reading, size=size, texts=texts, most_bytes=int(most_bytes * READING))
+        letters = int(most_bytes * PIECE / COPIES)
+        pieces, dtype = cut(source, reading, size=size, letters=letters, most_bytes=int(most_bytes * READING))
         learnt = _learnt(reading, pieces, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),

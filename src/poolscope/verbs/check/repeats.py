@@ -167,11 +167,10 @@ def _compared(calls: Calls) -> Iterator[tuple[str, Reports, Reports]]:
 
 def _alike(calls: Calls) -> Iterator[Finding]:
     """How far pairs of reports are apart, beside pairs of different calls at different places."""
-    count = report_count(calls.short)
-    fresh = _part(calls.short, np.arange(count)), _part(calls.long, np.arange(count)[::-1])
+    fresh = {name: _apart(column, calls.long[name][::-1]) for name, column in calls.short.items()}
     for words, some, others in _compared(calls):
-        for name in some:
-            apart, usual = _apart(some[name], others[name]), _apart(fresh[0][name], fresh[1][name])
+        for name, usual in fresh.items():
+            apart = _apart(some[name], others[name])
             yield _repeating(words, words, apart == 0, usual == 0, name if len(some) > 1 else None)
             if len(np.unique(usual)) > 2:
                 pvalue = float(stats.mannwhitneyu(apart, usual, method="asymptotic").pvalue)
