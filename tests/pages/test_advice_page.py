@@ -19,6 +19,7 @@ from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, 
 from poolscope.pages.saving import save
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.alternatives import NO_BETTER
 from poolscope.verbs.advise.words import with_ends
 
 
@@ -81,25 +82,29 @@ def plain_text(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.replace("\u202f", " ")))
 
 
-def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice, html, capsys):
-    plain = plain_text(html)
-    assert advice.recommendation.reason in plain
-    assert "<h2>Alternatives</h2>" in html
+@pytest.mark.parametrize("other", ["grr", "oue"])
+def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice, other, capsys):
+    """A list where another mechanism is better in something, one sentence where none is."""
+    own, lowest, *rest = advice.alternatives
+    assert {one.mechanism for one in advice.alternatives} == {own.mechanism} == {"oue"}
+    advice = replace(advice, alternatives=(own, replace(lowest, mechanism=other), *rest))
+    plain = plain_text(page_of(advice))
     print_advice(advice, Path("advice.html"), 1.0)
     shown = " ".join(capsys.readouterr().out.split())
-    assert advice.recommendation.reason in shown
-    for one in advice.alternatives:
-        assert one.criterion in plain
-        assert f"{one.criterion} {one.mechanism}" in shown
+    for text in (plain, shown):
+        assert advice.recommendation.reason in text
+        assert (NO_BETTER in text) == (other == "oue")
+    for one in advice.alternatives[1:]:
+        assert (one.criterion in plain) == (f"{one.criterion} {one.mechanism}" in shown) == (other == "grr")
 
 
 @pytest.mark.parametrize(
     ("exposed", "users", "meets", "value", "heading"),
     [
-        (0, 12, "undecided", "≤ 26.5 %", "Recommended, but undecided"),
-        (0, 2000, "yes", "≤ 0.2 %", "Recommended"),
-        (100, 1000, "yes", "10.0 %", "Recommended"),
-        (300, 1000, "no", "30.0 %", "Closest to what was asked for, which nothing meets"),
+        (0, 12, "undecided", "≤ 26 %", "Recommended, but undecided"),
+        (0, 2000, "yes", "≤ 0.18 %", "Recommended"),
+        (100, 1000, "yes", "10 %", "Recommended"),
+        (300, 1000, "no", "30 %", "Closest to what was asked for, which nothing meets"),
     ],
 )
 def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, value, heading):
@@ -110,6 +115,22 @@ def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, v
     assert f'<dd class="value">{value}</dd>' in html
     assert f"<h2>{heading}" in html
     assert ("asked: 20 %, undecided" in html) == (meets == "undecided")
+
+
+def test_exposure_by_preferred_pool(advice, html, capsys):
+    """A share of fewer than 20 users is a count, with no percentage beside it."""
+    pools = advice.recommendation.by_pool
+    assert "<h2>Exposure by preferred pool</h2>" in html
+    one = replace(pools[0], users=19, exposed=share_of(3, 19), precision=share_of(7, 19))
+    other = replace(pools[1], users=200, exposed=share_of(30, 200), precision=share_of(90, 200))
+    few = replace(advice, recommendation=replace(advice.recommendation, by_pool=(one, other)))
+    _, section = page_of(few).split("<h2>Exposure by preferred pool</h2>")
+    cells = plain_text(section.partition("</table>")[0]).replace("\u202f", " ")
+    assert re.search(rf"{one.pool}\s+19\s+3 of 19\s+7 of 19\s+{other.pool}\s+200\s+15\.0", cells), cells
+    print_advice(few, Path("advice.html"), 1.0)
+    shown = capsys.readouterr().out
+    assert re.search(rf"{one.pool} +19 +3 of 19 +–", shown), shown
+    assert re.search(rf"{other.pool} +200 +15\.0 % +10\.4-20\.7", shown), shown
 
 
 def test_one_mechanism_is_not_many(advice, html):

@@ -12,14 +12,14 @@ from cases.synthetic import SEED
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.progress import SILENT
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise import effort, verify
 from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.advise import advise
 from poolscope.verbs.advise.error import end_of_serving, smallest_serving
 from poolscope.verbs.advise.findings import candidates_of
-from poolscope.verbs.advise.plays import Exposures, Players, overdispersion, players_of
+from poolscope.verbs.advise.plays import Exposures, Players, players_of
 from poolscope.verbs.advise.question import question_of
 from poolscope.verbs.advise.recommend import leaders_of
 from poolscope.verbs.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting
@@ -69,7 +69,7 @@ def exposures(seed, users, epsilon, horizon):
     first = np.searchsorted(law(np.arange(horizon + 1), epsilon), rank).astype(float)
     first[first > horizon] = math.inf
     ones = np.ones(users)
-    return Exposures(first=first, gamma=ones, delta=ones, horizon=horizon, draw=np.zeros(users, dtype=int))
+    return Exposures(first=first, gamma=ones, delta=ones, horizon=horizon)
 
 
 class Law:
@@ -113,6 +113,7 @@ def held_out(monkeypatch):
             users=range(USERS),
             exposures=found,
             record=None,
+            by_pool=(),
         )
 
     monkeypatch.setattr(verify, "play_choice", played)
@@ -168,17 +169,19 @@ def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
 
 
 def test_few_users_who_share_an_estimate_say_less():
-    """A negative control beside: groups that have the same chance are not held to differ."""
-    rng, users = np.random.default_rng(SEED), np.full(16, 500)
-    same, differing = (rng.binomial(users, chance) for chance in (0.05, rng.choice([0.02, 0.08], 16)))
-    assert overdispersion(same, users) == 1
-    assert overdispersion(differing, users) > 2
+    """A negative control beside: users who are dealt to estimates by chance say nearly as much as independent ones."""
     found = exposures(SEED, 4000, 1.0, REPORTS)
     assert found.share(REPORTS).high == pytest.approx(share_of(int((found.first <= REPORTS).sum()), 4000).high)
     order = np.argsort(found.first)
-    clustered = replace(found, first=found.first[order], draw=np.arange(4000) // 250)
+    clustered = replace(found, first=found.first[order], estimate=np.arange(4000) // 200)
+    by_chance = replace(found, estimate=np.arange(4000) // 200)
     assert clustered.share(REPORTS).value == found.share(REPORTS).value
-    assert clustered.share(REPORTS).high > found.share(REPORTS).high
+    assert clustered.design_effect(REPORTS) > 20
+    assert 1 < by_chance.design_effect(REPORTS) < 3
+    # a trial that lies below a share by its users alone may not do so by what they say together
+    alone = Trial(epsilon=1.0, users=4000, exposed=found.share(REPORTS), cap=found.cap(TARGET))
+    share = 1.3 * found.share(REPORTS).value
+    assert (alone.side(share, TAIL), replace(alone, design_effect=20.0).side(share, TAIL)) == (-1, 0)
 
 
 # Errors in closed form

@@ -26,6 +26,11 @@ CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
     "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
 }
 
+#: What is said in place of a list where the recommended mechanism is the best in every criterion.
+NO_BETTER = (
+    "No other mechanism that could be recommended has a lower epsilon, exposes fewer users or has a smaller error."
+)
+
 #: An alternative is not named for being better than the recommended mechanism by less than this part.
 EQUAL = 0.01
 
@@ -72,6 +77,11 @@ def reason_of(
 ) -> str:
     """Say why the first of the leaders is recommended, and what it costs."""
     return " ".join(filter(None, [_why(leaders, findings, question, horizon), price_of(alternatives, question)]))
+
+
+def best_in_all(alternatives: Sequence[Alternative]) -> bool:
+    """Say whether the recommended mechanism is the best of those that fit in every criterion."""
+    return len({one.mechanism for one in alternatives}) == 1
 
 
 def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question, horizon: int) -> str:

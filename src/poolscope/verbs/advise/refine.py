@@ -14,7 +14,7 @@ from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.error import rounded_down
 from poolscope.verbs.advise.findings import Candidate
 from poolscope.verbs.advise.plays import Exposures, largest
-from poolscope.verbs.advise.search import Trial, between, bracket, side_of
+from poolscope.verbs.advise.search import Trial, between, bracket
 from poolscope.verbs.advise.verdicts import aim_of
 
 #: How far beyond the likely cap, or the asked number of events, users play when a setting is refined.
@@ -60,6 +60,11 @@ class Refining(Protocol):
         """Users who search, once they have played."""
         ...
 
+    @property
+    def design_effect(self) -> float:
+        """How many times fewer independent users would say as much of a share near the target."""
+        ...
+
     def at(self, share: float, target: float) -> Setting:
         """Find the largest setting that exposes no more than a share; the asked cap where it exposes the target."""
         ...
@@ -83,6 +88,10 @@ class RefinedCap:
     @property
     def users(self) -> int:
         return self.played.users
+
+    @property
+    def design_effect(self) -> float:
+        return self.played.design_effect(largest(self.played.counts() / self.users, self.candidate.question.exposed))
 
     def at(self, share: float, target: float) -> Setting:
         shares = self.played.counts() / self.users
@@ -125,6 +134,11 @@ class RefinedEpsilon:
     def users(self) -> int:
         return self.most
 
+    @property
+    def design_effect(self) -> float:
+        near = min(self.trials.values(), key=lambda trial: abs(trial.exposed.value - self.question.exposed))
+        return near.design_effect
+
     def at(self, share: float, target: float) -> Setting:
         low, high = self.question.lowest, self.question.highest
         for _ in range(TRIES if self.quick else 0):
@@ -159,18 +173,22 @@ class RefinedEpsilon:
 
     def _play(self, epsilon: float, share: float) -> None:
         """Play more and more users until their share differs from the one looked for, or all have played."""
-        candidate, most, n = self.candidate, self.most, self.question.reports
+        candidate, most = self.candidate, self.most
         stage = f"Refining {candidate.kind} at epsilon {epsilon:.4g}, up to {most:,} users"
         candidate.players.progress.stage(stage)
-        found = candidate.played(epsilon, min(FIRST, most), self.horizon)
-        while found.users < most and not side_of(found.share(n).value, found.users, share, CHANCE):
-            found = candidate.played(epsilon, min(2 * found.users, most), self.horizon)
-        self.trials[epsilon] = candidate.trial_of(epsilon, found)
+        users = min(FIRST, most)
+        while True:
+            trial = candidate.trial_of(epsilon, candidate.played(epsilon, users, self.horizon))
+            if users >= most or trial.side(share, CHANCE):
+                break
+            users = min(2 * users, most)
+        self.trials[epsilon] = trial
 
 
 def refining(candidate: Candidate, finding: Finding) -> Refining:
     """Refine the cap where an error holds epsilon, else epsilon, for the share that is aimed at first."""
     refined: Refining = (RefinedEpsilon if candidate.question.error is None else RefinedCap)(candidate, finding)
     target = candidate.question.exposed
-    refined.at(aim_of(target, refined.users, refined.users), target)
+    independent = refined.users / refined.design_effect
+    refined.at(aim_of(target, independent, independent), target)
     return refined

@@ -37,6 +37,7 @@ class Trial:
     exposed : share of users exposed by the asked number of events.
     cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
     error : RMSE of a frequency in closed form; None where there is no closed form.
+    design_effect : how many times fewer independent users would say as much, as users share estimates.
     """
 
     epsilon: float
@@ -44,6 +45,13 @@ class Trial:
     exposed: Estimate
     cap: Estimate
     error: float | None = None
+    design_effect: float = 1.0
+
+    def side(self, share: float, tail: float) -> int:
+        """Say whether significantly fewer users (-1) or more (1) are exposed than a share, or neither (0)."""
+        users = self.users / self.design_effect
+        low, high = clopper_pearson(self.exposed.value * users, users, tail)
+        return int(low > share) - int(high <= share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,15 +115,9 @@ def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail
 
     An end of the range stands for one that no trial shows. `tail` is how often each end of an interval may be wrong.
     """
-    sides = [(trial.epsilon, side_of(trial.exposed.value, trial.users, share, tail)) for trial in trials]
+    sides = [(trial.epsilon, trial.side(share, tail)) for trial in trials]
     below = max((epsilon for epsilon, side in sides if side < 0), default=low)
     return below, min((epsilon for epsilon, side in sides if side > 0 and epsilon > below), default=high)
-
-
-def side_of(value: float, users: int, share: float, tail: float) -> int:
-    """Say whether a share of users lies significantly below (-1) or above (1) another, or neither (0)."""
-    low, high = clopper_pearson(value * users, users, tail)
-    return int(low > share) - int(high <= share)
 
 
 def between(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:
