@@ -29,7 +29,7 @@ pools = {{ {pools} }}
 kind = "zipf"
 exponent = 0.9
 [mechanism]
-kind = "grr"
+{mechanism}
 epsilon = 2
 [devices]
 sample = {sample}
@@ -40,8 +40,18 @@ name = "asked"
 observations = [{reports}]
 """
 
-LARGE = {"size": 400, "pools": "a = 12, b = 20, c = 8, d = 15", "sample": 1.0, "adversary": 'popularity = "true"'}
-EMOJIS = LARGE | {"size": 260, "pools": ", ".join(f"{name} = 23" for name in "abcdef")}
+LARGE = {
+    "size": 400,
+    "pools": "a = 12, b = 20, c = 8, d = 15",
+    "mechanism": 'kind = "grr"',
+    "sample": 1.0,
+    "adversary": 'popularity = "true"',
+}
+EMOJIS = LARGE | {
+    "size": 260,
+    "pools": ", ".join(f"{name} = 23" for name in "abcdef"),
+    "mechanism": 'kind = "cms"\nm = 256\nhashes = 1024',
+}
 SMALL = LARGE | {"size": 30, "pools": "a = 5, b = 6, c = 4"}
 
 #: Seeds of an advice are 0, 1, ...; users who check it have this one more.
