@@ -60,7 +60,14 @@ def test_the_commands_say_what_they_did(tmp_path, monkeypatch, capsys):
     assert "600 reports of 50 users" in capsys.readouterr().out
     assert command("attack", "reports.parquet", "--scenario", "small.toml", "--threshold", 0.99) == 0
     shown = capsys.readouterr()
-    for words in ("50 users, 600 reports", "strong", "no guess", "do not say whether they are right", "first rows"):
+    for words in (
+        "50 users, 600 reports",
+        "strong",
+        "no guess",
+        "do not say whether they are right",
+        "first rows",
+        "given this estimate",
+    ):
         assert words in shown.out
     # no progress bar in a pipe, but that these users pick objects uniformly is noticed
     assert "do not follow the popularity" in shown.err

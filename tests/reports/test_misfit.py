@@ -205,7 +205,7 @@ def kept_reports(kind, users, seed, each=40):
     """Of users who pick two objects again and again: users, and what their devices send."""
     device = device_of(make(kind, UNIVERSE, KEPT[kind]), memory=True)
     traces = np.random.default_rng(seed).integers(UNIVERSE, size=(users, 2)).repeat(each // 2, axis=1)
-    names = pl.Series(np.repeat(np.arange(users), each))
+    names = np.repeat(np.arange(users, dtype=np.uint64), each)
     return device.mechanism, names, device_reports(device, traces, user_keys(seed, np.arange(users)))
 
 

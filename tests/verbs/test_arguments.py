@@ -53,7 +53,7 @@ WRONG = [
     (lambda: ps.check(Mine(), samples=2000, seed=1), "must be a scenario or a mechanism, which has universe and obf"),
     (lambda: ps.check(Mine, samples=2000, seed=1), "must be a scenario or a mechanism"),
     (lambda: ps.check(RESPONSE, samples=2000, seed=-1), "seed must be at least 0, got -1"),
-    (lambda: ps.check(RESPONSE, samples=2000, seed=1, objects=[20]), "must be an object of the universe, a number from 0 to 19, got 20"),
+    (lambda: ps.check(RESPONSE, samples=2000, seed=1, objects=[20]), "must be an object of the universe, .* got 20"),
     (lambda: ps.check(RESPONSE, samples=2000, seed=1, objects=[]), "objects: must be two or more, got"),
     (lambda: ps.check(RESPONSE, samples="many", seed=1), "samples must be a whole number, got 'many'"),
     (lambda: ps.audit(SCENARIO, "never", mechanism=Mine), "mechanism must be a text, got <class"),

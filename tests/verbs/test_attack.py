@@ -227,7 +227,7 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.equals(expected)
-    assert peak < BOUND + (1 << 20), f"{peak / 2**20:.1f} MiB held of a bound of {BOUND >> 20} MiB"
+    assert peak < BOUND, f"{peak / 2**20:.1f} MiB held of a bound of {BOUND >> 20} MiB"
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "posteriors.parquet",
         "reports.parquet",

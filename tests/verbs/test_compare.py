@@ -272,18 +272,25 @@ def test_names_are_escaped(done):
     assert "<h1>&lt;b&gt;&amp;</h1>" in html
 
 
-def test_what_the_intervals_leave_out_is_said(done):
-    """An adversary's one estimate, in the figure's caption and over the tables; nothing where there is none."""
+def test_one_choice_is_not_compared_with_itself(done):
+    alone = in_plain_words(replace(done, results=done.results[:1]))
+    assert alone.count(" under ") == 1
 
-    def asked(*names):
+
+def test_what_the_intervals_hold_of_estimates_is_said(done):
+    """In the figure's caption and over the tables; nothing where nobody estimates."""
+
+    def asked(*names, estimates=""):
         entries = "".join(f'[[adversary]]\nname = "{n}"\npopularity = "estimated"\nreports = 9\n' for n in names)
+        entries += f"[attack]\nobservations = [5]\n{estimates}"
         return replace(done, scenario=parse(SMALL.split("[[adversary]]")[0] + entries, name="x"))
 
-    said = "is one estimate for each choice"
+    said = "20 estimates were drawn"
     assert reservation(asked()) == ""
-    assert f"the popularity that a works with {said}" in reservation(asked("a"))
-    assert f"that a, b and c work with {said}" in reservation(asked("a", "b", "c"))
+    assert f"the popularity that a estimates: {said}" in reservation(asked("a"))
+    assert f"that a, b and c estimate: {said}" in reservation(asked("a", "b", "c"))
     assert page_of(asked("a")).count(said) == 2
+    assert reservation(asked("a", estimates="estimates = 1")).endswith("that a estimates once for each choice.")
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):

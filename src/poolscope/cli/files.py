@@ -50,7 +50,7 @@ METHODS = {
 def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     # as above
-    from poolscope.verbs.attack.words import chance_of, joined_in_words
+    from poolscope.verbs.attack.words import chance_of, estimate_of, joined_in_words
 
     console = Terminal()
     if found.joined is not None:
@@ -66,8 +66,8 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     words = "Confidence is the mean of what the adversary itself gives its guesses"
     words += "" if found.judged else "; the reports do not say whether they are right"
     console.print(f"{words}.", style="dim", highlight=False)
-    if chance := chance_of(found):
-        console.print(chance, style="dim", highlight=False)
+    for sentence in filter(None, (estimate_of(found), chance_of(found))):
+        console.print(sentence, style="dim", highlight=False)
     _print_verdict(console, found.violations)
     _print_place(console, "Posteriors", out)
     _print_place(console, "Pseudonyms", joined)

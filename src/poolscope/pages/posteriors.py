@@ -27,7 +27,7 @@ from poolscope.pages.tables import Column, table
 from poolscope.scenario.scenario import Scenario
 from poolscope.verbs.attack.attack import Inferred
 from poolscope.verbs.attack.tally import Guessed
-from poolscope.verbs.attack.words import chance_of, joined_in_words
+from poolscope.verbs.attack.words import chance_of, estimate_of, joined_in_words
 
 NONE = "no guess"
 
@@ -47,7 +47,9 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=tied(" ".join(filter(None, (in_plain_words(found), _joined(found), chance_of(found))))),
+        words=tied(
+            " ".join(filter(None, (in_plain_words(found), _joined(found), estimate_of(found), chance_of(found))))
+        ),
         violations=found.violations,
         facts=[
             counted(found.users, "user"),

@@ -24,16 +24,18 @@ def in_plain_words(comparison: Comparison) -> str:
     least, most = (pick(mine, key=lambda record: record.auc.value) for pick in (min, max))
     words = (
         f"After {counted(comparison.n, 'report')}, the {worst} adversary is right for "
-        f"{of_users(least.precision.value, least.users, 'of the users')} under {choice(least)} and for "
-        f"{of_users(most.precision.value, most.users)} under {choice(most)}; "
-        f"a random guess is right for {percent(least.baseline)}."
+        f"{of_users(least.precision.value, least.users, 'of the users')} under {choice(least)}"
     )
+    several = len(mine) > 1
+    if several:
+        words += f" and for {of_users(most.precision.value, most.users)} under {choice(most)}"
+    words += f"; a random guess is right for {percent(least.baseline)}."
     if least.threshold is not None and least.sure and most.sure:
         words += (
             f" It is at least {in_percent(least.threshold)} sure of "
-            f"{of_users(least.sure.value, least.users, 'of them')} under {choice(least)} and of "
-            f"{of_users(most.sure.value, most.users)} under {choice(most)}."
+            f"{of_users(least.sure.value, least.users, 'of them')} under {choice(least)}"
         )
+        words += f" and of {of_users(most.sure.value, most.users)} under {choice(most)}." if several else "."
     equal = at_equal_error(mine)
     if equal is None:
         return words
@@ -46,12 +48,15 @@ def in_plain_words(comparison: Comparison) -> str:
 
 
 def reservation(comparison: Comparison) -> str:
-    """What the intervals leave out, where they leave something out: the one estimate that an adversary works with."""
+    """Whether the intervals hold what adversaries have estimated; nothing where none has."""
     names = [entry.name for entry in comparison.scenario.adversaries if entry.popularity == "estimated"]
     if not names:
         return ""
-    who = f"{names[0]} works" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} work"
-    return f"Intervals are over users; the popularity that {who} with is one estimate for each choice."
+    who = f"{names[0]} estimates" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} estimate"
+    attack = comparison.scenario.attack
+    if attack is not None and attack.estimates > 1:
+        return f"Intervals include the spread of the popularity that {who}: {attack.estimates} estimates were drawn."
+    return f"Intervals are given the popularity that {who} once for each choice."
 
 
 def at_equal_error(records: Sequence[Choice]) -> tuple[float, dict[str, float]] | None:

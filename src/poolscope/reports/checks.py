@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Integers
+from poolscope.base.arrays import Integers, Keys
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.reports.misfit import ERROR, MOST, Firsts, Misfit
@@ -31,7 +32,7 @@ class Checks:
         least = max((_least(each) for each in stated), default=0.0)
         self._repeats = Repeats(device, least, error)
         self._popularities = [PopularityCheck(device.mechanism, each, error, MOST) for each in stated]
-        self._users: list[pl.Series] = []
+        self._users: list[Keys] = []
         self._rows = 0
 
     @property
@@ -42,11 +43,12 @@ class Checks:
     def add(self, users: pl.Series, reports: Reports) -> None:
         """Look at a block: who sent each report, and the reports."""
         # the reports of a user who memoizes depend on each other, the first ones of users do not
-        self._misfit.add(self._firsts.of(users, reports) if self._memoized else reports)
+        marks = users.hash().to_numpy()  # names may be long
+        self._misfit.add(self._firsts.of(marks, reports) if self._memoized else reports)
         some = {name: column[: MOST - self._rows] for name, column in reports.items()}
         if not report_count(some):
             return
-        self._users.append(users[: report_count(some)])
+        self._users.append(marks[: report_count(some)])
         self._rows += report_count(some)
         self._repeats.add(some)
         for popularity in self._popularities:
@@ -65,7 +67,7 @@ class Checks:
 
     def _numbered(self) -> Integers:
         """(reports,) the user of each, from 0."""
-        numbers: Integers = pl.concat(self._users).rank("dense").to_numpy().astype("int64") - 1
+        numbers: Integers = np.unique(np.concatenate(self._users), return_inverse=True)[1]
         return numbers
 
 

@@ -24,11 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.base.arrays import Floats, Integers, Keys
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
@@ -253,14 +252,14 @@ class Firsts:
     """Of users' reports the first of each, batch after batch, as many as are looked at."""
 
     def __init__(self) -> None:
-        self._met: set[str | int] = set()
+        self._met = np.empty(0, dtype=np.uint64)
 
-    def of(self, users: pl.Series, reports: Reports) -> Reports:
+    def of(self, users: Keys, reports: Reports) -> Reports:
         """The reports of users who were not met before; none where enough were."""
-        rows = users.to_frame("user").with_row_index().unique("user", keep="first", maintain_order=True)
-        new = [(row, user) for row, user in rows.iter_rows() if user not in self._met][: MOST - len(self._met)]
-        self._met.update(user for _, user in new)
-        return {name: column[[row for row, _ in new]] for name, column in reports.items()}
+        rows = np.sort(np.unique(users, return_index=True)[1])
+        rows = rows[~np.isin(users[rows], self._met)][: MOST - len(self._met)]
+        self._met = np.append(self._met, users[rows])
+        return {name: column[rows] for name, column in reports.items()}
 
 
 def _ones(bits: NDArray[np.uint8]) -> Floats:

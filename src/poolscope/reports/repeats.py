@@ -41,6 +41,9 @@ from poolscope.reports.curator import channel_of
 #: are more likely than this, as they are of mechanisms with few different reports.
 MAX_REPORTS, MADE, MORE, OBJECTS, LIKELY = 1 << 10, 1 << 12, 1 << 16, 4, 1e-3
 
+#: Reports that are simulated at once: they may be wide, and only their hashes are needed.
+BATCH = 1 << 9
+
 #: How many standard errors, and how many equal pairs, a simulated probability is raised by.
 DEVIATIONS, UNSEEN = 5.0, 5.0
 
@@ -203,10 +206,12 @@ def _place(equal: Equal, copies: float) -> str:
 
 def _samples(mechanism: Mechanism, count: int) -> list[Integers]:
     """Of a few objects the numbers of equal reports among so many fresh ones."""
-    objects = _objects(mechanism)
-    keys = user_keys(0, np.arange(count * len(objects))).reshape(len(objects), count)
-    made = (hashed(mechanism.report(np.full(count, z), own)) for z, own in zip(objects, keys, strict=True))
-    return [np.unique(hashes, return_counts=True)[1] for hashes in made]
+    out = []
+    for row, z in enumerate(_objects(mechanism)):
+        keys = (user_keys(0, np.arange(first, first + BATCH)) for first in range(row * count, (row + 1) * count, BATCH))
+        hashes = np.concatenate([hashed(mechanism.report(np.full(BATCH, z), own)) for own in keys])
+        out.append(np.unique(hashes, return_counts=True)[1])
+    return out
 
 
 def _objects(mechanism: Mechanism) -> Integers:

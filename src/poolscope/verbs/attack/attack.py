@@ -50,6 +50,7 @@ class Inferred:
     results : a record for each adversary and observation count.
     head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
     judged : how right each adversary is, where the truth is known.
+    estimated : the adversaries who estimated the popularity, once: what is found holds given that estimate.
     joined : which pseudonyms are whose, where they were joined; users are then devices.
     violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
         adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
@@ -63,6 +64,7 @@ class Inferred:
     head: Sequence[Mapping[str, Any]]
     top: Sequence[Mapping[str, Any]]
     judged: Sequence[Judged] = ()
+    estimated: Sequence[str] = ()
     joined: Joined | None = None
     violations: Sequence[str] = ()
 
@@ -190,6 +192,7 @@ def attack(
         head=tally.head,
         top=tally.top,
         judged=judgments,
+        estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
         joined=joined,
         violations=[*violations, *miscalibrated],
     )

@@ -14,6 +14,14 @@ def chance_of(found: Inferred) -> str:
     return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_ERROR}`")
 
 
+def estimate_of(found: Inferred) -> str:
+    """One sentence on the adversaries who estimated the popularity; none where nobody did."""
+    if not found.estimated:
+        return ""
+    names = " and ".join(found.estimated)
+    return f"Results of {names} are given this estimate of the popularity: another sample of reports gives others."
+
+
 def joined_in_words(joined: Joined) -> str:
     """How many devices the pseudonyms of a file are, and which stay apart."""
     names, devices = joined.pseudonyms, joined.devices
