@@ -24,7 +24,7 @@ from poolscope.verbs.advise.recommend import recommended_scenario
 from poolscope.verbs.advise.refine import Choice, Setting
 from poolscope.verbs.advise.sensitivity import resized
 from poolscope.verbs.advise.verify import verify
-from poolscope.verbs.advise.words import pools_above
+from poolscope.verbs.advise.words import notes_of, pools_above
 
 COIN = """
 title = "Two objects, a pool each"
@@ -366,12 +366,11 @@ def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
 def test_words_follow_what_was_found(done):
     assert "held-out users" in done.sentence
     assert not re.search(r"\b(un)?safe\b", " ".join([done.sentence, *done.notes, *done.assumptions]))
-    contradicted = replace(done.recommendation, attempts=done.recommendation.attempts * 2)
-    from poolscope.verbs.advise.words import notes_of
-
-    assert any(
-        "Held-out users did not confirm" in note for note in notes_of(done.findings, contradicted, done.question)
-    )
+    for kept, words in (("no", "did not confirm the first choice:"), ("yes", "showed that the first choice could be")):
+        attempt = replace(done.recommendation.attempts[0], kept=kept)
+        contradicted = replace(done.recommendation, attempts=(attempt, attempt))
+        notes = list(notes_of(done.findings, contradicted, done.question))
+        assert any(f"Held-out users {words}" in note and "refined 1 time;" in note for note in notes)
     odd = [replace(finding, monotone=False) for finding in done.findings]
     assert any(
         "smaller epsilon exposed significantly more" in note for note in notes_of(odd, contradicted, done.question)

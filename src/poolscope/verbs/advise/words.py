@@ -100,10 +100,13 @@ def notes_of(
     """What a reader must know besides; `limit` is what keeps the recommended setting from being larger."""
     if len(found.attempts) > 1:
         first = found.attempts[0]
+        seen = (
+            "showed that the first choice could be larger" if first.kept == YES else "did not confirm the first choice"
+        )
         yield (
-            f"Held-out users did not confirm the first choice, epsilon {first.epsilon:g} with a cap of {first.cap:,} "
-            f"({with_ends(first.exposed)} exposed). It was refined {len(found.attempts) - 1} time"
-            f"{'s' * (len(found.attempts) > 2)}; other users verified each attempt, but for recorded ones."
+            f"Held-out users {seen}: epsilon {first.epsilon:g} with a cap of {first.cap:,} exposed "
+            f"{with_ends(first.exposed)} of them. It was refined {counted(len(found.attempts) - 1, 'time')}; other "
+            "users verified each attempt, but for recorded ones."
         )
     if found.attempts[-1].kept == NO:
         yield "Held-out users contradict the last attempt too: take a smaller cap or epsilon, and ask again."
