@@ -17,6 +17,7 @@ from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise import effort, verify
 from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.alternatives import missed_by
 from poolscope.verbs.advise.error import end_of_serving, smallest_serving
 from poolscope.verbs.advise.findings import candidates_of
 from poolscope.verbs.advise.plays import Exposures, Players, players_of
@@ -184,6 +185,17 @@ def test_few_users_who_share_an_estimate_say_less():
     assert (alone.side(share, TAIL), replace(alone, design_effect=20.0).side(share, TAIL)) == (-1, 0)
 
 
+def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
+    """With the cap that it has; not where its epsilon is larger, nor where the recommended mechanism does not fit."""
+    one, other = sorted(cap_advice.findings, key=lambda finding: finding.epsilon)
+    assert one.epsilon < other.epsilon
+    named = missed_by(replace(other, fits="yes"), [one, replace(other, fits="yes")])
+    assert named.startswith(f"{one.mechanism} takes only {one.epsilon:.3g} per report")
+    assert named.endswith(f"up to a cap of {one.at_smallest.cap.value:.0f}.")
+    assert missed_by(replace(one, fits="yes"), [replace(one, fits="yes"), other]) is None
+    assert missed_by(other, [one, other]) is None
+
+
 # Errors in closed form
 
 
@@ -342,6 +354,7 @@ def test_alternatives_have_their_price(name, request):
     assert ("Its epsilon is not the lowest" in reason) == (lowest.mechanism != own.mechanism)
     if lowest.mechanism != own.mechanism:
         assert f"{lowest.mechanism} takes {lowest.epsilon:.3g} and " in reason
+    assert missed_by(advice.findings[0], advice.findings) is None, "either both fit or neither does"
     told = advice.as_json()
     assert [one["criterion"] for one in told["alternatives"]] == ["recommended", *best]
     assert told["recommendation"]["reason"] == reason
