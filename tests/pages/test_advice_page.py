@@ -116,6 +116,7 @@ def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, v
     assert f'<dd class="value">{value}</dd>' in html
     assert f"<h2>{heading}" in html
     assert ("asked: 20 %, undecided" in html) == (meets == "undecided")
+    assert (f">{exposed} of {users:,} users</dd>" in html) == (exposed == 0)
 
 
 def test_exposure_by_preferred_pool(advice, html, capsys):

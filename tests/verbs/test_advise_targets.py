@@ -25,7 +25,7 @@ from poolscope.verbs.advise.question import question_of
 from poolscope.verbs.advise.recommend import leaders_of
 from poolscope.verbs.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting
 from poolscope.verbs.advise.search import Trial
-from poolscope.verbs.advise.sensitivity import POPULATIONS, sensitivity
+from poolscope.verbs.advise.sensitivity import POPULATIONS, _matched, sensitivity
 from poolscope.verbs.advise.verdicts import aim_of, all_of, confirmable, verdict
 from poolscope.verbs.advise.verify import play_choice
 
@@ -167,6 +167,23 @@ def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
     narrow.question.highest = 0.8
     end = RefinedEpsilon(narrow, narrow.coarse(0.4, 0.8)).at(0.04, TARGET)
     assert (end.choice.epsilon, end.limit) == (0.8, "range")
+
+
+@pytest.mark.parametrize("estimates", [1, 5])
+def test_users_meet_as_many_estimates_as_the_scenario_says(estimates):
+    """The same groups as in an audit; an adversary with a matched prior has it with every estimate."""
+    scenario = parse(SMALL.replace("[attack]\n", f"[attack]\nestimates = {estimates}\n"), name="small")
+    question = question_of(scenario, exposed=0.1, reports=5)
+    players = players_of(scenario, question, SEED, Local(threads=1), SILENT)
+    game = players.game("grr", 3.0)
+    found = players.exposures(game, range(60))
+    assert (found.estimate is None) == (estimates == 1)
+    assert estimates == 1 or len(set(found.estimate)) == estimates
+    assert (found.design_effect(5) > 1) == (estimates > 1)
+    heavy = replace(game.behaviour, interest=POPULATIONS["Beta(5, 1) interest: hardly any others"])
+    every = [(one := _matched(game.adversaries[0], heavy)), *one.redraws]
+    assert [one.belief.interest for one in every] == [heavy.interest] * estimates
+    assert len({one.name for one in every}) == 1
 
 
 def test_few_users_who_share_an_estimate_say_less():
