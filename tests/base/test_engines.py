@@ -216,7 +216,7 @@ def test_killed_workers_change_nothing(dask, tmp_path, workers):
     thread = killing(tmp_path / "there", dask.client, workers, after=3)
     audit(scenario, tmp_path / "there", engine=dask)
     thread.join()
-    dask.client.wait_for_workers(2, timeout=30)
+    dask.client.wait_for_workers(2, timeout=120)
     assert_frame_equal(read_outcomes(tmp_path / "there"), read_outcomes(tmp_path / "here"), check_exact=True)
 
 

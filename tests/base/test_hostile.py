@@ -361,3 +361,13 @@ def test_a_folder_of_a_stranger(tmp_path):
     (out / "summary.json").write_text(json.dumps(summary | {"results": [{"adversary": ["x"]}]}))
     with pytest.raises(InputError, match=r"results\.0\.adversary: must be a text"):
         read_run(out)
+
+
+def test_a_footer_without_a_schema_is_refused(tmp_path):
+    """Version, no schema, no rows, no row groups."""
+    footer = bytes([0x15, 0x02, 0x19, 0x0C, 0x16, 0x00, 0x19, 0x0C, 0x00])
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    for _, read in TABLES.values():
+        with pytest.raises(InputError):
+            read(path)

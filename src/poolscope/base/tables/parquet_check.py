@@ -59,7 +59,8 @@ def check(stream: BinaryIO, most: int = 1 << 50) -> Account:
         if account.rows > most:
             raise InputError(f"must have at most {most} rows", value=account.rows)
         # columns of fixed length have few schemas: the longest stands for all
-        fixed = max(_within(element.get(2, 0), 0, 1 << 31, "length of a value") for element in footer[2])
+        lengths = (_within(element.get(2, 0), 0, 1 << 31, "length of a value") for element in footer[2])
+        fixed = max(lengths, default=0)
         for chunk, rows in _chunks(footer):
             path = tuple(part.decode() for part in chunk[3])
             leaf = account.leaves.setdefault(path, Leaf())
