@@ -14,7 +14,6 @@ from poolscope.attack.linking import link_scores, log_ratios, mean_popularity
 from poolscope.base.errors import InputError
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.mechanisms.rarity import log_rarity
 from poolscope.world.popularity import zipf
 from poolscope.world.universe import Universe
 
@@ -42,7 +41,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
     parameters, every = IDENTICAL[kind]
     device, reports = device_of(make(kind, 4, parameters), memory=True), every()
     rows = len(next(iter(reports.values())))
-    law = np.exp(device.mechanism.log_likelihood(reports) + log_rarity(device.mechanism, reports)[:, None])
+    law = np.exp(device.mechanism.log_likelihood(reports) + device.mechanism.log_base_measure(reports)[:, None])
     rng, most = np.random.default_rng(SEED), 0.0
     for trace in [(0, 0, 0), (0, 0, 1), (0, 1, 2), (3, 1, 0)]:
         first = rng.integers(rows, size=3)

@@ -49,7 +49,7 @@ def answers():
     device = kept.identical(shares(LAW))
     with np.errstate(divide="ignore"):
         law = np.log(np.array(shares(LAW), dtype=np.float64)).T
-    return device, Identical(np.arange(5), law, True)
+    return device, Identical(np.arange(5), law)
 
 
 def response(truth, again):
@@ -208,7 +208,7 @@ def response_areas(popularity, epsilon, window):
     same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
     law = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
     both = np.tile(np.arange(objects), 2)
-    pairs = np.maximum(log_ratios(Identical(both, law, True), popularity, objects), -1e6)
+    pairs = np.maximum(log_ratios(Identical(both, law), popularity, objects), -1e6)
     with np.errstate(divide="ignore"):
         best = area(same, different, np.log(same / different))
     return area(same, different, np.array(seen) @ pairs @ np.array(seen).T), best
@@ -294,5 +294,5 @@ def test_what_cannot_be_is_no_ratio_without_a_number():
     # without noise all devices have the same answers, which link none of them
     np.testing.assert_allclose(log_ratios(never, np.array([0.5, 0.3, 0.2]), 1), [[0.0, 0.0]], atol=1e-12)
     with np.errstate(divide="ignore"):
-        honest = Identical(np.array([2, 2, 0]), np.log(np.eye(3)), True)
+        honest = Identical(np.array([2, 2, 0]), np.log(np.eye(3)))
     np.testing.assert_array_equal(log_ratios(honest, np.array([0.5, 0.5, 0.0]), 1), [[0.0, 0.0]])

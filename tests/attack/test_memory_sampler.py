@@ -1,4 +1,4 @@
-"""The sampler of kept answers against the enumeration of all objects and answers."""
+"""The samplers of memoized responses against the enumeration of all objects and responses."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -14,6 +14,8 @@ from scipy import stats
 from poolscope.attack.memory.chains import begun, belief_of
 from poolscope.attack.memory.sampler import CHAINS, agreed, kept_posterior
 from poolscope.attack.memory.slots import slots_of
+from poolscope.attack.memory.tables import tables_of
+from poolscope.attack.memory.tempering import tempered_posterior
 from poolscope.attack.memory.units import units_of
 from poolscope.base.randomness import user_keys
 from poolscope.mechanisms.kept import Bits, Evidence, Identical, Values
@@ -31,7 +33,7 @@ def channel(slots):
     exact = enumerated(ORACLE, slots, range(3), lambda a, s: law[s][a], lambda r, a: Fraction(int(r == a)), reports)
     logs = np.log(np.array(law, dtype=np.float64).T[:, : max(slots) + 1])
     seen, answer = np.unique(reports, return_inverse=True)
-    return exact, Evidence(np.array(slots), Identical(answer, logs[seen], True))
+    return exact, Evidence(np.array(slots), Identical(answer, logs[seen]))
 
 
 def bits(slots, p=Fraction(1, 10)):
@@ -82,7 +84,11 @@ LAWS = [(law, slots) for law in (channel, bits, values) for slots in (APART, MIX
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):
-    both = [kept_posterior(evidence, adversary, key) for key in keys]
+    if isinstance(evidence.law, Bits):
+        both = [kept_posterior(evidence, adversary, key) for key in keys]
+    else:
+        tables = tables_of(evidence, adversary)
+        both = [tempered_posterior(tables, adversary, key) for key in keys]
     return np.array([x.posterior[0] for x in both]), np.array([x.error[0] for x in both])
 
 

@@ -11,12 +11,15 @@ from cases.synthetic import SEED
 from scipy.special import logsumexp
 
 from poolscope.attack.adversary import Adversary
-from poolscope.attack.memory.groupings import MANY
+from poolscope.attack.memory import posteriors
+from poolscope.attack.memory.allocation import allocated_posterior
 from poolscope.attack.memory.occupancy import normalised
-from poolscope.attack.memory.posteriors import EXACT, found_by
+from poolscope.attack.memory.posteriors import CELLS, EXACT, NEGLIGIBLE, SHARED, found_by
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
+from poolscope.attack.memory.tables import tables_of
+from poolscope.attack.memory.tempering import tempered_posterior
 from poolscope.base.randomness import user_keys
-from poolscope.mechanisms import GRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
+from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import Beta
 from poolscope.world.popularity import within_pools, zipf
@@ -198,30 +201,55 @@ def test_huge_counts_do_not_underflow():
         assert np.all(np.isfinite(normalised(scores(likelihood, counts, ORACLE), ORACLE)))
 
 
-# Who is scored so
+# Which method
+
+
+KEYS = user_keys(SEED, np.arange(1))
+BITS = Memoised(NoHashCMS(universe=60, epsilon=3.0))
 
 
 @pytest.mark.parametrize(
-    ("groups", "scores"), [(EXACT, exact_scores), (EXACT + 1, None), (MANY, None), (MANY + 1, occupancy_scores)]
+    ("groups", "cells", "scores"),
+    [(EXACT, CELLS, exact_scores), (EXACT + 1, CELLS, None), (31, CELLS, None), (31, 30 * 60, occupancy_scores)],
 )
-def test_few_groups_are_summed_many_are_occupancies_and_others_are_sampled(groups, scores):
-    memory = Memoised(NoHashCMS(universe=60, epsilon=3.0))
+def test_groups_of_bits_are_summed_sampled_or_an_occupancy(monkeypatch, groups, cells, scores):
+    monkeypatch.setattr(posteriors, "CELLS", cells)
     trace, key = np.repeat(np.arange(groups), 2), user_keys(SEED, np.arange(1))[0]
-    found = found_by(memory, reports_of(memory, trace[None], key[None]), STRONG)
+    found = found_by(BITS, reports_of(BITS, trace[None], key[None]), STRONG)
     if scores is None:
-        assert found.error.max() > 0
+        assert 0 < found.error.max() < 0.03
     else:
         assert found.error.max() == 0
-        expected = normalised(scores(*groups_of(memory, trace, key), STRONG), STRONG)
+        expected = normalised(scores(*groups_of(BITS, trace, key), STRONG), STRONG)
         np.testing.assert_array_equal(found.posterior, expected)
 
 
-@pytest.mark.parametrize(
-    "device",
-    [Memoised(GRR(universe=60, epsilon=1.0)), device_of(DBitFlip(universe=60, epsilon=1.0, buckets=10, d=4))],
-    ids=["shared answers", "shared slots"],
-)
-def test_groups_that_may_be_several_objects_are_sampled(device):
-    trace = np.array([[7, 3, 7, 50, 7]])
+SHARING = {
+    "few tables": (device_of(DBitFlip(universe=60, epsilon=1.0, buckets=10, d=4)), None),
+    "many tables": (Memoised(GRR(universe=60, epsilon=1.0)), tempered_posterior),
+    "two rounds of noise": (device_of(LGRR(universe=60, epsilon_infinity=2.0, epsilon_first=1.0)), tempered_posterior),
+    "rarely shared": (Memoised(NoHashCMS(universe=60, epsilon=0.5)), allocated_posterior),
+}
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_responses_that_slots_share_are_tables(monkeypatch, name):
+    """All of them where they are few; else chains, or maps to slots where two slots hardly ever share a response."""
+    device, method = SHARING[name]
+    called = []
+    for other in (tempered_posterior, allocated_posterior):
+        monkeypatch.setattr(posteriors, other.__name__, lambda *of, by=other: called.append(by) or by(*of))
+    trace = np.array([[7, 3, 7, 50, 7, 21, 8, 33, 14, 59, 1, 2, 40, 28]])
     found = found_by(device, reports_of(device, trace, user_keys(SEED, np.arange(1))), STRONG)
-    assert found.error.max() > 0
+    assert called == ([] if method is None else [method])
+    assert (found.error.max() > 0) == (method is not None)
+
+
+def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
+    """Few groups are summed without chance; that no further slot has sent a response is the only thing left."""
+    device = Memoised(NoHashCMS(universe=60, epsilon=6.0))
+    tables = tables_of(device.evidence(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
+    assert NEGLIGIBLE < tables.sharing < SHARED
+    monkeypatch.setattr(posteriors, "table_sum", lambda *of: None)
+    found = found_by(device, reports_of(device, np.array([[7, 3]]), KEYS), STRONG)
+    np.testing.assert_allclose(found.error, tables.sharing)

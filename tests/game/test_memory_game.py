@@ -129,7 +129,7 @@ name = "naive"
 popularity = "true"
 knows_memory = false
 [attack]
-observations = [4, 10]
+observations = [4, 30]
 """
 
 

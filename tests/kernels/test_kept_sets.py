@@ -10,14 +10,13 @@ from poolscope.attack.memory.slots import slots_of
 from poolscope.attack.memory.units import units_of
 from poolscope.kernels.kept_sets import log_join, log_joins, log_law, log_stay, move, put, refresh, take
 from poolscope.kernels.kept_tables import table
-from poolscope.mechanisms.kept import Bits, Values
+from poolscope.mechanisms.kept import Bits
 
 N, RNG = 24, np.random.default_rng(SEED)
 POSITIONS = np.array([[0, 1, 2, 1, 0], [3, 4, 5, 2, 6]])  # the last position is padding
 LAWS = {
     "bits": Bits(RNG.integers(0, 2, size=(N, 6), dtype=np.uint8), POSITIONS, (0.8, 0.2), (0.75, 0.3)),
     "without noise anew": Bits(RNG.integers(0, 2, size=(N, 6), dtype=np.uint8), POSITIONS, (0.8, 0.2), (1.0, 0.0)),
-    "values": Values(RNG.integers(0, 4, size=N), np.array([0, 1, 2, 3, 1]), 7, (0.5, 0.5 / 6), (0.6, 0.4 / 6)),
 }
 
 

@@ -142,10 +142,6 @@ def test_what_cannot_be_joined_is_refused(tmp_path):
     rule = r"reports\.parquet: must have at most \d+ reports for its pseudonyms to be joined, got 360; take some of"
     with pytest.raises(InputError, match=rule):
         attack(path, scenario, join=RATE, most_bytes=1 << 15)
-    scenario, path = sent(tmp_path, "kind = 'she'\nepsilon = 4\n", STRONG)
-    rule = r"small\.toml: mechanism: must state `log_factor`, how likely a report is at all, got 'SHE'"
-    with pytest.raises(InputError, match=rule):
-        attack(path, scenario, join=RATE)
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

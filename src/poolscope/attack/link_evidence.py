@@ -42,7 +42,6 @@ from poolscope.base.arrays import Floats, Integers, places
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Identical
-from poolscope.mechanisms.rarity import log_rarity
 from poolscope.mechanisms.role import Reports, distinct, report_count
 
 #: Pairs of windows that have an answer in common, and reports with noise that are held beside each other, at most.
@@ -91,15 +90,6 @@ def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adver
         found.append(Pairs(mine[enough.first], mine[enough.second], enough.log_evidence + bonus))
     pairs = _all(found)
     return pairs.some(np.lexsort((pairs.second, pairs.first)))
-
-
-def check_known(device: Keeping) -> None:
-    """It is known how likely an answer is at all, where reports are answers."""
-    mechanism = device.mechanism
-    some = mechanism.report(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.uint64))
-    law = device.evidence(some).law
-    if isinstance(law, Identical) and not law.shared:
-        log_rarity(mechanism, some)
 
 
 def _of_one_owner(device: Keeping, reports: Reports, starts: Integers) -> Iterator[Integers]:
@@ -153,8 +143,6 @@ def bets(device: Keeping, answers: Reports) -> tuple[Floats, Floats]:
     law = device.evidence(answers).law
     assert isinstance(law, Identical)
     known = law.log_law[law.answer]
-    if not law.shared:
-        known = known + log_rarity(device.mechanism, answers)[:, None]
     largest = known.max(axis=1, keepdims=True)
     # nothing is bet on an answer that cannot be
     possible = np.isfinite(largest)

@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from poolscope.attack.adversary import Adversary
-from poolscope.attack.memory.units import SHARED
 from poolscope.base.arrays import Floats, Integers, places
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Bits, Identical, Values
@@ -117,12 +116,8 @@ def log_ratios(law: Any, weight: Floats, cut: int) -> Floats:
 @log_ratios.register
 def _(law: Identical, weight: Floats, cut: int) -> Floats:
     """Pr[r, u | s] is Pr[r | s] if both are one answer, else 0."""
-    known = law.log_law
-    if not law.shared:
-        # but for a constant of the answer: as unlikely as where no two slots are taken to share it
-        known = known - known.max(axis=1, keepdims=True) + math.log(SHARED)
     with np.errstate(divide="ignore"):
-        logs = known + np.log(weight)
+        logs = law.log_law + np.log(weight)
         total = logsumexp(logs, axis=1, keepdims=True)
         # an answer that no slot with weight can have says nothing of slots
         total[np.isneginf(total)] = 0.0

@@ -1,67 +1,50 @@
 """Sets of reports that come from one kept answer: what a set says of every slot, and what one more report would change.
 
-Three kinds of answers: IDENTICAL (a report is its answer), BITS (independent bits, noise anew on each) and VALUES (one
-of g values, randomized response anew). A set of noisy reports says of slot s `level` + the sum of `part` at the
-positions of s; one more report changes that by `base` + the sum of `gain` at its features.
+A permanent response is a vector of independent bits, and each report has noise of its own on each. A set of reports
+says of slot s `level` + the sum of `part` at the positions of s; one more report changes that by `base` + the sum of
+`gain` at its features.
 """
 
 from collections import namedtuple
 
-import numpy as np
-from numba import njit
-
 from poolscope.kernels.uncounted import uncounted
-
-IDENTICAL, BITS, VALUES = 0, 1, 2
 
 #: What stands for the logarithm of nothing in sums and differences.
 NEVER = -1.0e4
 
-#: A user's reports: units of them that are never parted, and what they say by themselves.
+#: A user's reports, each a unit, and what they say by themselves.
 #:
-#: kind; joins: whether units can share a slot; width: positions there are; count (units,) reports of each;
+#: joins: whether units can share a slot; width: positions there are; count (units,) reports of each, one;
 #: mark (units,) random words, whose sum tells sets apart;
-#: row (units,) its answer among the different ones (IDENTICAL);
-#: features (units, most) and features_of (units,): the positions where a report has a one, or its value;
-#: law (answers, slots) log Pr[answer | slot] (IDENTICAL);
-#: positions (any, slots) where each slot differs from others, that of padding being the last (BITS, VALUES);
+#: features (units, most) and features_of (units,): the positions where a report has a one;
+#: positions (any, slots) where each slot differs from others, that of padding being the last;
 #: plain (n + 1, n + 1, 4) of o ones of c reports at a position that is not the slot's: log Pr, what one more zero
 #: changes in it, how much more it is where the slot has the position, and what a one more is over a zero more; marked
-#: (n + 1, n + 1, 2) where it has: what one more zero changes, and a one more over that (BITS);
-#: steps (5,) p and q of the permanent step, log q and log p/q of the one anew, values there are; decay (n + 2,) powers
-#: of q/p (VALUES);
+#: (n + 1, n + 1, 2) where it has: what one more zero changes, and a one more over that;
 #: class_of (slots,), first (classes + 1,): slots stand together by class; log_share (slots,) of a slot in its class;
 #: power (reports + 1, slots) the share over the largest of its class, to a power, as far as `powered` says;
 #: table (units,) the own table of each, tables there are of units, after which those of a chain's sets come: cumulative
 #: (rows, slots) of a law within each class, log_total (rows, classes); chain (1,) the key of the chain whose those are.
 Units = namedtuple(
     "Units",
-    "kind joins count mark row features features_of law positions plain marked steps decay class_of first log_share "
+    "joins count mark features features_of positions plain marked class_of first log_share "
     "top_share power powered table tables cumulative log_total chain width",
 )
 
 #: Sets of units in one chain. For each set: slot, size (units), names (their sum: of one unit, its own), total
-#: (reports), answer (IDENTICAL), ones (sets, positions), level, part (sets, positions + 1), base, gain (positions,
+#: (reports), ones (sets, positions), level, part (sets, positions + 1), base, gain (positions,
 #: sets), flat (the base of a set without a slot), mark (the sum of its units') and made: the mark of the set that its
 #: table was made for. set_of (units,);
 #: holder (slots,): which set has the slot, or -1; spare (units + 1,): sets that are free, their number last. There are
 #: three sets more than units, to work with. top (1,): sets from there on are free; factor (positions + 1,) is scratch.
 Sets = namedtuple(
-    "Sets", "slot size names total answer ones level part base gain flat mark made set_of holder spare top factor"
+    "Sets", "slot size names total ones level part base gain flat mark made set_of holder spare top factor"
 )
 
 
 @uncounted
 def refresh(units, sets, g):
     """What set g says and would say, after its reports or its slot have changed; slot -1 is one without positions."""
-    if units.kind == BITS:
-        _refresh_bits(units, sets, g)
-    elif units.kind == VALUES:
-        _refresh_values(units, sets, g)
-
-
-@uncounted
-def _refresh_bits(units, sets, g):
     ones, part, gain, plain = sets.ones, sets.part, sets.gain, units.plain
     c, last = sets.total[g], ones.shape[1]
     level, base = 0.0, 0.0
@@ -95,60 +78,16 @@ def move(units, sets, g, s):
     """Set g, whose reports stay as they are, to slot s; `holder` is left to do."""
     before = sets.slot[g]
     sets.slot[g] = s
-    if units.kind == BITS:
-        for h in range(units.positions.shape[0]):
-            j = units.positions[h, before]
-            if j < sets.ones.shape[1]:
-                sets.gain[j, g] = units.plain[sets.total[g], sets.ones[g, j], 3]
-        _mark_bits(units, sets, g)
-    else:
-        refresh(units, sets, g)
-
-
-@uncounted
-def _refresh_values(units, sets, g):
-    c, s, ones, part, gain = sets.total[g], sets.slot[g], sets.ones[g], sets.part[g], sets.gain[:, g]
-    decay, last = units.decay, sets.ones.shape[1]
-    p, q, log_q, log_ratio = units.steps[0], units.steps[1], units.steps[2], units.steps[3]
-    top, spread = _spread(units, sets, g)
-    scale = c * log_q + top * log_ratio
-    for j in range(last):
-        part[j] = _log(q * spread + (p - q) * decay[top - ones[j]])
-    part[last] = _log(q * spread + (p - q) * decay[top])
-    own = units.positions[0, s] if s >= 0 else last
-    mine = decay[top] if own == last else decay[top - ones[own]]
-    now = part[own]
-    for j in range(last):
-        more = decay[top - ones[j] - 1] - decay[top - ones[j]]
-        there = mine + more if j == own else mine
-        gain[j] = log_q + _log(q * (spread + more) + (p - q) * there) - now
-    sets.level[g] = scale
-    sets.base[g] = 0.0
-
-
-@uncounted
-def _spread(units, sets, g):
-    """More than any value has of reports, and the sum over answers of ratio^(reports that have it), over ratio^that."""
-    decay, ones, top = units.decay, sets.ones, 1
-    last = ones.shape[1]
-    for j in range(last):
-        top = max(top, ones[g, j] + 1)
-    spread = (units.steps[4] - last) * decay[top]
-    for j in range(last):
-        spread += decay[top - ones[g, j]]
-    return top, spread
-
-
-@njit(inline="always")
-def _log(x):
-    return np.log(x) if x > 0.0 else NEVER
+    for h in range(units.positions.shape[0]):
+        j = units.positions[h, before]
+        if j < sets.ones.shape[1]:
+            sets.gain[j, g] = units.plain[sets.total[g], sets.ones[g, j], 3]
+    _mark_bits(units, sets, g)
 
 
 @uncounted
 def log_law(units, sets, g, s):
     """Log Pr[the reports of set g | slot s]."""
-    if units.kind == IDENTICAL:
-        return units.law[sets.answer[g], s]
     total = sets.level[g]
     for h in range(units.positions.shape[0]):
         total += sets.part[g, units.positions[h, s]]
@@ -158,8 +97,6 @@ def log_law(units, sets, g, s):
 @uncounted
 def log_join(units, sets, g, u):
     """What unit u, which is one report, would change in the logarithm of set g's law."""
-    if units.kind == IDENTICAL:
-        return 0.0 if sets.answer[g] == units.row[u] else -np.inf
     total = sets.base[g]
     for i in range(units.features_of[u]):
         total += sets.gain[units.features[u, i], g]
@@ -173,19 +110,17 @@ def log_stay(units, sets, u):
     The set stays as it is: mostly the report does, and all that the set says would be made again for it.
     """
     g = sets.set_of[u]
-    if units.kind == IDENTICAL:
-        return 0.0
     features, ones, count = units.features, sets.ones, units.features_of[u]
     for i in range(count):
         ones[g, features[u, i]] -= 1
-    rest = _log_rest_bits(units, sets, g) if units.kind == BITS else _log_rest_values(units, sets, g)
+    rest = _log_rest(units, sets, g)
     for i in range(count):
         ones[g, features[u, i]] += 1
     return log_law(units, sets, g, sets.slot[g]) - rest
 
 
 @uncounted
-def _log_rest_bits(units, sets, g):
+def _log_rest(units, sets, g):
     """Log Pr[the reports of set g | its slot], one report fewer being counted in `ones` but not yet in `total`."""
     ones, plain, s, c, total = sets.ones, units.plain, sets.slot[g], sets.total[g] - 1, 0.0
     last = ones.shape[1]
@@ -199,26 +134,12 @@ def _log_rest_bits(units, sets, g):
 
 
 @uncounted
-def _log_rest_values(units, sets, g):
-    top, spread = _spread(units, sets, g)
-    p, q, log_q, log_ratio = units.steps[0], units.steps[1], units.steps[2], units.steps[3]
-    own, c = units.positions[0, sets.slot[g]], sets.total[g] - 1
-    mine = units.decay[top if own == sets.ones.shape[1] else top - sets.ones[g, own]]
-    return c * log_q + top * log_ratio + _log(q * spread + (p - q) * mine)
-
-
-@uncounted
 def log_joins(units, sets, u, out):
     """`log_join` of unit u with the first sets, added to out (some,).
 
     Feature by feature for all sets, which lie side by side: so it goes through vector registers.
     """
     n = out.shape[0]
-    if units.kind == IDENTICAL:
-        for g in range(n):
-            if not units.joins or sets.answer[g] != units.row[u]:
-                out[g] = -np.inf
-        return
     features, base, gain, count = units.features, sets.base, sets.gain, units.features_of[u]
     for g in range(n):
         out[g] += base[g]
@@ -249,11 +170,9 @@ def add(units, sets, u, g, sign):
     sets.size[g] += sign
     sets.names[g] += sign * u
     sets.total[g] += sign * units.count[u]
-    sets.answer[g] = units.row[u]
     sets.mark[g] += units.mark[u] if sign > 0 else -units.mark[u]
-    if units.kind != IDENTICAL:
-        for i in range(units.features_of[u]):
-            sets.ones[g, units.features[u, i]] += sign
+    for i in range(units.features_of[u]):
+        sets.ones[g, units.features[u, i]] += sign
 
 
 @uncounted

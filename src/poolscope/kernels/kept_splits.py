@@ -3,7 +3,7 @@
 import numpy as np
 
 from poolscope.kernels.kept_draws import coin, drawn_slot, log_sum, mixed
-from poolscope.kernels.kept_sets import IDENTICAL, add, claim, empty, log_join, refresh, release
+from poolscope.kernels.kept_sets import add, claim, empty, log_join, refresh, release
 from poolscope.kernels.kept_tables import table
 from poolscope.kernels.uncounted import uncounted
 
@@ -20,7 +20,7 @@ def _at_most(units, sets, place, room, g):
     """A bound of `_log_mass` that needs no table: the best slot's law, the best slot's share for all reports but one,
     and the shares of all slots, which are one together, for that.
     """
-    if units.kind == IDENTICAL or sets.size[g] == 1 or sets.made[g] == sets.mark[g]:
+    if sets.size[g] == 1 or sets.made[g] == sets.mark[g]:
         return _log_mass(units, sets, place, room, g)
     best, phi, part = -np.inf, -np.inf, sets.part[g]
     for j in range(part.shape[0]):
@@ -37,7 +37,6 @@ def _unite(sets, g, h, both):
     sets.size[both] = sets.size[g] + sets.size[h]
     sets.names[both] = sets.names[g] + sets.names[h]
     sets.total[both] = sets.total[g] + sets.total[h]
-    sets.answer[both] = sets.answer[g]
     sets.mark[both] = sets.mark[g] + sets.mark[h]
     for j in range(sets.ones.shape[1]):
         sets.ones[both, j] = sets.ones[g, j] + sets.ones[h, j]
@@ -57,8 +56,6 @@ def split_or_merge(units, sets, place, room):
     u = int(coin(place) * (n - 1))
     u += u >= t
     g, h = sets.set_of[t], sets.set_of[u]
-    if units.kind == IDENTICAL and units.row[t] != units.row[u]:
-        return
     left, right, both, want = n, n + 1, n + 2, np.log(coin(place))
     there = _log_mass(units, sets, place, room, g)
     if g != h:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poolscope.kernels.kept_sets import IDENTICAL, NEVER, add, empty, refresh
+from poolscope.kernels.kept_sets import NEVER, add, empty, refresh
 from poolscope.kernels.uncounted import uncounted
 
 #: Where what a set says of its slots spreads by less, as a logarithm, products of factors stay far from the ends of
@@ -32,7 +32,7 @@ def weigh_slots(units, sets, g, out, log_scale):
     low, high = np.inf, -np.inf
     for j in range(part.shape[0]):
         low, high = min(low, part[j]), max(high, part[j])
-    if units.kind == IDENTICAL or hashes * (high - low) > NARROW:
+    if hashes * (high - low) > NARROW:
         _weigh_logs(units, sets, g, out, log_scale)
         return
     for j in range(part.shape[0]):
@@ -60,12 +60,9 @@ def _weigh_logs(units, sets, g, out, log_scale):
     for k in range(log_scale.shape[0]):
         low, high, top = units.first[k], units.first[k + 1], -np.inf
         for s in range(low, high):
-            if units.kind == IDENTICAL:
-                value = units.law[sets.answer[g], s]
-            else:
-                value = sets.level[g]
-                for h in range(hashes):
-                    value += sets.part[g, units.positions[h, s]]
+            value = sets.level[g]
+            for h in range(hashes):
+                value += sets.part[g, units.positions[h, s]]
             value += c * units.log_share[s]
             out[s] = value
             top = max(top, value)

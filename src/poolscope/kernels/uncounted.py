@@ -13,3 +13,7 @@ _OPTIONS = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
 #: For functions whose arrays all come from Python, which holds them, and that neither make nor return one: else Numba
 #: refuses to compile them.
 uncounted = njit(nogil=True, cache=True, **_OPTIONS)
+
+#: The same, and division by zero gives an infinity instead of an error: a loop that divides goes through vector
+#: registers only without the check.
+unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)

@@ -102,6 +102,17 @@ class Adapted(Likelihood):
         values = self.mechanism.log_likelihood(self._own(reports))
         return checked_likelihood(values, report_count(reports), self.universe)
 
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """As the mechanism states it; without it nobody knows how often two objects have one response by chance."""
+        stated = getattr(self.mechanism, "log_base_measure", None)
+        if stated is None:
+            rule = "must have a method `log_base_measure` where devices memoize: what `log_likelihood` leaves out"
+            raise InputError(rule, value=type(self.mechanism).__name__, remedy="zeros if it leaves out nothing")
+        count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
+        if values.shape != (count,) or np.isnan(values).any() or np.any(values == np.inf):
+            raise InputError(f"log_base_measure must give a number for each report, {(count,)}", value=values.shape)
+        return values
+
     def _own(self, reports: Reports) -> Any:
         """The reports as the mechanism makes them."""
         return reports[REPORT] if self.bare else reports
@@ -156,9 +167,10 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
     mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
         where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
         is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
-        ``all_reports()``, every report that there is. One that has ``support(reports)``, whether each report supports
-        each object, with ``p_star`` and ``q_star``, how often it supports its own object and another, has the linear
-        estimate.
+        ``all_reports()``, every report that there is; ``log_base_measure(reports)``, (reports,) what `log_likelihood`
+        leaves out of the logarithm of the probability, which devices that memoize need. One that has
+        ``support(reports)``, whether each report supports each object, with ``p_star`` and ``q_star``, how often it
+        supports its own object and another, has the linear estimate.
     universe : the universe, or its size.
 
     Examples

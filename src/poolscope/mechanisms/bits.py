@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlog1py, xlogy
 
+from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError
 
 
@@ -31,6 +35,20 @@ def check_bits(bits: NDArray[np.uint8], m: int) -> None:
         raise InputError(f"bits must be {size} bytes (m = {m})", value=bits.shape[1:])
     if m % 8 and np.any(bits[:, -1] >> (m % 8)):
         raise InputError(f"no bit beyond m = {m} may be set")
+
+
+def log_bit_measure(bits: NDArray[np.uint8], m: int, own: float, other: float) -> Floats:
+    """(reports,) log Pr[bits | an object whose bit is set]: its own is one with probability `own`, others with `other`.
+
+    A report without any bit supports nothing. An object outside the support is less likely by the odds of the two
+    bits, from which its probability follows for any number of bits.
+    """
+    check_bits(bits, m)
+    ones = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    if not other:
+        return np.where(ones == 1, math.log(own), -np.inf)
+    found: Floats = math.log(own) + xlogy(ones - 1, other) + xlog1py(m - ones, -other)
+    return found
 
 
 def as_words(bits: NDArray[np.uint8], m: int) -> NDArray[np.uint64]:

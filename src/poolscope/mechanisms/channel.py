@@ -87,8 +87,8 @@ class Channel(Likelihood):
         chance = np.asarray(popularity, dtype=np.float64) @ self.matrix
         return generator(key).multinomial(count, chance / chance.sum()).astype(np.int64)
 
-    def log_factor(self, reports: Reports) -> Floats:
-        """(reports,) what `log_likelihood` leaves out: nothing."""
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) zero: `log_likelihood` leaves nothing out."""
         return np.zeros(len(reports["report"]))
 
     def log_likelihood(self, reports: Reports) -> Floats:

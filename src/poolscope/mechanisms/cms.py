@@ -2,6 +2,7 @@ r"""Count Mean Sketch: a hashed one-hot vector, every bit flipped on its own."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
 from poolscope.kernels.words import positions_room
-from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
+from poolscope.mechanisms.bits import as_bytes, as_words, log_bit_measure, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily
 from poolscope.mechanisms.layout import packed
@@ -73,6 +74,10 @@ class CMS(Sketch):
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.m)
         buckets = self.family.buckets(np.asarray(reports["hash"], dtype=np.int64))
         return np.take_along_axis(bits, buckets.astype(np.int64), axis=1).astype(bool)
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        bits = log_bit_measure(np.asarray(reports["bits"]), self.m, 1.0 - self.flip, self.flip)
+        return bits - math.log(self.family.size)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -187,6 +187,10 @@ class DBitFlip(Scoring, Likelihood):
         """(reports, universe) but for the probability of the positions."""
         return self.log_law(reports)[:, self.bucket_of]
 
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) that of the positions, all as likely."""
+        return np.full(len(reports["bits"]), -math.log(math.comb(self.buckets, self.d)))
+
     # Counts
 
     @property

@@ -181,10 +181,8 @@ class Memoised:
         arrived = np.argsort(first)
         different = {name: column[first[arrived]] for name, column in reports.items()}
         log_law = tabulated(law.log_likelihood, different, law.universe)
-        left_out = getattr(law, "log_factor", None)
-        if left_out is not None:
-            log_law = log_law + left_out(different)[:, None]
-        return Evidence(np.arange(law.universe), Identical(np.argsort(arrived)[which], log_law, left_out is not None))
+        log_law += law.log_base_measure(different)[:, None]
+        return Evidence(np.arange(law.universe), Identical(np.argsort(arrived)[which], log_law))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.mechanisms.defaults import drawn
-from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
 from poolscope.mechanisms.views import Views
 
@@ -61,9 +61,8 @@ class GRR(Sized):
         kernels.respond(objects, keys, self.universe, self.p_star, value)
         return {"value": value}
 
-    def log_factor(self, reports: Reports) -> Floats:
-        """(reports,) what `log_likelihood` leaves out of the logarithm of the probability."""
-        return np.full(len(reports["value"]), math.log(self.p_star))
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, 1)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)

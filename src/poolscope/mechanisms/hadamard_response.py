@@ -15,7 +15,7 @@ from poolscope.base.randomness import generator
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.defaults import binomial_noise
-from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
 from poolscope.mechanisms.views import Views
 
@@ -142,6 +142,9 @@ class HadamardResponse(Sized):
         value = np.empty(len(objects), dtype=np.int32)
         kernels.respond_hadamard(objects, keys, self.blocks, self.order, self.p_star, self.unit, value)
         return {"value": value}
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, self.order // 2)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         within, agrees = self._compared(reports)

@@ -16,6 +16,7 @@ from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Buckets
 from poolscope.mechanisms.layout import plain
+from poolscope.mechanisms.pure import even_measure
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
 from poolscope.mechanisms.sketch_law import function_totals, over_functions
 from poolscope.mechanisms.views import Views
@@ -78,6 +79,9 @@ class HCMS(Sketch):
         entry = 1 - 2 * (np.bitwise_count(shared).astype(np.int64) & 1)
         supported: NDArray[np.bool_] = entry == np.asarray(reports["bit"])[:, None]
         return supported
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, self.family.size * self.m)
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

@@ -180,7 +180,7 @@ class KeptPositions:
         first, which = distinct(reports)
         arrived = np.argsort(first)
         different = {name: np.asarray(column)[first[arrived]] for name, column in reports.items()}
-        law = Identical(np.argsort(arrived)[which], self.mechanism.log_law(different), shared=True)
+        law = Identical(np.argsort(arrived)[which], self.mechanism.log_law(different))
         return Evidence(self.mechanism.bucket_of, law)
 
 

@@ -18,19 +18,17 @@ class Identical(NamedTuple):
     """A report is its answer: all reports of a set are the same.
 
     answer : (reports,) which of the user's different answers each is, the first to come being 0.
-    log_law : (answers, slots) log Pr[answer | slot]; -inf is impossible.
-    shared : whether `log_law` is the probability itself, so that two slots may turn out to have one answer; else it is
-        known up to a constant of the answer, and the same answer is taken for the same slot.
+    log_law : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to have one
+        answer; -inf is impossible.
     """
 
     answer: Integers
     log_law: Floats
-    shared: bool
 
     def first(self, count: int) -> Identical:
         """Of the first reports; answers are numbered as they come."""
         answer = self.answer[:count]
-        return Identical(answer, self.log_law[: answer.max(initial=-1) + 1], self.shared)
+        return Identical(answer, self.log_law[: answer.max(initial=-1) + 1])
 
 
 class Bits(NamedTuple):

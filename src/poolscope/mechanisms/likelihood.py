@@ -36,6 +36,10 @@ class Likelihood(Reporting, ABC):
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
 
+    @abstractmethod
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) that constant: what `log_likelihood` leaves out of the logarithm of the probability."""
+
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
         return scaled(self.log_likelihood(reports))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import response as kernels
-from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import (
     LARGEST_EPSILON,
     ReportColumn,
@@ -94,6 +94,9 @@ class LocalHashing(Sized):
         kernels.seeds(keys, np.uint64(64 - self.seed_bits), seed)
         kernels.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
         return {"seed": seed, "value": value}
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, 2**self.seed_bits)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])

@@ -13,7 +13,7 @@ from poolscope.base.errors import InputError
 from poolscope.kernels import lines as kernels
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.layout import packed
-from poolscope.mechanisms.pure import Sized
+from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
 from poolscope.mechanisms.views import Views
 
@@ -87,6 +87,9 @@ class PIRappor(Sized):
         a, b = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int64)
         kernels.draw(objects, keys, self.prime, self.had, self.p_star, a, b)
         return {"a": a, "b": b}
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, self.prime * self.had)
 
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         a, b = self._lines(reports)

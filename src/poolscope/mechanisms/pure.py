@@ -7,13 +7,15 @@ audit follow from here for all of them.
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
 from poolscope.base.arrays import Floats
 from poolscope.mechanisms.defaults import Counting, Reporting, in_parts
-from poolscope.mechanisms.role import Reports, check_epsilon
+from poolscope.mechanisms.role import Reports, check_epsilon, report_count
 from poolscope.mechanisms.views import Views
 
 
@@ -58,11 +60,20 @@ class Pure(Reporting, Counting):
         with np.errstate(divide="ignore"):
             return np.log(self.likelihood(reports))
 
+    @abstractmethod
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) log Pr[report | an object that it supports]."""
+
     def mass(self, reports: Reports, views: Views) -> Floats:
         """Popularity mass of each report's support in each column."""
         matrix = views.matrix()
         parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+
+def even_measure(reports: Reports, inside: float, supporting: int) -> Floats:
+    """The base measure where `supporting` reports support an object, all as likely, and one is sent with `inside`."""
+    return np.full(report_count(reports), math.log(inside) - math.log(supporting))
 
 
 @dataclass(frozen=True, kw_only=True)

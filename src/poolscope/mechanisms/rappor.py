@@ -197,8 +197,8 @@ class Rappor(Hashed, Counting, Likelihood):
             kernels.full_counts(starts, order, positions, words, self.m, *self._scratch(), out)
         return out
 
-    def log_factor(self, reports: Reports) -> Floats:
-        """(reports,) what `log_likelihood` leaves out: nothing."""
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) zero: `log_likelihood` leaves nothing out."""
         return np.zeros(len(reports["cohort"]))
 
     def log_likelihood(self, reports: Reports) -> Floats:

@@ -170,6 +170,14 @@ class Stated(Mechanism, Protocol):
         """(reports, universe) its natural logarithm, up to a constant of the report; -inf: impossible."""
         ...
 
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """(reports,) that constant: log Pr[report | z] is the sum of the two.
+
+        It cancels in the posterior of fresh reports. Whether two objects, or two devices, have one response by chance
+        depends on it.
+        """
+        ...
+
 
 class Rates(NamedTuple):
     """How often a report supports z, each one number or (universe,) by z.

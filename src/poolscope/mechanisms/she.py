@@ -109,6 +109,19 @@ class SHE(Scoring, Likelihood):
         """epsilon times each entry, kept within 0 and 1."""
         return self.epsilon * np.clip(self._entries(reports), 0.0, 1.0)
 
+    def log_base_measure(self, reports: Reports) -> Floats:
+        r"""(reports,) the probability of all noise, were no entry raised, and what the likelihood has more.
+
+        Noise of k steps has probability :math:`\frac{1 - r}{1 + r} r^{|k|}`, r being :math:`e^{-\epsilon/2}` to the
+        power of a step. The entry that is raised has :math:`e^{\epsilon \min(\max(y, 0), 1) - \epsilon/2}` times that.
+        What lies between two points of the grid, in reports of other implementations, counts as if it were on one.
+        """
+        decay = 0.5 * self.epsilon * self.step
+        atom = math.log(-math.expm1(-decay)) - math.log1p(math.exp(-decay))
+        far = np.abs(self._entries(reports)).sum(axis=1)
+        measure: Floats = self.universe * atom - 0.5 * self.epsilon * (far + 1.0)
+        return measure
+
     def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):

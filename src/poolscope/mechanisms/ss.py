@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from poolscope.base.arrays import Keys, Objects
+from poolscope.base.arrays import Floats, Keys, Objects
 from poolscope.base.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import threshold
-from poolscope.mechanisms.role import derived, lie, settle
+from poolscope.mechanisms.pure import even_measure
+from poolscope.mechanisms.role import Reports, derived, lie, settle
 from poolscope.mechanisms.unary import ObjectBits, Words
 
 
@@ -58,6 +59,9 @@ class SubsetSelection(ObjectBits):
     @property
     def q_star(self) -> float:
         return (self.k - self.p_star) / (self.universe - 1)
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return even_measure(reports, self.p_star, math.comb(self.universe - 1, self.k - 1))
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         # fewer than wanted, by two standard deviations: what is added at random is drawn faster than what is removed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, threshold, words_of
+from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, log_bit_measure, threshold, words_of
 from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.pure import Sized
@@ -89,6 +89,9 @@ class Unary(ObjectBits):
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
         kernels.flip_bits(objects, keys, self.universe, raised, dropped, out)
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        return log_bit_measure(np.asarray(reports["bits"]), self.universe, self.p_star, self.q_star)
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""

@@ -11,28 +11,34 @@ import numpy as np
 
 from poolscope.attack.adversary import Adversary
 from poolscope.attack.fresh import lengths_of, posterior_of_each
-from poolscope.attack.memory.groupings import MANY
+from poolscope.attack.memory.allocation import allocated_posterior
 from poolscope.attack.memory.occupancy import normalised
 from poolscope.attack.memory.sampler import Found, kept_posterior
 from poolscope.attack.memory.scores import exact_scores, occupancy_scores
-from poolscope.attack.memory.tables import table_sum, tables_of
-from poolscope.attack.memory.units import of_one_slot
+from poolscope.attack.memory.tables import Tables, table_sum, tables_of
+from poolscope.attack.memory.tempering import tempered_posterior
 from poolscope.attack.posterior import not_a_number
 from poolscope.attack.role import Posteriors
 from poolscope.base.arrays import Floats, Integers, Keys, Tick
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Evidence, Identical, Values
+from poolscope.mechanisms.kept import Bits, Evidence, Identical
 from poolscope.mechanisms.role import Reports, report_count
 from poolscope.mechanisms.sending import Sent
 
 #: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
 CHUNK = 8
 
-#: Groups of identical reports up to which all that they can be is summed, 3^8 terms for each pool and some
-#: milliseconds; above MANY chains are no better than occupancy, and soon worse: see docs/memory.md.
-EXACT = 8
+#: Groups of identical reports up to which all that they can be is summed: 3^10 terms a pool, a tenth of a second.
+EXACT = 10
+
+#: Groups times objects above which there is no time to sample what the groups can be.
+CELLS = 100_000
+
+#: Where fewer further slots than this are expected to have sent a reported response, none is taken to have. The stated
+#: error is that expected number at least, unless it is negligible.
+SHARED, NEGLIGIBLE = 0.01, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,26 +140,31 @@ def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
 
 
 def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """By the sum over tables where there are few, by chains or, where groups are objects, by the better score."""
+    """The law and the sizes of the device choose the method; see docs/memory.md for where each is the best."""
+    if isinstance(evidence.law, Bits):
+        return kept_posterior(evidence, adversary, key)
+    tables = tables_of(evidence, adversary)
+    if not tables.possible:
+        return _without_chance(adversary.belief.pool_prior(adversary.k))
+    scores = table_sum(tables, adversary)
+    if scores is not None:
+        return _without_chance(scores / scores.sum())
+    sharing = tables.sharing
+    if sharing > SHARED:
+        return tempered_posterior(tables, adversary, key)
+    posterior, error = _of_groups(evidence, tables, adversary, key)
+    return Found(posterior, np.hypot(error, sharing if sharing > NEGLIGIBLE else 0.0))
+
+
+def _of_groups(evidence: Evidence, tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
+    """Where identical reports are one slot's: the sum over what they can be, samples of it, or the occupancy."""
     law = evidence.law
-    if isinstance(law, Values) or (isinstance(law, Identical) and law.shared):
-        tables = tables_of(evidence, adversary)
-        if not tables.possible:
-            return _without_chance(adversary.belief.pool_prior(adversary.k))
-        scores = table_sum(tables, adversary)
-        if scores is not None:
-            return _without_chance(scores / scores.sum())
-    if isinstance(law, Identical) and _are_objects(law, evidence.slots):
-        groups, counts = len(law.log_law), np.bincount(law.answer)
-        if groups <= EXACT or groups > MANY:
-            of = exact_scores if groups <= EXACT else occupancy_scores
-            return _without_chance(normalised(of(law.log_law, counts, adversary), adversary))
-    return kept_posterior(evidence, adversary, key)
-
-
-def _are_objects(law: Identical, slots: Integers) -> bool:
-    """Whether a group of identical reports is one object: no other may well have its answer, or shares its slot."""
-    return bool(of_one_slot(law).all()) and law.log_law.shape[1] == len(slots)
+    assert isinstance(law, Identical)
+    groups, slots = law.log_law.shape
+    if slots == len(evidence.slots) and (groups <= EXACT or groups * slots > CELLS):
+        scores = exact_scores if groups <= EXACT else occupancy_scores
+        return _without_chance(normalised(scores(law.log_law, np.bincount(law.answer), adversary), adversary))
+    return allocated_posterior(tables, adversary, key)
 
 
 def _without_chance(posterior: Floats) -> Found:

@@ -1,4 +1,4 @@
-r"""The posterior of the pools from reports of kept answers, by chains over the objects behind them.
+r"""The posterior of the pools from noisy bit vectors of kept answers, by chains over the objects behind them.
 
 The likelihood of the objects :math:`z_1 .. z_n` of a user's reports is
 
@@ -38,7 +38,7 @@ from poolscope.base.arrays import Floats
 from poolscope.base.randomness import children
 from poolscope.kernels.kept_draws import Belief
 from poolscope.kernels.kept_sets import Units
-from poolscope.mechanisms.kept import Evidence, Identical
+from poolscope.mechanisms.kept import Bits, Evidence
 
 #: Chains of a user, rounds until they are far from their start, and rounds that say how many there must be.
 CHAINS, BURN, TRIAL = 8, 8, 16
@@ -55,23 +55,16 @@ class Found(NamedTuple):
 
 
 def kept_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
-    """Posterior of the pools from the reports of one user; reports that the model excludes leave the prior."""
-    prior, law = adversary.belief.pool_prior(adversary.k), evidence.law
+    """Posterior of the pools from the reports of one user, which are bit vectors."""
+    assert isinstance(evidence.law, Bits)
     slots = slots_of(evidence.slots, adversary)
-    units = units_of(law, slots)
-    n = int(units.count.sum())
-    if n == 0 or (isinstance(law, Identical) and _excluded(law)):
-        return Found(prior, np.zeros(len(prior)))
+    units = units_of(evidence.law, slots)
+    n = len(units.count)
     belief, objects = belief_of(adversary, slots, n), len(slots.order) == len(evidence.slots)
     # from a key of its own: the same reports must not be attacked one way with one key and the other with another
     if objects and are_many(len(begun(units, belief, np.uint64(0), 1)[0].groups), n):
         return Found(*by_groupings(units, belief, slots.order, adversary, key, ENOUGH))
     return agreed(units, belief, key)
-
-
-def _excluded(law: Identical) -> bool:
-    answers, slots = law.log_law.shape
-    return answers > slots or bool(np.isneginf(law.log_law.max(axis=1)).any())
 
 
 def agreed(units: Units, belief: Belief, key: np.uint64) -> Found:

@@ -10,7 +10,8 @@ randomized response has the two probabilities q and p - q instead. Responses tha
 formula.
 
 Where slots are few, `table_sum` adds up all tables (`kernels.table_sums`) on a grid of relevant interest and
-polarization: no error is left but that of the grid.
+polarization: no error is left but that of the grid. Where they are many, tables are sampled (`tempering`); where two
+slots hardly ever share a response, maps from responses to slots are (`allocation`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.special import gammaln
 
 from poolscope.attack.adversary import Adversary
@@ -33,8 +36,11 @@ from poolscope.world.popularity import within_pools
 #: Below it the probability of "any other response" is what rounding left of nothing.
 ROUNDING = 1e-13
 
-#: Products and sums up to which all tables are added up: about as long as sampling them takes.
-SUM_WORK = 6e8
+#: Products and sums up to which all tables are added up: a third of a second.
+SUM_WORK = 1e9
+
+#: As how many products and sums it counts to list a pair of sets of slots, for which there is memory then as well.
+PAIR_WORK = 300
 
 #: Reports up to which the products of a sum stay in the range of a double.
 SUM_REPORTS = 1500
@@ -61,12 +67,25 @@ class Tables(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        """Whether there can be such reports: a response without noise needs a slot of its own."""
+        """Whether there can be such reports: a response that is sent without noise needs a slot of its own."""
         if self.rate[0] > 0:
             return True
-        held = np.isfinite(self.log_law[:, :-1])
-        open_ = ~(self.base > 0).any(axis=1)
-        return bool(np.asarray(held.any(axis=0))[open_].all()) and int(open_.sum()) <= len(self.mass)
+        held = np.isfinite(self.log_law[:, :-1])[:, ~self.base.any(axis=1)]
+        if held.all():
+            return bool(held.shape[1] <= held.shape[0])
+        return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
+
+    @property
+    def sharing(self) -> float:
+        """A bound of how many further slots are expected to have sent a response that was reported.
+
+        A slot has sent one with probability n times its largest weight at most. Infinite where reports are noisy: then
+        any slot may have sent any of them.
+        """
+        if self.rate[0] > 0 or self.base.any():
+            return np.inf
+        sent = np.minimum(1.0, self.counts.sum() * self.mass.max(axis=1, initial=0.0))
+        return float(sent @ np.exp(self.log_law[:, :-1]).sum(axis=1))
 
 
 class Grid(NamedTuple):
@@ -128,7 +147,9 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
     pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
     grid = grid_of(adversary, n)
-    if pairs * len(tables.counts) * grid.prior.size > SUM_WORK or n > SUM_REPORTS:
+    if n == 1:
+        return _of_one_report(tables, grid)
+    if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
         return None
     lattice = _lattice(tuple(members.tolist()))
     # the fewest reports first: the last response is summed for one set only
@@ -154,6 +175,14 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
 
 
+def _of_one_report(tables: Tables, grid: Grid) -> Floats:
+    """Scores (k,) of the pools: the mean over tables of the rate of one report, which is linear in the table."""
+    mass = tables.base[0] + np.exp(tables.log_law[:, 0]) @ tables.mass
+    rates = tables.rate[0] + tables.rate[1] * np.einsum("j,kjq->kq", mass, grid.weights)
+    scores: Floats = (grid.prior * rates).sum(axis=1)
+    return scores
+
+
 def _set_laws(digits: Integers, log_law: Floats) -> Floats:
     """(responses + 1, points) Pr[all slots of a set have the response] over factorials.
 
@@ -167,7 +196,7 @@ def _set_laws(digits: Integers, log_law: Floats) -> Floats:
     return np.ascontiguousarray(laws.T)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _lattice(members: tuple[int, ...]) -> Lattice:
     """Of classes with so many slots."""
     digits, above, below = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -187,13 +216,19 @@ def grid_of(adversary: Adversary, n: int) -> Grid:
 
 @lru_cache(maxsize=32)
 def _grid(belief: Behaviour, k: int, neutral: bool, n: int) -> Grid:
-    (gamma, rest, weight), (delta, others, more) = axes(belief, k, neutral, n, GRID_ERROR)
-    own, other = np.outer(gamma, delta).ravel(), np.outer(gamma, others).ravel()
+    interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
+    prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
+    return Grid(section_weights(interest, polarization, k), prior)
+
+
+def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
+    """(k, k + 1, nodes) of the sections if a pool is the preferred one, at all nodes of two `axes`."""
+    own, other = (np.outer(interest[0], polarization[row]).ravel() for row in (0, 1))
     weights = np.empty((k, k + 1, len(own)))
     weights[:] = other
-    weights[:, 0] = np.repeat(rest, len(delta))
+    weights[:, 0] = np.repeat(interest[1], polarization.shape[1])
     weights[np.arange(k), np.arange(1, k + 1)] = own
-    return Grid(weights, np.outer(belief.pool_prior(k), np.outer(weight, more).ravel()))
+    return weights
 
 
 def axes(belief: Behaviour, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:

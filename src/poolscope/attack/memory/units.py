@@ -1,133 +1,52 @@
-"""A user's reports as the sampler takes them: units that are never parted, with the law of each by itself."""
+"""A user's noisy bit vectors as the sampler takes them: units that are never parted, with the law of each by itself."""
 
 from __future__ import annotations
 
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from poolscope.attack.memory.slots import Slots
 from poolscope.base.arrays import Floats
 from poolscope.base.randomness import children
-from poolscope.kernels.kept_sets import BITS, IDENTICAL, NEVER, VALUES, Sets, Units
+from poolscope.kernels.kept_sets import NEVER, Sets, Units
 from poolscope.kernels.kept_tables import tabulate_units
-from poolscope.mechanisms.kept import Bits, Identical, Values
-
-#: Below this probability of an answer at any slot no two slots of a user are taken to share it.
-SHARED = 1e-9
+from poolscope.mechanisms.kept import Bits
 
 
-def of_one_slot(law: Identical) -> NDArray[np.bool_]:
-    """(answers,) whether all reports of an answer are taken for one slot's."""
-    rare: NDArray[np.bool_] = law.log_law.max(axis=1, initial=-np.inf) < np.log(SHARED)
-    return rare | (not law.shared)
-
-
-def units_of(law: Identical | Bits | Values, slots: Slots) -> Units:
-    """The units of one user, their tables included."""
-    parts = _parts(law, slots)
-    count = parts["count"]
-    tables = int(parts["table"].max(initial=-1)) + 1
-    rows = tables + (len(count) + 3 if parts["joins"] else 1)
+def units_of(law: Bits, slots: Slots) -> Units:
+    """The units of one user, their tables included: every report is one."""
+    n, width = law.ones.shape
+    features_of = law.ones.sum(axis=1, dtype=np.int64)
+    plain, marked = _bit_laws(n, law.permanent, law.again)
+    rows = n + (n + 3 if n > 1 else 1)
     units = Units(
-        **_nothing(len(count), len(slots.order)) | parts,
-        mark=children(np.uint64(0), np.arange(len(count))),
+        joins=n > 1,
+        width=width,
+        count=np.ones(n, dtype=np.int64),
+        mark=children(np.uint64(0), np.arange(n)),
+        features=np.argsort(law.ones ^ 1, axis=1, kind="stable")[:, : max(1, features_of.max(initial=0))].copy(),
+        features_of=features_of,
+        positions=np.ascontiguousarray(law.positions[:, slots.order], dtype=np.int64),
+        plain=plain,
+        marked=marked,
         class_of=slots.class_of,
         first=slots.first,
         log_share=slots.log_share,
         # a class is never without slots
         top_share=np.maximum.reduceat(slots.log_share, slots.first[:-1]),
-        power=np.empty((int(count.sum()) + 1, len(slots.order))),
-        powered=np.zeros(int(count.sum()) + 1, dtype=bool),
-        tables=tables,
+        power=np.empty((n + 1, len(slots.order))),
+        powered=np.zeros(n + 1, dtype=bool),
+        table=np.arange(n),
+        tables=n,
         chain=np.zeros(1, dtype=np.uint64),
         cumulative=np.empty((rows, len(slots.order))),
         log_total=np.empty((rows, len(slots.blend))),
     )
     tabulate_units(units, empty_sets(units))
     return units
-
-
-@singledispatch
-def _parts(law: Any, slots: Slots) -> dict[str, Any]:
-    """What units have of their own by the kind of law."""
-    raise TypeError(f"no units are known of the law {type(law).__name__}")
-
-
-@_parts.register
-def _(law: Identical, slots: Slots) -> dict[str, Any]:
-    """Reports of one answer are one unit, unless other slots may well have that answer too."""
-    glued = of_one_slot(law)
-    leads = ~glued[law.answer]
-    leads[np.unique(law.answer, return_index=True)[1]] = True
-    row = law.answer[leads].astype(np.int64)
-    return {
-        "kind": IDENTICAL,
-        "joins": len(row) > len(glued),
-        "count": np.where(glued[row], np.bincount(law.answer, minlength=len(glued))[row], 1).astype(np.int64),
-        "row": row,
-        "table": row,
-        "law": np.maximum(law.log_law[:, slots.order], NEVER),
-    }
-
-
-@_parts.register
-def _(law: Bits, slots: Slots) -> dict[str, Any]:
-    n, width = law.ones.shape
-    features_of = law.ones.sum(axis=1, dtype=np.int64)
-    plain, marked = _bit_laws(n, law.permanent, law.again)
-    return {
-        "kind": BITS,
-        "joins": n > 1,
-        "width": width,
-        "count": np.ones(n, dtype=np.int64),
-        "features": np.argsort(law.ones ^ 1, axis=1, kind="stable")[:, : max(1, features_of.max(initial=0))].copy(),
-        "features_of": features_of,
-        "positions": np.ascontiguousarray(law.positions[:, slots.order], dtype=np.int64),
-        "plain": plain,
-        "marked": marked,
-        "table": np.arange(n),
-    }
-
-
-@_parts.register
-def _(law: Values, slots: Slots) -> dict[str, Any]:
-    n, (p, q) = len(law.value), law.again
-    seen, place = np.unique(law.value, return_inverse=True)
-    own = law.own[slots.order]
-    at = np.minimum(np.searchsorted(seen, own), len(seen) - 1)
-    return {
-        "kind": VALUES,
-        "joins": n > 1,
-        "width": len(seen),
-        "count": np.ones(n, dtype=np.int64),
-        "features": np.ascontiguousarray(place[:, None], dtype=np.int64),
-        "features_of": np.ones(n, dtype=np.int64),
-        "positions": np.where(seen[at] == own, at, len(seen))[None].astype(np.int64),
-        "steps": np.array([*law.permanent, np.log(q), np.log(p / q), law.values]),
-        "decay": (q / p) ** np.arange(n + 3),
-        "table": place.astype(np.int64),
-    }
-
-
-def _nothing(units: int, slots: int) -> dict[str, Any]:
-    """What units have that their kind does not need."""
-    none = np.zeros((1, 1))
-    return {
-        "width": 0,
-        "row": np.zeros(units, dtype=np.int64),
-        "features": np.zeros((units, 1), dtype=np.int64),
-        "features_of": np.zeros(units, dtype=np.int64),
-        "law": none,
-        "positions": np.zeros((1, slots), dtype=np.int64),
-        "plain": none[None],
-        "marked": none[None],
-        "steps": np.zeros(5),
-        "decay": np.ones(1),
-    }
 
 
 @lru_cache(maxsize=16)
@@ -164,7 +83,6 @@ def empty_sets(units: Units) -> Sets:
         size=whole(sets),
         names=whole(sets),
         total=whole(sets),
-        answer=whole(sets),
         ones=whole(sets, width),
         level=np.zeros(sets),
         part=np.zeros((sets, width + 1)),

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.attack.joining import joined, linked
-from poolscope.attack.link_evidence import check_known, evident
+from poolscope.attack.link_evidence import evident
 from poolscope.base.errors import InputError, located
 from poolscope.base.tables import check_output, writing
 from poolscope.mechanisms.devices import Keeping
@@ -96,8 +96,6 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
     if not scorer.grouping:
         rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are joined"
         raise InputError(rule, file=scenario.file, place="adversary", remedy="leave out knows_memory = false")
-    with located(file=scenario.file, place="mechanism"):
-        check_known(scorer.device)
     with located(file=path):
         most = most_bytes // (COPIES * row_bytes(scorer.mechanism.report_columns))
         if ready.reports > most:

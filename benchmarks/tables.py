@@ -1,0 +1,151 @@
+"""The attack on memoized responses that slots share: is it calibrated, and are the errors of its samplers right?
+
+    python benchmarks/tables.py attack [--users 300] [--setting "grr, 5 objects" ...]
+    python benchmarks/tables.py samplers [--users 100] [--setting "grr" ...]
+
+`attack`: users at 90% confidence and how many of their guesses are right, log loss beside the mean entropy of the
+posteriors (equal but for noise where these are calibrated), the mean standard error, and milliseconds of one core.
+
+`samplers`: the sampler against the sum over all tables, on devices small enough for both. The variance ratio is the sum
+of squared deviations over that of stated variances, with a 95% interval by bootstrap over users.
+"""
+
+import argparse
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+import poolscope as ps
+from poolscope.attack.memory.allocation import allocated_posterior
+from poolscope.attack.memory.posteriors import found_by
+from poolscope.attack.memory.tables import table_sum, tables_of
+from poolscope.attack.memory.tempering import tempered_posterior
+from poolscope.base.randomness import user_keys
+from poolscope.mechanisms import Channel, device_of, make, reports_of
+from poolscope.world.popularity import zipf
+from poolscope.world.synthetic import draw_traces, draw_users
+
+
+class Setting(NamedTuple):
+    """A device, its universe, and report counts to attack at."""
+
+    kind: str
+    parameters: dict[str, float]
+    size: int
+    pools: dict[str, int]
+    counts: tuple[int, ...] = (30, 90, 180)
+
+
+FIVE, SEVEN, EIGHT, NINE = ((size, {"a": share, "b": share}) for size, share in ((5, 2), (7, 2), (8, 2), (9, 3)))
+FORTY = 40, {"a": 6, "b": 6, "c": 8}
+
+ATTACKS = {
+    "grr, 5 objects": Setting("grr", {"epsilon": 3.0}, *FIVE),
+    "grr, 16 objects": Setting("grr", {"epsilon": 3.0}, 16, {"a": 5, "b": 5}),
+    "oue, epsilon 8": Setting("oue", {"epsilon": 8.0}, *FORTY, (30,)),
+    "hr, epsilon 2": Setting("hr", {"epsilon": 2.0}, *FORTY, (90,)),
+    "hcms, m = 4": Setting("hcms", {"epsilon": 2.0, "m": 4, "hashes": 8}, *FORTY, (90,)),
+}
+
+SAMPLERS = {
+    "grr": Setting("grr", {"epsilon": 3.0}, *EIGHT),
+    "l-grr": Setting("l-grr", {"epsilon": 2.0}, *EIGHT),
+    "loloha": Setting("loloha", {"epsilon": 2.0}, *EIGHT),
+    "dbitflip": Setting("dbitflip", {"epsilon": 3.0, "buckets": 8, "d": 3}, *EIGHT),
+    "hr": Setting("hr", {"epsilon": 2.0}, *SEVEN),
+    "hcms": Setting("hcms", {"epsilon": 2.0, "m": 4, "hashes": 2}, *EIGHT),
+    "channel": Setting("channel", {}, *SEVEN),
+    "cms": Setting("cms", {"epsilon": 2.0, "m": 64, "hashes": 1024}, *NINE, (30,)),
+}
+
+
+def played(setting: Setting, n: int, users: int, seed: int):
+    """The device, an adversary who knows the popularity, what each user sends, and the preferred pools."""
+    universe = ps.Universe.sized(setting.size, setting.pools)
+    popularity = np.array([0.3, 0.1, 0.15, 0.25, 0.2]) if setting.size == 5 else zipf(universe, 1.0)
+    if setting.kind == "channel":
+        mechanism = Channel(universe=setting.size, matrix=np.random.default_rng(1).dirichlet(np.ones(6), setting.size))
+    else:
+        mechanism = make(setting.kind, setting.size, setting.parameters)
+    device = device_of(mechanism, memory=True)
+    known = ps.Adversary(name="known", universe=universe, popularity=popularity)
+    keys = user_keys(seed, np.arange(users))
+    truth = draw_users(universe, ps.Behaviour(), keys)
+    traces = draw_traces(universe, popularity, truth, n)
+    return device, known, [reports_of(device, traces[[u]], keys[[u]]) for u in range(users)], truth.iota
+
+
+def attack(name: str, users: int, seed: int) -> None:
+    for n in ATTACKS[name].counts:
+        device, known, reports, iota = played(ATTACKS[name], n, users, seed)
+        found_by(device, reports[0], known)
+        start = time.process_time()
+        found = [found_by(device, own, known) for own in reports]
+        ms = 1000 * (time.process_time() - start) / users
+        posterior, error = (np.array(x) for x in zip(*found, strict=True))
+        confidence, right = posterior.max(axis=1), posterior.argmax(axis=1) == iota
+        sure = confidence >= 0.9
+        loss = -np.log(posterior[np.arange(users), iota])
+        entropy = -(posterior * np.log(np.maximum(posterior, 1e-300))).sum(axis=1)
+        noise = (loss - entropy).std(ddof=1) / np.sqrt(users)
+        of_sure = f"{100 * right[sure].mean():.1f}, {100 * confidence[sure].mean():.1f}" if sure.any() else ", "
+        print(
+            f"| {name} | {n} | {100 * right.mean():.1f} | {100 * sure.mean():.1f} | {of_sure.replace(', ', ' | ')} | "
+            f"{loss.mean():.3f} | {entropy.mean():.3f} | {noise:.3f} | {error.max(axis=1).mean():.3f} | {ms:.0f} |",
+            flush=True,
+        )
+
+
+def samplers(name: str, users: int, seed: int) -> None:
+    sampler = allocated_posterior if name == "cms" else tempered_posterior
+    for n in SAMPLERS[name].counts:
+        device, known, reports, _ = played(SAMPLERS[name], n, users, seed)
+        rows, ms = [], []
+        for user, own in enumerate(reports):
+            tables = tables_of(device.evidence(own), known)
+            scores = table_sum(tables, known)
+            if not user:
+                sampler(tables, known, np.uint64(users))
+            start = time.process_time()
+            found = sampler(tables, known, np.uint64(user))
+            ms.append(1000 * (time.process_time() - start))
+            rows.append([found.posterior[0] - scores[0] / scores.sum(), found.error[0]])
+        off, error = np.array(rows).T
+        some = np.random.default_rng(0).integers(users, size=(2000, users))
+        low, high = np.quantile((off[some] ** 2).sum(axis=1) / (error[some] ** 2).sum(axis=1), [0.025, 0.975])
+        ratio = f"{(off**2).sum() / (error**2).sum():.2f} ({low:.2f}–{high:.2f})"
+        mean, most = np.mean(ms), np.max(ms)
+        print(f"| {name} | {n} | {np.abs(off).mean():.4f} | {ratio} | {mean:.0f} | {most:.0f} |", flush=True)
+
+
+WHAT = {
+    "attack": (
+        attack,
+        ATTACKS,
+        "| setting | reports | right, % | confident, % | right of these, % | stated, % | loss | entropy | noise of the "
+        "difference | error | ms |\n|---|---|---|---|---|---|---|---|---|---|---|",
+    ),
+    "samplers": (
+        samplers,
+        SAMPLERS,
+        "| device | reports | mean deviation | variance ratio (95% CI) | mean ms | max ms |\n|---|---|---|---|---|---|",
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=list(WHAT))
+    parser.add_argument("--users", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--setting", nargs="*", metavar="NAME", help="all of them without it")
+    o = parser.parse_args()
+    measure, settings, head = WHAT[o.what]
+    print(head)
+    for name in o.setting or settings:
+        measure(name, o.users, o.seed)
+
+
+if __name__ == "__main__":
+    main()

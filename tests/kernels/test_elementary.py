@@ -1,0 +1,21 @@
+"""Logarithms and exponentials of many numbers at once."""
+
+import numpy as np
+
+from poolscope.kernels.elementary import LEAST, exp_all, log_all
+
+
+def test_logarithms_are_those_of_numpy():
+    x = np.exp(np.random.default_rng(1).uniform(-690, 690, size=1003))
+    x[:3] = 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0)
+    expected, out = np.log(x), np.empty(len(x))
+    log_all(x, x.view(np.int64), out, out.view(np.int64), 1000)
+    np.testing.assert_allclose(out[:1000], expected[:1000], rtol=1e-14, atol=1e-16)
+
+
+def test_exponentials_are_those_of_numpy():
+    x = np.random.default_rng(1).uniform(-690, 690, size=1003)
+    x[:3] = 0.0, -np.inf, -1e5
+    expected, room = np.exp(np.maximum(x, LEAST)), np.empty(len(x))
+    exp_all(x, room, room.view(np.int64), 1000)
+    np.testing.assert_allclose(x[:1000], expected[:1000], rtol=1e-14)

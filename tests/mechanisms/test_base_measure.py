@@ -1,0 +1,77 @@
+"""The base measure of each mechanism: with it, likelihoods are probabilities."""
+
+import numpy as np
+import pytest
+from oracle.kinds import EPSILONS, KINDS, tiny
+
+from poolscope.base.errors import InputError
+from poolscope.mechanisms import SHE, adapt, device_of, she
+from poolscope.world.universe import Universe
+
+#: Kinds whose devices keep reports as they are, and of which all reports can be listed.
+WHOLE = (
+    "cms",
+    "cms-no-hash",
+    "hcms",
+    "grr",
+    "sue",
+    "oue",
+    "the",
+    "spotme",
+    "ss",
+    "blh",
+    "olh",
+    "hr",
+    "pi-rappor",
+    "channel",
+)
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_all_reports_of_an_object_are_sent_with_certainty(kind):
+    reports = KINDS[kind].every()
+    for epsilon in EPSILONS if KINDS[kind].noisy else [None]:
+        mechanism = tiny(kind, epsilon)
+        log_law = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
+        assert np.exp(log_law).sum(axis=0) == pytest.approx(1)
+
+
+def test_histograms_with_noise_on_a_coarse_grid(monkeypatch):
+    """Steps of one eighth, and all reports within 5 scales of the noise but for e^-20."""
+    monkeypatch.setattr(she, "GRID_BITS", 3)
+    mechanism = SHE(universe=2, epsilon=8.0)
+    x = np.arange(-5.0, 6.0, mechanism.step)
+    reports = {"reals": np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)}
+    log_law = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
+    assert np.exp(log_law).sum(axis=0) == pytest.approx(1, abs=1e-6)
+
+
+class Coarse:
+    """Says whether an object is even, and lies one time in four."""
+
+    def obfuscate(self, objects, rng):
+        return (objects + (rng.random(len(objects)) < 0.25)) % 2
+
+    def log_likelihood(self, reports):
+        return np.where(reports[:, None] == np.arange(4) % 2, np.log(3.0), 0.0)
+
+
+def test_a_mechanism_of_ones_own_must_state_it():
+    universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
+    rule = r"must have a method `log_base_measure` where devices memoize.* got 'Coarse'; zeros if it leaves out nothing"
+    with pytest.raises(InputError, match=rule):
+        device_of(adapt(Coarse(), universe), memory=True).evidence(reports)
+
+    class Stated(Coarse):
+        def log_base_measure(self, reports):
+            return np.full(len(reports), np.log(0.25))
+
+    law = device_of(adapt(Stated(), universe), memory=True).evidence(reports).law
+    np.testing.assert_allclose(np.exp(law.log_law), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]])
+
+    class Short(Coarse):
+        def log_base_measure(self, reports):
+            return np.zeros(1)
+
+    with pytest.raises(InputError, match=r"log_base_measure must give a number for each report, \(2,\)"):
+        device_of(adapt(Short(), universe), memory=True).evidence(reports)
