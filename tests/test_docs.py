@@ -114,11 +114,12 @@ def test_every_field_of_an_advice_is_documented():
     (finding,) = done["findings"]
     assert set(finding) == told(section, "field of a finding")
     for entry, head in (
-        (finding["trials"][0], "trial"),
-        (done["sensitivity"][0], "case"),
-        (done["mitigations"][0], "mitigation"),
+        (finding["trials"][0], "a trial"),
+        (done["alternatives"][0], "an alternative"),
+        (done["sensitivity"][0], "a case"),
+        (done["mitigations"][0], "a mitigation"),
     ):
-        assert set(entry) == told(section, f"field of a {head}")
+        assert set(entry) == told(section, f"field of {head}")
 
 
 def test_the_table_of_bounds_is_what_they_are():

@@ -12,12 +12,14 @@ from cases.synthetic import SEED
 from poolscope.base.errors import InputError
 from poolscope.cli.advise import print_advice
 from poolscope.metrics import EpsilonInTime, Estimate
+from poolscope.metrics.intervals import share_of
 from poolscope.pages import advice as page
 from poolscope.pages.advice import command_of, page_of, write_page
 from poolscope.pages.advice_pictures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
 from poolscope.pages.saving import save
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.alternatives import NO_BETTER
 from poolscope.verbs.advise.words import with_ends
 
 
@@ -74,6 +76,76 @@ def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
         save(picture, tmp_path / f"{name}.svg")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text()[:200]
     assert len(json.loads(json.dumps(exposure_curve(advice).to_dict()))["datasets"]["rows"]) == len(advice.curve) + 2
+
+
+def plain_text(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.replace("\u202f", " ")))
+
+
+@pytest.mark.parametrize("other", ["grr", "oue"])
+def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice, other, capsys):
+    """A list where another mechanism is better in something, one sentence where none is."""
+    own, lowest, *rest = advice.alternatives
+    assert {one.mechanism for one in advice.alternatives} == {own.mechanism} == {"oue"}
+    advice = replace(advice, alternatives=(own, replace(lowest, mechanism=other), *rest))
+    plain = plain_text(page_of(advice))
+    print_advice(advice, Path("advice.html"), 1.0)
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in (plain, shown):
+        assert advice.recommendation.reason in text
+        assert (NO_BETTER in text) == (other == "oue")
+    listed = plain.partition("Alternatives ")[2].partition("The recommendation, verified")[0]
+    for one in advice.alternatives[1:]:
+        assert (one.criterion in listed) == (f"{one.criterion} {one.mechanism}" in shown) == (other == "grr")
+
+
+@pytest.mark.parametrize(
+    ("exposed", "users", "meets", "value", "heading"),
+    [
+        (0, 12, "undecided", "≤ 26 %", "Recommended, but undecided"),
+        (0, 2000, "yes", "≤ 0.18 %", "Recommended"),
+        (100, 1000, "yes", "10 %", "Recommended"),
+        (300, 1000, "no", "30 %", "Closest to what was asked for, which nothing meets"),
+    ],
+)
+def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, value, heading):
+    """Of 12 users of whom nobody is exposed, 26 % may be: the page does not say 0.0 %."""
+    share = share_of(exposed, users)
+    few = replace(advice.recommendation, meets=meets, users=users, exposed=share, exposed_at_cap=share)
+    html = page_of(replace(advice, recommendation=few)).replace("\u202f", " ")
+    assert f'<dd class="value">{value}</dd>' in html
+    assert f"<h2>{heading}" in html
+    assert ("asked: 20 %, undecided" in html) == (meets == "undecided")
+    assert (f">{exposed} of {users:,} users</dd>" in html) == (exposed == 0)
+
+
+def test_exposure_by_preferred_pool(advice, html, capsys):
+    """A share of fewer than 20 users is a count, with no percentage beside it."""
+    pools = advice.recommendation.by_pool
+    assert "<h2>Exposure by preferred pool</h2>" in html
+    one = replace(pools[0], users=19, exposed=share_of(3, 19), precision=share_of(7, 19))
+    other = replace(pools[1], users=200, exposed=share_of(30, 200), precision=share_of(90, 200))
+    few = replace(advice, recommendation=replace(advice.recommendation, by_pool=(one, other)))
+    _, section = page_of(few).split("<h2>Exposure by preferred pool</h2>")
+    cells = plain_text(section.partition("</table>")[0]).replace("\u202f", " ")
+    assert re.search(rf"{one.pool}\s+19\s+3 of 19\s+7 of 19\s+{other.pool}\s+200\s+15\.0", cells), cells
+    print_advice(few, Path("advice.html"), 1.0)
+    shown = capsys.readouterr().out
+    assert re.search(rf"{one.pool} +19 +3 of 19 +–", shown), shown
+    assert re.search(rf"{other.pool} +200 +15\.0 % +10\.4-20\.7", shown), shown
+
+
+def test_one_mechanism_is_not_many(advice, html):
+    assert "2 mechanisms tried" in plain_text(html)
+    own = tuple(one for one in advice.findings if one.mechanism == advice.recommendation.mechanism)
+    assert "1 mechanism tried" in plain_text(page_of(replace(advice, findings=own)))
+
+
+def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
+    refused = replace(advice.findings[0], mechanism="she", fits="no", smallest=None, largest=None, at_smallest=None)
+    both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), error_at_largest=None)))
+    assert "she" in plain_text(page_of(both))
+    assert {row["mechanism"] for row in fitting_map(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
 
 
 def test_without_an_error_nothing_bounds_epsilon_from_below(advice):

@@ -14,6 +14,7 @@ from scipy import integrate, optimize
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.progress import SILENT
+from poolscope.metrics.intervals import share_of
 from poolscope.metrics.shuffling import shuffled_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.verbs.advise.advise import advise
@@ -23,6 +24,7 @@ from poolscope.verbs.advise.recommend import recommended_scenario
 from poolscope.verbs.advise.refine import Choice, Setting
 from poolscope.verbs.advise.sensitivity import resized
 from poolscope.verbs.advise.verify import verify
+from poolscope.verbs.advise.words import notes_of, pools_above
 
 COIN = """
 title = "Two objects, a pool each"
@@ -125,7 +127,7 @@ def test_a_cap_of_one_report_against_enumeration(coin):
 class Lucky:
     """Settings of which the searching users say, by luck, that they expose the share that was aimed at."""
 
-    users = 400
+    users, design_effect = 400, 1.0
 
     def __init__(self, *choices):
         self.choices = list(choices)
@@ -145,7 +147,11 @@ def test_held_out_users_reject_what_luck_has_chosen(coin):
     assert [attempt.kept for attempt in attempts][:2] == ["no", "yes"]
     assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
     assert found.choice == below
-    _, hopeless = verify(Lucky(beyond), players)
+    # where the search finds nothing smaller, a contradicted choice is taken back a step
+    found, attempts = verify(Lucky(beyond), players)
+    assert [attempt.kept for attempt in attempts] == ["no", "yes"]
+    assert found.choice.epsilon == pytest.approx(0.93 * beyond.epsilon, rel=0.01)
+    _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), players)
     assert [attempt.kept for attempt in hopeless] == ["no"] * 4
     assert found.seed > SEED, "users who verify have no part in the search"
 
@@ -184,6 +190,31 @@ def test_bounds_are_never_below_the_attack(done):
     assert found.errors.rmse <= 0.02
 
 
+def test_verified_users_are_shown_by_preferred_pool(small, done):
+    """The pools have all verified users among them, and as many exposed ones as the share at the cap says."""
+    found = done.recommendation
+    assert [one.pool for one in found.by_pool] == list(small.universe().pool_names)
+    assert sum(one.users for one in found.by_pool) == found.users
+    exposed = sum(one.users * one.exposed.value for one in found.by_pool)
+    assert exposed == pytest.approx(found.users * found.exposed_at_cap.value)
+    assert {(one.n, one.exposed_at) for one in found.by_pool} == {(found.cap, done.question.confidence)}
+    told = done.as_json()["recommendation"]["by_pool"]
+    assert [one["exposed_high"] for one in told] == [one.exposed.high for one in found.by_pool]
+
+
+def test_pools_above_the_target_are_named(done):
+    """By their interval; a pool of few users, and one that may be below the target, is not."""
+    one, *_ = done.recommendation.by_pool
+    shares = {"often": (60, 200), "few": (9, 10), "perhaps": (22, 200), "seldom": (2, 200)}
+    pools = tuple(
+        replace(one, pool=name, users=users, exposed=share_of(exposed, users))
+        for name, (exposed, users) in shares.items()
+    )
+    (note,) = pools_above(replace(done.recommendation, by_pool=pools), done.question)
+    assert re.search(r"often 30 % \(24 to 37 %\)\.$", note)
+    assert not list(pools_above(replace(done.recommendation, by_pool=pools[1:]), done.question))
+
+
 def test_what_the_answer_hangs_on(done):
     about = {case.about for case in done.sensitivity}
     assert about == {"all", "behaviour", "users", "adversary", "pools"}
@@ -191,7 +222,6 @@ def test_what_the_answer_hangs_on(done):
     assert cases["light"].exposed.value <= cases["heavy"].exposed.value
     assert sum(cases[name].users for name in ("light", "middle", "heavy")) == cases["all users"].users
     assert cases["knows the popularity exactly"].users == 800
-    assert len([case for case in done.sensitivity if case.case.startswith("estimated, draw")]) == 3
     half, double = (scenario.universe() for _, scenario in resized(done.scenario))
     assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
 
@@ -322,15 +352,25 @@ def test_the_command(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run", "small.toml"]
 
 
+def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
+    """And leaves what it found all the same."""
+    (tmp_path / "coin.toml").write_text(COIN)
+    asked = ["--exposed", 0.1, "--confidence", 0.8, "--error", 0.012, "--devices", 2000, "--users", 200]
+    ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "It does not meet all targets." in ran.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.html", "advice.json", "recommended.toml"}
+    assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets"] == "no"
+
+
 def test_words_follow_what_was_found(done):
     assert "held-out users" in done.sentence
     assert not re.search(r"\b(un)?safe\b", " ".join([done.sentence, *done.notes, *done.assumptions]))
-    contradicted = replace(done.recommendation, attempts=done.recommendation.attempts * 2)
-    from poolscope.verbs.advise.words import notes_of
-
-    assert any(
-        "Held-out users did not confirm" in note for note in notes_of(done.findings, contradicted, done.question)
-    )
+    for kept, words in (("no", "did not confirm the first choice:"), ("yes", "showed that the first choice could be")):
+        attempt = replace(done.recommendation.attempts[0], kept=kept)
+        contradicted = replace(done.recommendation, attempts=(attempt, attempt))
+        notes = list(notes_of(done.findings, contradicted, done.question))
+        assert any(f"Held-out users {words}" in note and "refined 1 time;" in note for note in notes)
     odd = [replace(finding, monotone=False) for finding in done.findings]
     assert any(
         "smaller epsilon exposed significantly more" in note for note in notes_of(odd, contradicted, done.question)

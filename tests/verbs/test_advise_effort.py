@@ -9,7 +9,7 @@ import poolscope as ps
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
 from poolscope.reports import curator
-from poolscope.verbs.advise import effort, plays
+from poolscope.verbs.advise import effort, plays, sensitivity
 from poolscope.verbs.advise.error import errors_of
 from poolscope.verbs.advise.plays import Effort
 from poolscope.verbs.advise.question import KEEPING
@@ -53,16 +53,24 @@ def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     assert again.findings == advice.findings
 
 
+@pytest.fixture
+def few_cases(monkeypatch):
+    """Other adversaries are left out: one who knows no popularity takes a second for each user of such a device."""
+    monkeypatch.setattr(sensitivity, "_by_knowledge", lambda *_: iter(()))
+
+
+@pytest.mark.usefixtures("few_cases")
 def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
     monkeypatch.setattr(effort, "_seconds", lambda players, kind: 1e-4)
     for module in (effort, plays):
-        monkeypatch.setattr(module, "KEEPING", 40)
-    advice = advised(tmp_path)
-    assert advice.horizon == 8
-    assert advice.recommendation.users == 40
+        monkeypatch.setattr(module, "KEEPING", 13)
+    advice = advised(tmp_path, reports=2)
+    assert advice.horizon == 4
+    assert advice.recommendation.users == 13
     assert "pools" in {case.about for case in advice.sensitivity}
 
 
+@pytest.mark.usefixtures("few_cases")
 def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(effort, "_seconds", lambda players, kind: pytest.fail("timed"))
     advice = advised(tmp_path, users=15)

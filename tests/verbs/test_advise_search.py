@@ -73,8 +73,7 @@ def test_who_allows_more_exposure_gets_no_smaller_cap(first, both):
 
 def exposures(first):
     first = np.array([n if n <= 30 else math.inf for n in first], dtype=float)
-    same = np.zeros(len(first), dtype=int)
-    return Exposures(first=first, gamma=np.ones(len(first)), delta=np.ones(len(first)), horizon=30, draw=same)
+    return Exposures(first=first, gamma=np.ones(len(first)), delta=np.ones(len(first)), horizon=30)
 
 
 def test_exposure_that_does_not_grow_is_noticed():

@@ -12,19 +12,20 @@ from cases.synthetic import SEED
 from poolscope.base.engines import Local
 from poolscope.base.errors import InputError
 from poolscope.base.progress import SILENT
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse
 from poolscope.verbs.advise import effort, verify
 from poolscope.verbs.advise.advice import Finding
 from poolscope.verbs.advise.advise import advise
+from poolscope.verbs.advise.alternatives import missed_by
 from poolscope.verbs.advise.error import end_of_serving, smallest_serving
 from poolscope.verbs.advise.findings import candidates_of
-from poolscope.verbs.advise.plays import Exposures, Players, overdispersion, players_of
+from poolscope.verbs.advise.plays import Exposures, Players, players_of
 from poolscope.verbs.advise.question import question_of
 from poolscope.verbs.advise.recommend import leaders_of
 from poolscope.verbs.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting
 from poolscope.verbs.advise.search import Trial
-from poolscope.verbs.advise.sensitivity import POPULATIONS, sensitivity
+from poolscope.verbs.advise.sensitivity import POPULATIONS, _matched, sensitivity
 from poolscope.verbs.advise.verdicts import aim_of, all_of, confirmable, verdict
 from poolscope.verbs.advise.verify import play_choice
 
@@ -69,7 +70,7 @@ def exposures(seed, users, epsilon, horizon):
     first = np.searchsorted(law(np.arange(horizon + 1), epsilon), rank).astype(float)
     first[first > horizon] = math.inf
     ones = np.ones(users)
-    return Exposures(first=first, gamma=ones, delta=ones, horizon=horizon, draw=np.zeros(users, dtype=int))
+    return Exposures(first=first, gamma=ones, delta=ones, horizon=horizon)
 
 
 class Law:
@@ -113,6 +114,7 @@ def held_out(monkeypatch):
             users=range(USERS),
             exposures=found,
             record=None,
+            by_pool=(),
         )
 
     monkeypatch.setattr(verify, "play_choice", played)
@@ -167,18 +169,48 @@ def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
     assert (end.choice.epsilon, end.limit) == (0.8, "range")
 
 
+@pytest.mark.parametrize("estimates", [1, 5])
+def test_users_meet_as_many_estimates_as_the_scenario_says(estimates):
+    """The same groups as in an audit; an adversary with a matched prior has it with every estimate."""
+    scenario = parse(SMALL.replace("[attack]\n", f"[attack]\nestimates = {estimates}\n"), name="small")
+    question = question_of(scenario, exposed=0.1, reports=5)
+    players = players_of(scenario, question, SEED, Local(threads=1), SILENT)
+    game = players.game("grr", 3.0)
+    found = players.exposures(game, range(60))
+    assert (found.estimate is None) == (estimates == 1)
+    assert estimates == 1 or len(set(found.estimate)) == estimates
+    assert (found.design_effect(5) > 1) == (estimates > 1)
+    heavy = replace(game.behaviour, interest=POPULATIONS["Beta(5, 1) interest: hardly any others"])
+    every = [(one := _matched(game.adversaries[0], heavy)), *one.redraws]
+    assert [one.belief.interest for one in every] == [heavy.interest] * estimates
+    assert len({one.name for one in every}) == 1
+
+
 def test_few_users_who_share_an_estimate_say_less():
-    """A negative control beside: groups that have the same chance are not held to differ."""
-    rng, users = np.random.default_rng(SEED), np.full(16, 500)
-    same, differing = (rng.binomial(users, chance) for chance in (0.05, rng.choice([0.02, 0.08], 16)))
-    assert overdispersion(same, users) == 1
-    assert overdispersion(differing, users) > 2
+    """A negative control beside: users who are dealt to estimates by chance say nearly as much as independent ones."""
     found = exposures(SEED, 4000, 1.0, REPORTS)
     assert found.share(REPORTS).high == pytest.approx(share_of(int((found.first <= REPORTS).sum()), 4000).high)
     order = np.argsort(found.first)
-    clustered = replace(found, first=found.first[order], draw=np.arange(4000) // 250)
+    clustered = replace(found, first=found.first[order], estimate=np.arange(4000) // 200)
+    by_chance = replace(found, estimate=np.arange(4000) // 200)
     assert clustered.share(REPORTS).value == found.share(REPORTS).value
-    assert clustered.share(REPORTS).high > found.share(REPORTS).high
+    assert clustered.design_effect(REPORTS) > 20
+    assert 1 < by_chance.design_effect(REPORTS) < 3
+    # a trial that lies below a share by its users alone may not do so by what they say together
+    alone = Trial(epsilon=1.0, users=4000, exposed=found.share(REPORTS), cap=found.cap(TARGET))
+    share = 1.3 * found.share(REPORTS).value
+    assert (alone.side(share, TAIL), replace(alone, design_effect=20.0).side(share, TAIL)) == (-1, 0)
+
+
+def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
+    """With the cap that it has; not where its epsilon is larger, nor where the recommended mechanism does not fit."""
+    one, other = sorted(cap_advice.findings, key=lambda finding: finding.epsilon)
+    assert one.epsilon < other.epsilon
+    named = missed_by(replace(other, fits="yes"), [one, replace(other, fits="yes")])
+    assert named.startswith(f"{one.mechanism} takes only {one.epsilon:.3g} per report")
+    assert named.endswith(f"up to a cap of {one.at_smallest.cap.value:.0f}.")
+    assert missed_by(replace(one, fits="yes"), [replace(one, fits="yes"), other]) is None
+    assert missed_by(other, [one, other]) is None
 
 
 # Errors in closed form
@@ -339,6 +371,7 @@ def test_alternatives_have_their_price(name, request):
     assert ("Its epsilon is not the lowest" in reason) == (lowest.mechanism != own.mechanism)
     if lowest.mechanism != own.mechanism:
         assert f"{lowest.mechanism} takes {lowest.epsilon:.3g} and " in reason
+    assert missed_by(advice.findings[0], advice.findings) is None, "either both fit or neither does"
     told = advice.as_json()
     assert [one["criterion"] for one in told["alternatives"]] == ["recommended", *best]
     assert told["recommendation"]["reason"] == reason

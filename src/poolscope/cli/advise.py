@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from poolscope.base.counting import MIN_USERS
 from poolscope.cli.grid import Grid
 from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
+from poolscope.metrics.pools import PoolRecord
 from poolscope.pages.numbers import number
 from poolscope.verbs.advise.advice import Advice, Alternative, Case, Finding, Mitigation
-from poolscope.verbs.advise.alternatives import total
+from poolscope.verbs.advise.alternatives import NO_BETTER, best_in_all, total
 from poolscope.verbs.advise.search import Trial
 from poolscope.verbs.advise.sensitivity import MATCHED
-from poolscope.verbs.advise.words import asked, events, spent_in_words
+from poolscope.verbs.advise.words import asked, events, share_or_count, spent_in_words
 from poolscope.verbs.advise.words import number as digits
+
+#: Pools that a terminal shows at most.
+POOLS = 12
 
 
 def print_advice(advice: Advice, page: Path, seconds: float) -> None:
@@ -25,10 +30,14 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     _sensitivity(advice).print(console)
     if advice.mitigations:
         _mitigations(advice.mitigations).print(console)
-    if len(advice.findings) > 1:
+    _by_pool(advice).print(console)
+    best = best_in_all(advice.alternatives)
+    if not best:
         _alternatives(advice).print(console)
     console.say(advice.sentence)
     console.say(advice.recommendation.reason)
+    if best and len(advice.findings) > 1:
+        console.say(NO_BETTER)
     console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
     for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
         console.say(line)
@@ -70,6 +79,21 @@ def _sensitivity(advice: Advice) -> Grid:
     return grid
 
 
+def _by_pool(advice: Advice) -> Grid:
+    """The verified users by preferred pool; of many pools, those whose users are exposed most."""
+    found = advice.recommendation
+    rows = sorted(found.by_pool, key=lambda one: -one.exposed.value) if len(found.by_pool) > POOLS else found.by_pool
+    title = f"verified users by {found.cap:,} {events(advice.scenario)}" + f", the {POOLS} most exposed pools" * (
+        len(found.by_pool) > POOLS
+    )
+    grid = Grid(title=title, heads=("preferred pool", "users", "exposed", "95 %"), keys=1, box=None)
+    for one in rows[:POOLS]:
+        shown = _shares(one) if one.users >= MIN_USERS else (share_or_count(one.exposed, one.users), "–")
+        grid.add(one.pool, f"{one.users:,}", *shown)
+    grid.section()
+    return grid
+
+
 def _alternatives(advice: Advice) -> Grid:
     heads = ("alternatives", "mechanism", "eps", "total", "exposed", "95 %", "cap", "error", "fits")
     title = f"by {advice.question.reports:,} {events(advice.scenario)}, without a cap"
@@ -92,7 +116,7 @@ def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
     return grid
 
 
-def _shares(entry: Alternative | Case | Mitigation | Trial) -> tuple[str, str]:
+def _shares(entry: Alternative | Case | Mitigation | PoolRecord | Trial) -> tuple[str, str]:
     share = entry.exposed
     return f"{100 * share.value:.1f} %", f"{100 * share.low:.1f}-{100 * share.high:.1f}"
 

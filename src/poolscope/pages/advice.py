@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poolscope.base.counting import counted
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.base.errors import as_options
 from poolscope.base.folders import told
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate, exactly
+from poolscope.metrics.pools import PoolRecord
 from poolscope.pages.advice_pictures import pictures
 from poolscope.pages.charts import placed
 from poolscope.pages.glossary import ADVICE, explained
@@ -20,10 +21,10 @@ from poolscope.pages.html import origin, render, tied
 from poolscope.pages.numbers import share
 from poolscope.pages.tables import Column, interval, table
 from poolscope.verbs.advise.advice import Advice, Finding
-from poolscope.verbs.advise.alternatives import total
+from poolscope.verbs.advise.alternatives import NO_BETTER, best_in_all, total
 from poolscope.verbs.advise.recommend import DELTA
 from poolscope.verbs.advise.verdicts import NO, UNDECIDED, YES, verdict
-from poolscope.verbs.advise.words import asked, digits, events, number, spent_in_words, with_ends
+from poolscope.verbs.advise.words import asked, digits, events, number, share_or_count, spent_in_words, with_ends
 from poolscope.verbs.advise.words import share as in_percent
 
 HEAVY = (
@@ -51,6 +52,29 @@ class Row:
     cap: Estimate
     error: float | None
     binds: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRow:
+    """The users of a preferred pool, as the table has them."""
+
+    adversary: str
+    pool: str
+    users: int
+    exposed: Estimate | str
+    precision: Estimate | str
+
+    @classmethod
+    def of(cls, record: PoolRecord) -> PoolRow:
+        """Write shares of few users as counts."""
+        few, users = record.users < MIN_USERS, record.users
+        return cls(
+            adversary=record.adversary,
+            pool=record.pool,
+            users=users,
+            exposed=share_or_count(record.exposed, users) if few else record.exposed,
+            precision=share_or_count(record.precision, users) if few else record.precision,
+        )
 
 
 def write_page(advice: Advice, out: Path) -> Path:
@@ -91,7 +115,9 @@ def page_of(advice: Advice) -> str:
             block=("mechanism", "Mechanism"),
             row=("fits", "Fits"),
         ),
-        alternatives=_alternatives(advice),
+        alternatives=None if best_in_all(advice.alternatives) else _alternatives(advice),
+        no_better=NO_BETTER,
+        by_pool=_by_pool(advice),
         sensitivity=table(
             "What the answer hangs on",
             advice.sensitivity,
@@ -148,7 +174,8 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
     exposed, undecided = found.exposed, verdict(found.exposed, question.exposed) == UNDECIDED
     value, ends = f"{digits(exposed.value)} %", f"{interval(exposed, digits)} %"
     if undecided or exposed.value == 0:
-        value, ends = f"≤ {digits(exposed.high)} %", f"{digits(exposed.value)} % of {counted(found.users, 'user')}"
+        value = f"≤ {digits(exposed.high)} %"
+        ends = f"{round(exposed.value * found.users):,} of {counted(found.users, 'user')}"
     asked = f"asked: {in_percent(question.exposed)}" + ", undecided" * undecided
     label = f"of users exposed by {min(found.cap, question.reports):,} {what}; {asked}"
     return {"value": tied(value), "label": tied(label), "interval": tied(ends)}
@@ -185,6 +212,19 @@ def _alternatives(advice: Advice) -> dict[str, Any]:
         block=("meets_targets", "Fits"),
         row=("criterion", "Criterion"),
     )
+
+
+def _by_pool(advice: Advice) -> dict[str, Any]:
+    """The verified users by preferred pool, at the cap; shares of fewer than 20 of them are counts."""
+    found, what = advice.recommendation, events(advice.scenario)
+    rows = [PoolRow.of(record) for record in found.by_pool]
+    columns = (
+        Column("users", "", "Users", "{:,}".format),
+        Column("exposed", f"By {found.cap:,} {what}, % of users", "exposed", _share_or_count),
+        Column("precision", f"By {found.cap:,} {what}, % of users", "guessed correctly", _share_or_count),
+    )
+    row = ("pool", "Preferred pool")
+    return table("Verified users by preferred pool", rows, columns, block=("adversary", "Adversary"), row=row)
 
 
 def _mitigations(advice: Advice) -> dict[str, Any] | None:
@@ -264,6 +304,10 @@ def _epsilon(value: float | None) -> str:
 
 def _error(value: float | None) -> str:
     return "–" if value is None else number(value)
+
+
+def _share_or_count(value: float | str) -> str:
+    return value if isinstance(value, str) else share(value)
 
 
 def _count(horizon: int) -> Any:

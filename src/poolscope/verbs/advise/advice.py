@@ -17,6 +17,7 @@ from poolscope.base.scratch import claimed
 from poolscope.base.tables.atomic import write_text
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import ENDS, record_from
 from poolscope.scenario.scenario import Scenario, as_kept, load_scenario
 from poolscope.verbs.advise.error import Errors
@@ -96,6 +97,7 @@ class Recommendation:
         mechanism has no estimate.
     shuffled : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
     shuffled_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized responses too.
+    by_pool : the same users by the pool that they prefer, at the cap.
     attempts : all verifications, the last is the one that counts.
     """
 
@@ -117,6 +119,7 @@ class Recommendation:
     measured: Errors | None
     shuffled: float | None
     shuffled_total: float | None
+    by_pool: tuple[PoolRecord, ...]
     attempts: tuple[Attempt, ...]
 
 

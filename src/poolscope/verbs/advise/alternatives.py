@@ -26,6 +26,11 @@ CRITERIA: Mapping[str, Callable[[Alternative], float]] = {
     "best utility": lambda one: float("inf") if one.rmse is None else one.rmse,
 }
 
+#: What is said in place of a list where the recommended mechanism is the best in every criterion.
+NO_BETTER = (
+    "No other mechanism that could be recommended has a lower epsilon, exposes fewer users or has a smaller error."
+)
+
 #: An alternative is not named for being better than the recommended mechanism by less than this part.
 EQUAL = 0.01
 
@@ -71,7 +76,17 @@ def reason_of(
     horizon: int,
 ) -> str:
     """Say why the first of the leaders is recommended, and what it costs."""
-    return " ".join(filter(None, [_why(leaders, findings, question, horizon), price_of(alternatives, question)]))
+    parts = (
+        _why(leaders, findings, question, horizon),
+        price_of(alternatives, question),
+        missed_by(leaders[0], findings),
+    )
+    return " ".join(filter(None, parts))
+
+
+def best_in_all(alternatives: Sequence[Alternative]) -> bool:
+    """Say whether the recommended mechanism is the best of those that fit in every criterion."""
+    return len({one.mechanism for one in alternatives}) == 1
 
 
 def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Question, horizon: int) -> str:
@@ -111,6 +126,22 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
     return (
         f"Its epsilon is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
         f"{question.reports:,}, where {lowest.mechanism} takes {less}."
+    )
+
+
+def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
+    """Name the mechanism with the lowest epsilon of those that do not fit, where the best one, which does, needs more.
+
+    It is no alternative for the asked number of events, but may be one for fewer.
+    """
+    lower = [one for one in findings if one.fits == NO and one.at_smallest and one.epsilon < best.epsilon]
+    if best.fits == NO or not lower:
+        return None
+    other = min(lower, key=lambda one: one.epsilon)
+    assert other.at_smallest is not None
+    return (
+        f"{other.mechanism} takes only {number(other.epsilon)} per report, but does not fit: it exposes few enough "
+        f"users up to a cap of {other.at_smallest.cap.value:,.0f}."
     )
 
 

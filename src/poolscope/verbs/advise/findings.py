@@ -12,6 +12,7 @@ import numpy as np
 
 from poolscope.base.arrays import Floats
 from poolscope.base.errors import InputError, located
+from poolscope.game.game import Game
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.metrics.intervals import Estimate
@@ -26,7 +27,7 @@ from poolscope.verbs.advise.error import (
     least_in_range,
     smallest_serving,
 )
-from poolscope.verbs.advise.plays import Drawn, Exposures, Players
+from poolscope.verbs.advise.plays import Exposures, Players
 from poolscope.verbs.advise.question import REPORTS, SEARCHING, Question, check_game
 from poolscope.verbs.advise.search import CLOSE, STEP, Trial, found_in, largest_epsilon
 from poolscope.verbs.advise.verdicts import NO, UNDECIDED, YES, verdict
@@ -54,7 +55,7 @@ class Candidate:
     popularity: Floats
     recorded: int | None = None
     _rmse: dict[tuple[float, float], Errors | None] = field(default_factory=dict)
-    _drawn: dict[tuple[float, int], Drawn] = field(default_factory=dict)
+    _games: dict[tuple[float, int], Game] = field(default_factory=dict)
     _played: dict[tuple[float, int], Exposures] = field(default_factory=dict)
 
     @property
@@ -118,17 +119,16 @@ class Candidate:
         key = epsilon, horizon or self.players.horizon(self.kind)
         known = self._played.get(key)
         if known is None or known.users < users:
-            _, more = self._games(*key).play(range(known.users if known else 0, users))
+            more = self.players.exposures(self._game(*key), range(known.users if known else 0, users))
             self._played[key] = more if known is None else known + more
         return self._played[key]
 
-    def _games(self, epsilon: float, horizon: int) -> Drawn:
-        """The games at an epsilon; the last ones are kept, as making estimates takes long."""
-        if (epsilon, horizon) not in self._drawn:
-            self._drawn.clear()
-            variant = self.players.variant(self.kind, epsilon, horizon)
-            self._drawn[epsilon, horizon] = self.players.drawn(variant, self.players.seed)
-        return self._drawn[epsilon, horizon]
+    def _game(self, epsilon: float, horizon: int) -> Game:
+        """The game at an epsilon; the last one is kept, as making estimates takes long."""
+        if (epsilon, horizon) not in self._games:
+            self._games.clear()
+            self._games[epsilon, horizon] = self.players.game(self.kind, epsilon, horizon)
+        return self._games[epsilon, horizon]
 
     def trial(self, epsilon: float, first: int = FEW, most: int = SEARCHING) -> Trial:
         """Play more and more users until their share lies on one side of the target, or is well known."""
@@ -151,6 +151,7 @@ class Candidate:
             exposed=found.share(question.reports),
             cap=found.cap(question.exposed),
             error=None if errors is None else errors.rmse,
+            design_effect=found.design_effect(question.reports),
         )
 
     def finding(self, start: float) -> Finding:

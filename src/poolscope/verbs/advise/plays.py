@@ -5,23 +5,21 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import special
 
 from poolscope.attack.adversary import Adversary
 from poolscope.base.arrays import Floats, Integers, Tick
 from poolscope.base.engines import Engine, Local
 from poolscope.base.progress import Progress
-from poolscope.game.columns import EXPOSED_AT_THRESHOLD
+from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block
 from poolscope.mechanisms.devices import Keeping
-from poolscope.metrics.intervals import Estimate, clopper_pearson
+from poolscope.metrics.clusters import effect_of_share
+from poolscope.metrics.intervals import Estimate, clopper_pearson, share_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.verbs.advise.question import KEEPING, Question
@@ -34,14 +32,6 @@ BEYOND = 2
 LOOKS, FEW_LOOKS = 3, 2
 
 
-#: Reports that the estimates of the popularity are made of in all, about, if each is of fewer; estimates at most;
-#: users who face the same one before the next takes its turn.
-ESTIMATED, DRAWS, GROUP = 400_000, 16, 250
-
-#: How often groups of users who have the same chance seem to differ.
-CHANCE = 0.01
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exposures:
     """By which event each user is exposed, (users,), infinity: by none up to the horizon; and what users are like.
@@ -49,14 +39,14 @@ class Exposures:
     Parameters
     ----------
     looks : the events at which exposure is seen; None: at all of them.
-    draw : which estimate of the popularity the adversary of each user has, (users,).
+    estimate : which of the adversary's estimates of the popularity each user met, (users,); None: all the same one.
     """
 
     first: Floats
     gamma: Floats
     delta: Floats
     horizon: int
-    draw: Integers
+    estimate: Integers | None = None
     looks: tuple[int, ...] | None = None
 
     @property
@@ -65,15 +55,13 @@ class Exposures:
 
     def share(self, n: int) -> Estimate:
         """Of users exposed by n; its interval is wider where estimates of the popularity differ in what they expose."""
-        exposed, effect = int((self.first <= n).sum()), self.design_effect(n)
-        low, high = clopper_pearson(exposed / effect, self.users / effect)
-        return Estimate(exposed / self.users, float(low), float(high))
+        return share_of(int((self.first <= n).sum()), self.users, self.design_effect(n))
 
     def design_effect(self, n: int) -> float:
         """How many times fewer independent users would say as much of the share, as users share estimates."""
-        users = np.bincount(self.draw)
-        hits = np.bincount(self.draw, weights=self.first <= n)[users > 0]
-        return overdispersion(hits, users[users > 0])
+        if self.estimate is None:
+            return 1.0
+        return effect_of_share(np.bincount(self.estimate, self.first <= n), np.bincount(self.estimate))
 
     def cap(self, target: float) -> Estimate:
         """The largest n up to the horizon by which no more users than the target are exposed.
@@ -105,18 +93,20 @@ class Exposures:
 
     def of(self, some: NDArray[np.bool_]) -> Exposures:
         """Of some of the users."""
-        return replace(
-            self, first=self.first[some], gamma=self.gamma[some], delta=self.delta[some], draw=self.draw[some]
-        )
+        estimate = None if self.estimate is None else self.estimate[some]
+        return replace(self, first=self.first[some], gamma=self.gamma[some], delta=self.delta[some], estimate=estimate)
 
     def __add__(self, other: Exposures) -> Exposures:
         """Of both groups of users."""
+        both = None
+        if self.estimate is not None and other.estimate is not None:
+            both = np.concatenate([self.estimate, other.estimate])
         return replace(
             self,
             first=np.concatenate([self.first, other.first]),
             gamma=np.concatenate([self.gamma, other.gamma]),
             delta=np.concatenate([self.delta, other.delta]),
-            draw=np.concatenate([self.draw, other.draw]),
+            estimate=both,
         )
 
 
@@ -125,21 +115,7 @@ def largest(shares: Floats, target: float) -> int:
     return max(0, int((shares <= target).sum()) - 1)
 
 
-def overdispersion(hits: NDArray[Any], users: NDArray[Any]) -> float:
-    """Estimate how much more the hits of groups vary than if all users had the same chance; 1 where that may be chance.
-
-    Parameters
-    ----------
-    hits, users : (groups,) of each group.
-    """
-    share, freedom = hits.sum() / users.sum(), len(users) - 1
-    if freedom < 1 or not 0 < share < 1:
-        return 1.0
-    squares = float(((hits - users * share) ** 2 / (users * share * (1 - share))).sum())
-    return squares / freedom if special.chdtrc(freedom, squares) < CHANCE else 1.0
-
-
-def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game, draw: int = 0) -> Exposures:
+def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game) -> Exposures:
     """What the outcomes of a game with a threshold say of one adversary."""
     rows = outcomes.filter((pl.col("adversary") == adversary.name) & (pl.col("n") == game.horizon)).sort("user")
     first = rows[EXPOSED_AT_THRESHOLD].cast(pl.Float64).fill_null(float("inf"))
@@ -149,7 +125,7 @@ def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game, draw:
         gamma=rows["gamma"].to_numpy(),
         delta=rows["delta"].to_numpy(),
         horizon=game.horizon,
-        draw=np.full(rows.height, draw),
+        estimate=rows[ESTIMATE].to_numpy().astype(np.int64) if adversary.redraws else None,
         looks=tuple(game.observations) if grouped else None,
     )
 
@@ -215,22 +191,9 @@ class Players:
         counts = self.looks(kind, horizon or self.horizon(kind), variant.keeps_answers)
         return changed(variant, {"attack.observations": counts}, name=variant.name)
 
-    def game(self, kind: str, epsilon: float) -> Game:
-        """The game of a mechanism at an epsilon."""
-        return build_game(self.variant(kind, epsilon), self.seed, self.engine.map)
-
-    @property
-    def draws(self) -> int:
-        """How many estimates of the popularity users are divided among: more, the fewer reports each is made of."""
-        entry = self.scenario.adversaries[0]
-        recorded = self.scenario.users is not None and self.scenario.users.traces is not None
-        if entry.popularity != "estimated" or entry.reports is None or recorded:
-            return 1
-        return int(np.clip(ESTIMATED // entry.reports, 1, DRAWS))
-
-    def drawn(self, variant: Scenario, seed: int) -> Drawn:
-        """The games of a scenario, each with an estimate of the popularity of its own."""
-        return Drawn(players=self, variant=variant, seed=seed)
+    def game(self, kind: str, epsilon: float, horizon: int | None = None) -> Game:
+        """The game of a mechanism at an epsilon, see `variant`."""
+        return build_game(self.variant(kind, epsilon, horizon), self.seed, self.engine.map)
 
     def outcomes(self, game: Game, users: range, seed: int | None = None) -> pl.DataFrame:
         """Outcomes of some users, wherever the engine plays them."""
@@ -243,38 +206,6 @@ class Players:
         return exposures_of(self.outcomes(game, users, seed), game.adversaries[0], game)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Drawn:
-    """Games that differ in the estimate of the popularity that the adversary has drawn; groups of users take turns.
-
-    An estimate of few reports is good or bad by chance, and with it the attack: one would decide for all users.
-    """
-
-    players: Players
-    variant: Scenario
-    seed: int
-    _games: dict[int, Game] = field(default_factory=dict)
-
-    def game(self, draw: int = 0) -> Game:
-        """The game with one of the estimates."""
-        if draw not in self._games:
-            game = build_game(self.variant, self.seed + (draw << 20), self.players.engine.map)
-            self._games[draw] = game if draw == 0 else replace(self.game(), adversaries=game.adversaries)
-        return self._games[draw]
-
-    def play(self, users: range) -> tuple[pl.DataFrame, Exposures]:
-        """Outcomes of some users, and by which event each is exposed to the first adversary."""
-        draws, played = self.players.draws, []
-        while users:
-            draw = users.start // GROUP % draws
-            some = users[: GROUP - users.start % GROUP] if draws > 1 else users
-            game = self.game(draw)
-            outcomes = self.players.outcomes(game, some, self.seed)
-            played.append((outcomes, exposures_of(outcomes, game.adversaries[0], game, draw)))
-            users = users[len(some) :]
-        return pl.concat([outcomes for outcomes, _ in played]), reduce(add, [exposures for _, exposures in played])
-
-
 def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine, progress: Progress) -> Players:
     """The scenario reduced to what is asked; with recorded users no further than they go."""
     assert scenario.attack is not None
@@ -284,8 +215,7 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
         "observations": [horizon],
         "threshold": question.confidence,
         "non_private": False,
-        # draws of the estimate are handled here, see `DRAWS`
-        "estimates": 1,
+        "estimates": scenario.attack.estimates,
     }
     tables: dict[str, Any] = tomllib.loads(scenario.text)
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)

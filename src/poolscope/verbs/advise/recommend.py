@@ -107,6 +107,7 @@ def recommendation_of(
         measured=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
         shuffled=None if question.devices is None else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
         shuffled_total=_shuffled_total(game, question.devices),
+        by_pool=verified.by_pool,
         attempts=attempts,
     )
 

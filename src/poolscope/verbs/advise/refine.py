@@ -15,7 +15,7 @@ from poolscope.verbs.advise.error import rounded_down
 from poolscope.verbs.advise.findings import Candidate
 from poolscope.verbs.advise.plays import Exposures, largest
 from poolscope.verbs.advise.search import Trial, between, bracket
-from poolscope.verbs.advise.verdicts import UNDECIDED, aim_of, verdict
+from poolscope.verbs.advise.verdicts import aim_of
 
 #: How far beyond the likely cap, or the asked number of events, users play when a setting is refined.
 FURTHER = 1.25
@@ -23,11 +23,14 @@ FURTHER = 1.25
 #: Users of a refining trial at first; trials at most.
 FIRST, TRIES = 1000, 6
 
+#: How often each end of an interval may be wrong, by which fewer than all users decide: the same ones play every trial.
+CHANCE = 1e-4
+
 #: How near to an end of its bracket a refining trial may be, in parts of the bracket.
 EDGE = 0.05
 
-#: Parts of a share between which a trial meets it; epsilons this close, as a ratio, are one.
-MET, SAME = (0.96, 1.02), 1.004
+#: How far, as a part of it, a trial may be from a share that it meets; epsilons this close, as a ratio, are one.
+MET, SAME = 0.04, 1.004
 
 #: Why no larger setting is looked for.
 HORIZON, RANGE, JUMP = "horizon", "range", "jump"
@@ -57,6 +60,11 @@ class Refining(Protocol):
         """Users who search, once they have played."""
         ...
 
+    @property
+    def design_effect(self) -> float:
+        """How many times fewer independent users would say as much of a share near the target."""
+        ...
+
     def at(self, share: float, target: float) -> Setting:
         """Find the largest setting that exposes no more than a share; the asked cap where it exposes the target."""
         ...
@@ -80,6 +88,10 @@ class RefinedCap:
     @property
     def users(self) -> int:
         return self.played.users
+
+    @property
+    def design_effect(self) -> float:
+        return self.played.design_effect(largest(self.played.counts() / self.users, self.candidate.question.exposed))
 
     def at(self, share: float, target: float) -> Setting:
         shares = self.played.counts() / self.users
@@ -122,10 +134,15 @@ class RefinedEpsilon:
     def users(self) -> int:
         return self.most
 
+    @property
+    def design_effect(self) -> float:
+        near = min(self.trials.values(), key=lambda trial: abs(trial.exposed.value - self.question.exposed))
+        return near.design_effect
+
     def at(self, share: float, target: float) -> Setting:
         low, high = self.question.lowest, self.question.highest
         for _ in range(TRIES if self.quick else 0):
-            below, above = bracket(list(self.trials.values()), share, low, high)
+            below, above = bracket(list(self.trials.values()), share, low, high, CHANCE)
             if self._met(share) or above < SAME * below or below == high:
                 break
             found = between(list(self.trials.values()), share, below, above, EDGE)
@@ -141,35 +158,37 @@ class RefinedEpsilon:
         if best is None:
             few = [trial for trial in self.trials.values() if trial.exposed.value <= share]
             lowest = min(self.trials.values(), key=lambda trial: trial.epsilon)
-            best = max(few, key=lambda trial: trial.epsilon, default=lowest)
+            # what few users say by chance does not count beside what all say
+            best = max(few, key=lambda trial: (trial.users >= self.most, trial.epsilon), default=lowest)
         epsilon = best.epsilon if best.epsilon == self.question.highest else rounded_down(best.epsilon, 4)
         _, above = bracket(list(self.trials.values()), target, best.epsilon, self.question.highest)
         limit = RANGE if best.epsilon == self.question.highest else JUMP if above < SAME * best.epsilon else None
         return Setting(Choice(self.candidate.kind, epsilon, self.question.reports), best.exposed.value, limit)
 
     def _met(self, share: float) -> Trial | None:
-        """Find the trial of most users that exposes about this share of them."""
-        near = [
-            trial
-            for trial in self.trials.values()
-            if trial.users >= self.most and MET[0] * share <= trial.exposed.value <= MET[1] * share
-        ]
-        return max(near, key=lambda trial: trial.epsilon, default=None)
+        """Find the trial of all users that exposes about this share of them."""
+        full = [trial for trial in self.trials.values() if trial.users >= self.most]
+        near = min(full, key=lambda trial: abs(trial.exposed.value - share), default=None)
+        return near if near and abs(near.exposed.value - share) <= MET * share else None
 
     def _play(self, epsilon: float, share: float) -> None:
         """Play more and more users until their share differs from the one looked for, or all have played."""
         candidate, most = self.candidate, self.most
         stage = f"Refining {candidate.kind} at epsilon {epsilon:.4g}, up to {most:,} users"
         candidate.players.progress.stage(stage)
-        found = candidate.played(epsilon, min(FIRST, most), self.horizon)
-        while found.users < most and verdict(found.share(self.question.reports), share) == UNDECIDED:
-            found = candidate.played(epsilon, min(2 * found.users, most), self.horizon)
-        self.trials[epsilon] = candidate.trial_of(epsilon, found)
+        users = min(FIRST, most)
+        while True:
+            trial = candidate.trial_of(epsilon, candidate.played(epsilon, users, self.horizon))
+            if users >= most or trial.side(share, CHANCE):
+                break
+            users = min(2 * users, most)
+        self.trials[epsilon] = trial
 
 
 def refining(candidate: Candidate, finding: Finding) -> Refining:
     """Refine the cap where an error holds epsilon, else epsilon, for the share that is aimed at first."""
     refined: Refining = (RefinedEpsilon if candidate.question.error is None else RefinedCap)(candidate, finding)
     target = candidate.question.exposed
-    refined.at(aim_of(target, refined.users, refined.users), target)
+    independent = refined.users / refined.design_effect
+    refined.at(aim_of(target, independent, independent), target)
     return refined

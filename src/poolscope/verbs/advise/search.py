@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.metrics.intervals import Estimate
-from poolscope.verbs.advise.verdicts import NO, YES, verdict
+from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
 
 #: Epsilons this close, as a ratio, need no trial between them; and the first step from where the search begins, which
 #: grows by the same power.
@@ -38,6 +37,7 @@ class Trial:
     exposed : share of users exposed by the asked number of events.
     cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
     error : RMSE of a frequency in closed form; None where there is no closed form.
+    design_effect : how many times fewer independent users would say as much, as users share estimates.
     """
 
     epsilon: float
@@ -45,6 +45,13 @@ class Trial:
     exposed: Estimate
     cap: Estimate
     error: float | None = None
+    design_effect: float = 1.0
+
+    def side(self, share: float, tail: float) -> int:
+        """Say whether significantly fewer users (-1) or more (1) are exposed than a share, or neither (0)."""
+        users = self.users / self.design_effect
+        low, high = clopper_pearson(self.exposed.value * users, users, tail)
+        return int(low > share) - int(high <= share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +110,14 @@ def found_in(trials: Sequence[Trial], target: float, low: float, high: float) ->
     return Found(trials=ordered, largest=_border(ordered, target, low, high), monotone=_monotone(ordered))
 
 
-def bracket(trials: Sequence[Trial], share: float, low: float, high: float) -> tuple[float, float]:
+def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail: float = TAIL) -> tuple[float, float]:
     """Find the largest epsilon that exposes significantly less than a share, and the next that exposes more.
 
-    An end of the range stands for one that no trial shows.
+    An end of the range stands for one that no trial shows. `tail` is how often each end of an interval may be wrong.
     """
-    below = max((trial.epsilon for trial in trials if verdict(trial.exposed, share) == YES), default=low)
-    above = [one.epsilon for one in trials if verdict(one.exposed, share) == NO and one.epsilon > below]
-    return below, min(above, default=high)
+    sides = [(trial.epsilon, trial.side(share, tail)) for trial in trials]
+    below = max((epsilon for epsilon, side in sides if side < 0), default=low)
+    return below, min((epsilon for epsilon, side in sides if side > 0 and epsilon > below), default=high)
 
 
 def between(trials: Sequence[Trial], share: float, below: float, above: float, edge: float = EDGE) -> float:

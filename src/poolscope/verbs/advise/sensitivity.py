@@ -15,7 +15,6 @@ from poolscope.verbs.advise.advice import Case
 from poolscope.verbs.advise.plays import Exposures, Players, exposures_of
 from poolscope.verbs.advise.question import Question
 from poolscope.verbs.advise.verify import Verified
-from poolscope.verbs.compare import variants
 from poolscope.world.behaviour import Behaviour
 from poolscope.world.densities import UNIFORM, Beta
 
@@ -31,9 +30,6 @@ POPULATIONS = {
 
 #: What the adversary believes of interest and polarization: its own prior, or the truth about the users of a case.
 PRIORS = AS_ASKED, MATCHED = "as asked", "matched"
-
-#: Seeds of an estimate, beside that of the verification.
-ESTIMATES = 3
 
 
 def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
@@ -96,24 +92,21 @@ def _by_population(game: Game, found: Exposures, players: Players, verified: Ver
 
 def _matched(adversary: Adversary, behaviour: Behaviour) -> Adversary:
     """The adversary whose prior of interest and polarization is the truth about some users."""
+    redraws = tuple(_matched(redraw, behaviour) for redraw in adversary.redraws)
     belief = replace(adversary.belief, interest=behaviour.interest, polarization=behaviour.polarization)
-    return replace(adversary, name=f"{adversary.name}, with a prior that matches the users", belief=belief)
+    name = f"{adversary.name}, with a prior that matches the users"
+    return replace(adversary, name=name, belief=belief, redraws=redraws)
 
 
 def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Verified) -> Iterator[Case]:
-    """Adversaries who know the popularity, or have estimated it with other draws, all before the same reports."""
-    (mine,), choice = game.adversaries, verified.choice
+    """Adversaries who know the popularity exactly or not at all, all before the same reports."""
+    (mine,) = game.adversaries
     entry = players.scenario.adversaries[0]
     others: list[Adversary] = []
     if (matched := _matched(mine, game.behaviour)).belief != mine.belief:
         others.append(matched)
     if entry.popularity != "true":
-        others.append(replace(mine, name="knows the popularity exactly", popularity=game.popularity))
-    if entry.popularity == "estimated":
-        (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-        for i in range(ESTIMATES):
-            other = build_game(variant, verified.seed + 1000 + i, players.engine.map).adversaries[0]
-            others.append(replace(other, name=f"estimated, draw {i + 2}"))
+        others.append(replace(mine, name="knows the popularity exactly", popularity=game.popularity, redraws=()))
     if entry.popularity != "uniform":
         others.append(replace(Adversary.weak(mine.universe, mine.belief), name="knows nothing of the popularity"))
     users = verified.users[:USERS]

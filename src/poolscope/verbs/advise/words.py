@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from poolscope.base.counting import MIN_USERS, counted
 from poolscope.game.game import Game
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import in_days, in_words
@@ -16,6 +17,9 @@ from poolscope.verbs.advise.plays import Effort
 from poolscope.verbs.advise.question import EXPOSED as DECISIVE
 from poolscope.verbs.advise.question import KEEPING, Question
 from poolscope.verbs.advise.verdicts import MIN_PART, NO, UNDECIDED, YES, decidable
+
+#: Pools that a sentence names at most.
+MAX_POOLS = 5
 
 
 def asked(question: Question, scenario: Scenario) -> str:
@@ -36,10 +40,10 @@ def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -
     by, what = min(question.reports, found.cap), events(scenario)
     words = (
         f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} "
-        f"held-out users, {with_ends(found.exposed)} are exposed by {by:,} {what}"
+        f"held-out users, {_of_users(found.exposed, found.users)} are exposed by {by:,} {what}"
     )
     if found.cap > by:
-        words += f" and {with_ends(found.exposed_at_cap)} by the cap, for good"
+        words += f" and {_of_users(found.exposed_at_cap, found.users)} by the cap, for good"
     words += f", where at most {share(question.exposed)} was asked for"
     if found.errors is not None:
         words += f"; the error of a frequency from {found.reports:,} reports is {number(found.errors.rmse)} (RMSE)"
@@ -96,10 +100,13 @@ def notes_of(
     """What a reader must know besides; `limit` is what keeps the recommended setting from being larger."""
     if len(found.attempts) > 1:
         first = found.attempts[0]
+        seen = (
+            "showed that the first choice could be larger" if first.kept == YES else "did not confirm the first choice"
+        )
         yield (
-            f"Held-out users did not confirm the first choice, epsilon {first.epsilon:g} with a cap of {first.cap:,} "
-            f"({with_ends(first.exposed)} exposed). It was refined {len(found.attempts) - 1} time"
-            f"{'s' * (len(found.attempts) > 2)}; other users verified each attempt, but for recorded ones."
+            f"Held-out users {seen}: epsilon {first.epsilon:g} with a cap of {first.cap:,} exposed "
+            f"{with_ends(first.exposed)} of them. It was refined {counted(len(found.attempts) - 1, 'time')}; other "
+            "users verified each attempt, but for recorded ones."
         )
     if found.attempts[-1].kept == NO:
         yield "Held-out users contradict the last attempt too: take a smaller cap or epsilon, and ask again."
@@ -118,6 +125,27 @@ def notes_of(
             f"{decisive(question.exposed)}"
         )
     yield from slack_of(found, question, limit)
+    yield from pools_above(found, question)
+
+
+def pools_above(found: Recommendation, question: Question) -> Iterator[str]:
+    """Name pools whose users are exposed significantly more often than the target, which is for all users."""
+    above = [one for one in found.by_pool if one.users >= MIN_USERS and one.exposed.low > question.exposed]
+    if not above:
+        return
+    above.sort(key=lambda one: -one.exposed.value)
+    named = ", ".join(f"{one.pool} {with_ends(one.exposed)}" for one in above[:MAX_POOLS])
+    rest = len(above) - MAX_POOLS
+    yield (
+        f"The target is for all users. By the cap, more users of these preferred pools are exposed: {named}"
+        + (f", and {counted(rest, 'more pool')}" if rest > 0 else "")
+        + "."
+    )
+
+
+def share_or_count(found: Estimate, users: int) -> str:
+    """As 4.6 % (4.0 to 5.3 %), or of fewer than 20 users as 3 of 12."""
+    return with_ends(found) if users >= MIN_USERS else f"{round(found.value * users)} of {users}"
 
 
 def slack_of(found: Recommendation, question: Question, limit: str | None) -> Iterator[str]:
@@ -197,6 +225,12 @@ def share(value: float) -> str:
 def with_ends(found: Estimate) -> str:
     """As 4.6 % (4.0 to 5.3 %)."""
     return f"{digits(found.value)} % ({digits(found.low)} to {digits(found.high)} %)"
+
+
+def _of_users(found: Estimate, users: int) -> str:
+    """The same, with a count in place of the share of fewer than 20 users."""
+    few = f"{round(found.value * users)} ({digits(found.low)} to {digits(found.high)} % of all)"
+    return with_ends(found) if users >= MIN_USERS else few
 
 
 def digits(value: float) -> str:
