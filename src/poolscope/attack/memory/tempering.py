@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from poolscope.attack.adversary import Adversary
+from poolscope.attack.memory.chains import between
 from poolscope.attack.memory.sampler import Found
 from poolscope.attack.memory.tables import Tables, axes
 from poolscope.base.arrays import Floats
@@ -120,7 +121,7 @@ class TableSampler:
 
         What fewer than one sampled table in all says is not seen, however well chains agree: the error is no smaller.
         """
-        mean, error = mean_and_error(self.means(key, chains, sweeps))
+        mean, error = between(self.means(key, chains, sweeps))
         return Found(mean, np.hypot(error, 1.0 / (chains * sweeps)))
 
 
@@ -131,11 +132,6 @@ def tempered_posterior(tables: Tables, adversary: Adversary, key: np.uint64) -> 
     needed = PILOT_SWEEPS * (error / TOLERANCE) ** 2 * PILOT_CHAINS / CHAINS
     most = np.clip((1 - BURN_IN) * MAX_WORK / sampler.work / CHAINS, MIN_SWEEPS, MAX_SWEEPS)
     return sampler.posterior(own, CHAINS, int(np.clip(np.ceil(needed), MIN_SWEEPS, most)))
-
-
-def mean_and_error(means: Floats) -> tuple[Floats, Floats]:
-    """The mean (k,) over chains (chains, k), and its standard error."""
-    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
 
 
 def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
