@@ -25,8 +25,11 @@ from poolscope.base.randomness import children, generator
 from poolscope.kernels.allocations import allocate, occupancy
 from poolscope.kernels.table_chains import Problem, Scratch
 
-#: Independent batches, nodes of the behavior of each, and maps at each node.
-BATCHES, NODES, DRAWS = 12, 160, 8
+#: Independent batches, and maps at each node of the behavior.
+BATCHES, DRAWS = 12, 8
+
+#: Nodes of a batch at least and at most, and times groups and slots: a fifth of a second.
+MIN_NODES, MAX_NODES, MAX_WORK = 16, 160, 2.5e5
 
 #: Nodes are drawn by this power of what the occupancy says of them: it may be wrong.
 FLATTENED = 0.7
@@ -91,9 +94,10 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
     x, y = np.empty((2, lines))
     words = x.view(np.int64), y.view(np.int64)
     scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
-    log_weight, posterior = np.empty((BATCHES, NODES * DRAWS)), np.empty((BATCHES, NODES * DRAWS, k))
+    drawn = int(np.clip(MAX_WORK / (groups * count), MIN_NODES, MAX_NODES))
+    log_weight, posterior = np.empty((BATCHES, drawn * DRAWS)), np.empty((BATCHES, drawn * DRAWS, k))
     for batch, own in enumerate(children(key, np.arange(BATCHES))):
-        nodes = _systematic(proposal, NODES, float(generator(own).random()))
+        nodes = _systematic(proposal, drawn, float(generator(own).random()))
         gamma = nodes % (len(log_node) // k) // polarization.shape[1]
         allocate(
             problem,
