@@ -19,15 +19,15 @@ from typing import NamedTuple
 import numpy as np
 
 import poolscope as ps
-from poolscope.attack.memory.chains import begun, belief_of
-from poolscope.attack.memory.groupings import Groupings
-from poolscope.attack.memory.posteriors import found_by
-from poolscope.attack.memory.slots import slots_of
-from poolscope.attack.memory.units import units_of
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
+from poolscope.inference.memoized.chains import begun, belief_of
+from poolscope.inference.memoized.groupings import Groupings
+from poolscope.inference.memoized.posteriors import found_by
+from poolscope.inference.memoized.slots import slots_of
+from poolscope.inference.memoized.units import units_of
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.popularity import zipf
+from poolscope.population.synthetic import draw_traces, draw_users
 
 EMOJIS = ps.Universe.sized(2600, dict.fromkeys("abcdef", 228))
 SMALL = ps.Universe.sized(60, {"a": 8, "b": 8, "c": 12})

@@ -15,8 +15,8 @@ from cases.command_line import SMALL
 
 import poolscope
 from poolscope.cli.commands import app
+from poolscope.html.glossary import ADVICE, AUDIT, COMPARISON, MEANINGS
 from poolscope.mechanisms import MECHANISMS
-from poolscope.pages.glossary import ADVICE, AUDIT, COMPARISON, MEANINGS
 from poolscope.scenario.scenario import parse
 
 ROOT = Path(__file__).parent.parent

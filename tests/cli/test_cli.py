@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import builtin_names, load_scenario
-from poolscope.verbs.audit import manifest, run
+from poolscope.workflows.audit import manifest, run
 
 
 @pytest.fixture

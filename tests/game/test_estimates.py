@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import poolscope as ps
-from poolscope.base.randomness import redraw_keys
+from poolscope.core.randomness import redraw_keys
 from poolscope.game import game as game_module
 from poolscope.game.columns import ESTIMATE
 from poolscope.game.game import estimate_of

@@ -11,21 +11,21 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 from poolscope import metrics
-from poolscope.attack import fresh
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.attack.shown import non_private_posterior
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import report_keys, user_keys
+from poolscope.core.engines import Local
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play, play_block
+from poolscope.inference import fresh
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.devices import posterior
+from poolscope.inference.shown import non_private_posterior
 from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity, preferences
-from poolscope.world.universe import Universe
+from poolscope.population.behaviour import Behaviour
+from poolscope.population.densities import Beta
+from poolscope.population.popularity import zipf
+from poolscope.population.synthetic import Users, draw_traces, draw_users, own_popularity, preferences
+from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
 POPULARITY = zipf(UNIVERSE, 1.0)

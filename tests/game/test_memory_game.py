@@ -11,13 +11,13 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.attack.memory import posteriors
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
+from poolscope.core.engines import Local
+from poolscope.core.errors import InputError
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.devices import posterior
+from poolscope.inference.memoized import posteriors
 from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
 from poolscope.metrics.records import Record, summarise
 from poolscope.metrics.words import chance_in_words

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from oracle.pseudonyms import Response, guessed, running, share_exposed, share_right
 from polars.testing import assert_frame_equal
 
-from poolscope.attack import fresh
-from poolscope.attack.adversary import Adversary
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import user_keys
+from poolscope.core.engines import Local
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, play
+from poolscope.inference import fresh
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import CMS, GRR, Sending, device_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.records import summarise
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.behaviour import Behaviour
+from poolscope.population.synthetic import draw_traces, draw_users
 
 EPSILON, NEVER = 3.0, 10**9
 REFERENCE = Response(ORACLE.popularity, TINY.pool_of, EPSILON)

@@ -5,9 +5,9 @@ import pytest
 from cases.memory import ORACLE
 from cases.synthetic import SEED
 
-from poolscope.attack.memory.chains import begun, belief_of
-from poolscope.attack.memory.slots import slots_of
-from poolscope.attack.memory.units import units_of
+from poolscope.inference.memoized.chains import begun, belief_of
+from poolscope.inference.memoized.slots import slots_of
+from poolscope.inference.memoized.units import units_of
 from poolscope.kernels.kept_sets import log_join, log_joins, log_law, log_stay, move, put, refresh, take
 from poolscope.kernels.kept_tables import table
 from poolscope.mechanisms.kept import Bits

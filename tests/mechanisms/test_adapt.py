@@ -10,18 +10,18 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.engines import Local
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.devices import posterior
 from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
 from poolscope.mechanisms.role import ReportColumn
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
 from poolscope.reports.curator import estimator, frequencies
 from poolscope.reports.utility import measure_utility
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})
 POPULARITY = zipf(UNIVERSE, 1.0)

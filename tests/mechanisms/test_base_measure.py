@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from oracle.kinds import EPSILONS, KINDS, tiny
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import SHE, adapt, device_of, she
-from poolscope.world.universe import Universe
+from poolscope.population.universe import Universe
 
 #: Kinds whose devices keep reports as they are, and of which all reports can be listed.
 WHOLE = (

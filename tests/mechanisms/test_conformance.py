@@ -13,14 +13,14 @@ from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
 from oracle.laws import LARGE, TINY
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, views
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary, views
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
 from poolscope.mechanisms.defaults import Counting, Scoring
 from poolscope.mechanisms.role import at, countable, distinct, is_countable
+from poolscope.population.universe import Universe
 from poolscope.reports.files import read_reports
-from poolscope.world.universe import Universe
 
 
 def key(report):

@@ -10,7 +10,7 @@ from oracle import kept
 from oracle.kinds import rows
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.kept import Bits, Identical, Values

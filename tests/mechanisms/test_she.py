@@ -5,17 +5,17 @@ import pytest
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.devices import posterior
 from poolscope.mechanisms import make
 from poolscope.mechanisms.adapt import adapt
 from poolscope.mechanisms.she import SHE
+from poolscope.population.universe import Universe
 from poolscope.reports.curator import frequencies
 from poolscope.reports.utility import measure_utility
-from poolscope.verbs.check.check import check
-from poolscope.world.universe import Universe
+from poolscope.workflows.check.check import check
 
 
 class Textbook:

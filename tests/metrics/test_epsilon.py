@@ -20,7 +20,7 @@ from poolscope.metrics.epsilon import (
     in_words,
     of_each_in_words,
 )
-from poolscope.world.universe import Universe
+from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
 

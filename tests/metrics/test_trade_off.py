@@ -8,7 +8,7 @@ from oracle import bounds as oracle
 from oracle.bounds import mpf
 from scipy import special
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.trade_off import trade_off
 

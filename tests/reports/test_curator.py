@@ -8,14 +8,14 @@ from cases.synthetic import SEED
 from numba import njit
 from scipy import stats
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import binomial, tabulate
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
 from poolscope.mechanisms.sketch_law import ones_tables
+from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.curator import frequencies, simulate_frequencies
-from poolscope.world.popularity import project_to_simplex
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import CMS, GRR, HCMS, Rappor
 from poolscope.reports.curator import Counts, estimator, frequencies, simulate_frequencies
 from poolscope.reports.linear import variance_of_linear

@@ -5,8 +5,8 @@ import pytest
 from cases.synthetic import SEED
 from scipy import optimize
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
 from poolscope.reports.curator import estimator, frequencies, simulate_frequencies
 from poolscope.reports.linear import unbiased

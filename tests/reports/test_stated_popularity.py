@@ -5,15 +5,15 @@ import pytest
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
+from poolscope.population.behaviour import Behaviour
+from poolscope.population.densities import Beta
+from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.universe import Universe
 from poolscope.reports import stated_popularity
 from poolscope.reports.mixture import most_likely
 from poolscope.reports.stated_popularity import PopularityCheck, StatedPopularity, exponents, pool_weights
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.synthetic import draw_traces, draw_users
-from poolscope.world.universe import Universe
 
 SIZE, USERS, EACH = 40, 80, 15
 UNIVERSE = Universe.sized(SIZE, {"a": 8, "b": 12, "c": 6})

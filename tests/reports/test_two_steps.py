@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, DBitFlip, PIRappor, device_of, reports_of
 from poolscope.mechanisms.loloha import published_values
 from poolscope.mechanisms.longitudinal import response_again

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from poolscope.base.counting import MIN_USERS
 from poolscope.cli.grid import Grid
 from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
+from poolscope.core.counting import MIN_USERS
+from poolscope.html.numbers import number
 from poolscope.metrics.pools import PoolRecord
-from poolscope.pages.numbers import number
-from poolscope.verbs.advise.advice import Advice, Alternative, Case, Finding, Mitigation
-from poolscope.verbs.advise.alternatives import NO_BETTER, best_in_all, total
-from poolscope.verbs.advise.search import Trial
-from poolscope.verbs.advise.sensitivity import MATCHED
-from poolscope.verbs.advise.words import asked, events, share_or_count, spent_in_words
-from poolscope.verbs.advise.words import number as digits
+from poolscope.workflows.advise.advice import Advice, Alternative, Case, Finding, Mitigation
+from poolscope.workflows.advise.alternatives import NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.search import Trial
+from poolscope.workflows.advise.sensitivity import MATCHED
+from poolscope.workflows.advise.words import asked, events, share_or_count, spent_in_words
+from poolscope.workflows.advise.words import number as digits
 
 #: Pools that a terminal shows at most.
 POOLS = 12

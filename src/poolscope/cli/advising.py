@@ -40,14 +40,14 @@ def advise(
     from poolscope.cli.progress import working
 
     with working("Advising") as work:
-        from poolscope.base.folders import new_folder
         from poolscope.cli.advise import print_advice
         from poolscope.cli.lists import words
         from poolscope.cli.running import running
-        from poolscope.pages.verbs import advise
+        from poolscope.core.folders import new_folder
+        from poolscope.html.verbs import advise
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.advise.question import parse_range
-        from poolscope.verbs.advise.verdicts import NO
+        from poolscope.workflows.advise.question import parse_range
+        from poolscope.workflows.advise.verdicts import NO
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.attack.levels import in_percent, sure
-from poolscope.base.counting import counted
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
+from poolscope.core.counting import counted
+from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import EXPOSING, Record
@@ -20,8 +20,8 @@ from poolscope.metrics.trackability import Trackability, in_words
 from poolscope.metrics.words import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
-from poolscope.verbs.audit import manifest
-from poolscope.verbs.audit.folder import Summary
+from poolscope.workflows.audit import manifest
+from poolscope.workflows.audit.folder import Summary
 
 
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:

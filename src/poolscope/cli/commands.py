@@ -40,11 +40,11 @@ def audit(
     from poolscope.cli.progress import going_on, working
 
     with working("Playing") as work:
-        from poolscope.base.folders import last_folder, new_folder
         from poolscope.cli.audit import kept_users, print_audit
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
-        from poolscope.pages.verbs import audit
+        from poolscope.core.folders import last_folder, new_folder
+        from poolscope.html.verbs import audit
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -88,7 +88,7 @@ def reproduce(
     with working("Reproducing") as work:
         from poolscope.cli.reproduction import kept_plays, print_reproduction
         from poolscope.cli.running import running
-        from poolscope.pages.verbs import reproduce
+        from poolscope.html.verbs import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
@@ -114,7 +114,7 @@ def check(
         from poolscope.cli.check import names_in, print_verdict
         from poolscope.kernels.compiling import watched
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.check.check import check
+        from poolscope.workflows.check.check import check
 
         work.stage("Making and looking at reports")
         with watched(work.compiling):
@@ -153,11 +153,11 @@ def compare(
     from poolscope.cli.progress import working
 
     with working("Comparing") as work:
-        from poolscope.base.folders import new_folder
         from poolscope.cli.compare import print_comparison
         from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
-        from poolscope.pages.verbs import compare
+        from poolscope.core.folders import new_folder
+        from poolscope.html.verbs import compare
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -190,7 +190,7 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
 ) -> None:
     """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
-    from poolscope.pages.explore.serving import explore
+    from poolscope.html.explore.serving import explore
 
     explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
     typer.echo("poolscope: the explorer has ended", err=True)
@@ -218,7 +218,7 @@ def report(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.finished import write_page
+        from poolscope.html.finished import write_page
 
         page = write_page(folder)
     typer.echo(page)
@@ -234,7 +234,7 @@ def figures(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.finished import write_figures
+        from poolscope.html.finished import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:
@@ -242,18 +242,18 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
-    from poolscope.base.errors import one_line
     from poolscope.cli.leaving import as_options
+    from poolscope.core.errors import one_line
 
     print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
 
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.base.errors import PoolscopeError, Stopped
-    from poolscope.base.hush import enable
     from poolscope.cli import letters
     from poolscope.cli.leaving import leave
+    from poolscope.core.errors import PoolscopeError, Stopped
+    from poolscope.core.hush import enable
 
     letters.enable()
     warnings.showwarning = _in_one_line

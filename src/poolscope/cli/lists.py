@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 
 Value = TypeVar("Value")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from rich import progress as rich
 from rich.text import Text
 
-from poolscope.base.errors import Stopped
-from poolscope.base.progress import Progress
 from poolscope.cli.leaving import ENDING, leave
 from poolscope.cli.terminal import Terminal
+from poolscope.core.errors import Stopped
+from poolscope.core.progress import Progress
 
 #: Seconds until an end that was asked for and not heard is asked for again.
 AGAIN = 0.05

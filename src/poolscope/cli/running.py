@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from poolscope.attack.posterior import COMPILED
-from poolscope.base.engines import Engine, Local, chosen
 from poolscope.cli.progress import Work
+from poolscope.core.engines import Engine, Local, chosen
+from poolscope.inference.posterior import COMPILED
 from poolscope.kernels.compiling import watched
 
 

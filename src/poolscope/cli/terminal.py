@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from poolscope.base.errors import visible
+from poolscope.core.errors import visible
 
 #: Columns of a file, which has no edge.
 WIDEST = 10_000

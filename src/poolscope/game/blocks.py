@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from poolscope.base.arrays import Tick
-from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import PoolscopeError
-from poolscope.base.folders import check_shared, unshared
-from poolscope.base.tables.atomic import write_bytes
+from poolscope.core.arrays import Tick
+from poolscope.core.engines import Engine, Local
+from poolscope.core.errors import PoolscopeError
+from poolscope.core.folders import check_shared, unshared
+from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 
 #: Users that are played before the first block, so that one process compiles for all.

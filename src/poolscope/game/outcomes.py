@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, LATE
 
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.decide import believed, guesses
-from poolscope.attack.pseudonyms import longest
-from poolscope.attack.role import Posteriors
-from poolscope.base.arrays import Keys, Map, Tick
+from poolscope.core.arrays import Keys, Map, Tick
 from poolscope.game.columns import EARLY, LATE, exposed_columns
 from poolscope.game.outcomes import Attacked
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.decide import believed, guesses
+from poolscope.inference.pseudonyms import longest
+from poolscope.inference.role import Posteriors
 from poolscope.kernels import referee as kernels
 from poolscope.mechanisms.sending import Sent
-from poolscope.world.behaviour import NONE, Truth
+from poolscope.population.behaviour import NONE, Truth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

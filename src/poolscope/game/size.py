@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolscope.base.errors import InputError
-from poolscope.base.machine import check_disk, check_memory
+from poolscope.core.errors import InputError
+from poolscope.core.machine import check_disk, check_memory
 from poolscope.game.game import Game
 
 #: Bytes of the process before a block is there, and how often a block's masses are held while they are worked on.

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.linking import link_scores
-from poolscope.base.arrays import Floats, places
-from poolscope.base.engines import Local
+from poolscope.core.arrays import Floats, places
+from poolscope.core.engines import Local
 from poolscope.game.game import Game, players
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.linking import link_scores
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.role import Reports
 

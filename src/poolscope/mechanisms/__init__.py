@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, adapt
 from poolscope.mechanisms.channel import Channel, Empirical
 from poolscope.mechanisms.cms import CMS, NoHashCMS
@@ -138,7 +138,7 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     >>> ps.mechanisms.make("gr", 30, {"epsilon": 2.0})
     Traceback (most recent call last):
         ...
-    poolscope.base.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
+    poolscope.core.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
     """
     if kind not in MECHANISMS:
         remedy = did_you_mean(str(kind), MECHANISMS)

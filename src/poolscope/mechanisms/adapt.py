@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.checks import is_integer
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.checks import is_integer
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.listing import CELLS_LISTED, declared_columns, of_columns
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, report_count
 from poolscope.mechanisms.views import Views
-from poolscope.world.universe import Universe
+from poolscope.population.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.
 REPORT = "report"

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlog1py, xlogy
 
-from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError
 
 
 def words_of(m: int) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.grouping import BUCKETS_AT_ONCE
 from poolscope.mechanisms.hashing import PAIRS_LOOKED_AT, Buckets, HashFamily
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.checks import as_floats
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import generator
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.checks import as_floats
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import generator
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.likelihood import Likelihood

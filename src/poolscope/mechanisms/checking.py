@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.adapt import Adapted, as_columns, is_ours, owner
 from poolscope.mechanisms.bits import check_bits
 from poolscope.mechanisms.defaults import Counting, Reporting, Scoring

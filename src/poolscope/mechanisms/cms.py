@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
 from poolscope.kernels.words import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, log_bit_measure, threshold, words_of

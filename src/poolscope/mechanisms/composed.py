@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.l_grr import LGRR
 from poolscope.mechanisms.l_unary import LOSUE, LOUE, LSOUE, LSUE

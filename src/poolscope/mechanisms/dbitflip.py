@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, check_bits, threshold, words_of
 from poolscope.mechanisms.defaults import Scoring

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.checks import as_integers
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children, fresh_keys, generator
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.checks import as_integers
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children, fresh_keys, generator
 from poolscope.mechanisms.parameters import check_parameters
 from poolscope.mechanisms.role import Countable, Mechanism, Rates, Reports, at, report_count
 from poolscope.mechanisms.views import Views
-from poolscope.world.synthetic import draw_objects
+from poolscope.population.synthetic import draw_objects
 
 #: Cells of the matrix (reports, universe) that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24

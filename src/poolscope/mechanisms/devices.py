@@ -14,10 +14,10 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.checks import as_integers
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import Stream, children
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.checks import as_integers
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism, check_permanent
 from poolscope.mechanisms.defaults import tabulated
@@ -31,7 +31,7 @@ ANSWERS, OWN = -1, -2
 
 @runtime_checkable
 class Device(Protocol):
-    """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`.
+    """What a user's device sends. How its reports are attacked is `poolscope.inference.devices`.
 
     A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
     memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Integers, Keys
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Integers, Keys
+from poolscope.core.errors import InputError
 from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.hashing import Buckets, Tabulated
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
+from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import response as kernels
 from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.pure import Sized, even_measure

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import generator
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import generator
 from poolscope.kernels import response as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.defaults import binomial_noise

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Integers, Keys
+from poolscope.core.arrays import Integers, Keys
 from poolscope.mechanisms import hashing
 from poolscope.mechanisms.defaults import Reporting
 from poolscope.mechanisms.grouping import by_function, choose_functions

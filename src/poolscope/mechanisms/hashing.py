@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.kernels import hashing as kernels
 
 PRIME = (1 << 31) - 1

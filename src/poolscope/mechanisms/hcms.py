@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
 from poolscope.kernels.rows import empty_table

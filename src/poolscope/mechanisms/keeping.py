@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Integers, Keys, Objects
+from poolscope.core.arrays import Integers, Keys, Objects
 from poolscope.kernels import response, unary
 from poolscope.mechanisms.bits import as_bytes, threshold, words_of
 from poolscope.mechanisms.checking import check_permanent

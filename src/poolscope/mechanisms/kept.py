@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 
 
 class Identical(NamedTuple):

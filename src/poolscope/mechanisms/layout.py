@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats
+from poolscope.core.arrays import Floats
 from poolscope.kernels.rows import Places, Rows, empty_rows
 from poolscope.mechanisms.views import Views
 

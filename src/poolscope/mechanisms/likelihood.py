@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from poolscope.base.arrays import Floats
+from poolscope.core.arrays import Floats
 from poolscope.mechanisms.defaults import Reporting, in_parts
 from poolscope.mechanisms.role import Reports
 from poolscope.mechanisms.views import Views

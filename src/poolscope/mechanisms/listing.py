@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Integers
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Integers
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import TOLERANCE, Channel
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports, Stated, distinct, report_count
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import response as kernels
 from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import (

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.role import check_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary

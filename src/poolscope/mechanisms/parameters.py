@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.base.checks import is_integer
-from poolscope.base.errors import InputError
+from poolscope.core.checks import is_integer
+from poolscope.core.errors import InputError
 
 #: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
 LARGEST = 1 << 62

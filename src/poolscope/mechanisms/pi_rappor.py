@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import lines as kernels
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.layout import packed

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats
+from poolscope.core.arrays import Floats
 from poolscope.mechanisms.defaults import Counting, Reporting, in_parts
 from poolscope.mechanisms.role import Reports, check_epsilon, report_count
 from poolscope.mechanisms.views import Views

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Keys, Map, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import bloom as kernels
 from poolscope.kernels.words import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of

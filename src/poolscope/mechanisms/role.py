@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.views import Views
 
 Reports = Mapping[str, NDArray[Any]]

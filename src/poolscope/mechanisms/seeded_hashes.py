@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Objects
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.arrays import Floats, Integers, Objects
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.kernels import response, xxhash32
 from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.role import settle

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
-from poolscope.base.checks import is_integer, is_number
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import Stream, children
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.checks import is_integer, is_number
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.devices import Device
 from poolscope.mechanisms.role import Reports

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import histogram as kernels
 from poolscope.mechanisms.defaults import Scoring, drawn
 from poolscope.mechanisms.likelihood import Likelihood

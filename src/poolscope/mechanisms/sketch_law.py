@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map
-from poolscope.base.randomness import children, generator
+from poolscope.core.arrays import Floats, Integers, Keys, Map
+from poolscope.core.randomness import children, generator
 from poolscope.kernels import sketch as kernels
 from poolscope.kernels.alias import lay_alias
 from poolscope.kernels.binomial import tabulate

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import threshold
 from poolscope.mechanisms.pure import even_measure

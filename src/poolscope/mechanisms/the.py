@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.role import check_finite_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary
 

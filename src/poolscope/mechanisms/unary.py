@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, log_bit_measure, threshold, words_of
 from poolscope.mechanisms.defaults import drawn

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats
+from poolscope.core.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from poolscope.world.densities import UNIFORM, Beta, Density
+from poolscope.population.densities import UNIFORM, Beta, Density
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game

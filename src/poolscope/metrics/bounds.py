@@ -12,8 +12,8 @@ from itertools import accumulate
 import numpy as np
 from scipy import special
 
-from poolscope.base.arrays import Floats, Integers
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.role import LARGEST_EPSILON
 from poolscope.metrics.trade_off import check_reports
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 
 TAIL = 0.025
 """How often each end of an interval may be wrong."""

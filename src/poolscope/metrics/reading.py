@@ -12,7 +12,7 @@ from math import inf, nan
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from poolscope.base.errors import InputError, located
+from poolscope.core.errors import InputError, located
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.tables import Records
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from poolscope.base.arrays import Floats
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.role import lie
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from poolscope.attack.levels import in_percent
-from poolscope.base.counting import MIN_USERS, counted
-from poolscope.base.errors import InputError
+from poolscope.core.counting import MIN_USERS, counted
+from poolscope.core.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
 

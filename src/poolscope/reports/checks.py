@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from poolscope.base.arrays import Integers, Keys
+from poolscope.core.arrays import Integers, Keys
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.role import Reports, report_count
+from poolscope.population.popularity import within_pools
 from poolscope.reports.misfit import ERROR, MOST, Firsts, Misfit
 from poolscope.reports.repeats import Repeats, least_same
 from poolscope.reports.stated_popularity import PopularityCheck, StatedPopularity
-from poolscope.world.popularity import within_pools
 
 
 class Checks:

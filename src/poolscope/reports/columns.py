@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.tables import Batch
-from poolscope.base.tables.batch import first_false
+from poolscope.core.tables import Batch
+from poolscope.core.tables.batch import first_false
 from poolscope.mechanisms.role import ReportColumn
-from poolscope.world.objects_file import objects_of
-from poolscope.world.universe import Universe
+from poolscope.population.objects_file import objects_of
+from poolscope.population.universe import Universe
 
 #: Bits that are unpacked at once.
 UNPACKED = 1 << 24

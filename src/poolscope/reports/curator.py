@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.engines import Engine
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children, generator
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.engines import Engine
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.checking import check_mechanism, checked_reports
 from poolscope.mechanisms.defaults import drawn, numbered
 from poolscope.mechanisms.hashed import Hashed
 from poolscope.mechanisms.listing import as_channel
 from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
+from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.frequencies import (
     IBU,
     LINEAR,
@@ -35,7 +36,6 @@ from poolscope.reports.mixture import Mixture
 from poolscope.reports.regression import Design
 from poolscope.reports.ridge import Ridge
 from poolscope.reports.shares import shares_of, some
-from poolscope.world.popularity import project_to_simplex
 
 #: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
 NOTABLE = 0.05

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.tables import Batch, open_table
-from poolscope.base.tables.reading import BATCH_BYTES
+from poolscope.core.tables import Batch, open_table
+from poolscope.core.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
+from poolscope.population.universe import Universe
 from poolscope.reports.columns import KINDS
-from poolscope.world.universe import Universe
 
 Columns = Mapping[str, ReportColumn]
 

@@ -8,12 +8,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Map
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Map
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import added
 from poolscope.mechanisms.role import Countable, Reports
-from poolscope.world.popularity import project_to_simplex
+from poolscope.population.popularity import project_to_simplex
 
 #: The ways to estimate, by the names that scenarios and commands use.
 LINEAR, REGRESSION, RIDGE, IBU = METHODS = ("linear", "regression", "ridge", "ibu")

@@ -20,11 +20,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 from poolscope.mechanisms.channel import Channel
+from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.frequencies import REGRESSION, Frequencies, Tallied, check_reports
 from poolscope.reports.regression import inverted
-from poolscope.world.popularity import project_to_simplex
 
 #: Share of the uniform popularity in the second weights, so that no report has the weight of an impossible one.
 UNIFORM_SHARE = 0.1

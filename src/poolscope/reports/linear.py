@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats
+from poolscope.core.arrays import Floats
 from poolscope.mechanisms.role import Countable, Rates
 from poolscope.reports.frequencies import LINEAR, Frequencies, check_reports
 

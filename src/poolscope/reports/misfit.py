@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolscope.base.arrays import Floats, Integers, Keys
-from poolscope.base.randomness import user_keys
+from poolscope.core.arrays import Floats, Integers, Keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms.rappor import Rappor
 from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
 from poolscope.reports.curator import channel_of

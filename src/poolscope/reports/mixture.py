@@ -35,8 +35,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Map
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Map
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.defaults import one_by_one, tabulated
 from poolscope.mechanisms.role import Mechanism, Reports, distinct, report_count, stated

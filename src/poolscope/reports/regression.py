@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 from poolscope.mechanisms.bloom_filters import bit_matrix
 from poolscope.mechanisms.hashed import Cells
 from poolscope.mechanisms.hashing import Buckets, Tabulated
 from poolscope.mechanisms.role import Countable
+from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
-from poolscope.world.popularity import project_to_simplex
 
 #: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
 MOST_OBJECTS, MOST_PAIRS = 4096, 1 << 30

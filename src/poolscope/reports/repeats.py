@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, rel_entr
 
-from poolscope.base.arrays import Floats, Integers, Keys
-from poolscope.base.randomness import user_keys
+from poolscope.core.arrays import Floats, Integers, Keys
+from poolscope.core.randomness import user_keys
 from poolscope.kernels.names import hash_names
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.grr import GRR

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 from poolscope.reports.frequencies import RIDGE, Frequencies, check_reports
 from poolscope.reports.inverse import Through
 

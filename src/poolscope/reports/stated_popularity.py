@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views
-from poolscope.world.popularity import within_pools
-from poolscope.world.universe import Universe
+from poolscope.population.popularity import within_pools
+from poolscope.population.universe import Universe
 
 #: How far the exponent may be from 1 before it matters: a given popularity is never exactly that of the users.
 MARGIN = 0.02

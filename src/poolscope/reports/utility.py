@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Map
-from poolscope.base.randomness import children
+from poolscope.core.arrays import Floats, Map
+from poolscope.core.randomness import children
 from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
 from poolscope.reports.curator import closed_estimator
 from poolscope.reports.frequencies import Estimator

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from poolscope.base.errors import InputError, did_you_mean, located
+from poolscope.core.errors import InputError, did_you_mean, located
 from poolscope.mechanisms import MECHANISMS
 from poolscope.mechanisms.devices import is_kept
 from poolscope.scenario.scenario import Scenario, changed

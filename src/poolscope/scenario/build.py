@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary
-from poolscope.base.arrays import Floats, Map
-from poolscope.base.errors import InputError, located
-from poolscope.base.randomness import curator_key, redraw_keys
+from poolscope.core.arrays import Floats, Map
+from poolscope.core.errors import InputError, located
+from poolscope.core.randomness import curator_key, redraw_keys
 from poolscope.game.game import Game
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Device, Mechanism, Sending, composed, device_of, make
+from poolscope.population.behaviour import Behaviour
+from poolscope.population.densities import UNIFORM, Beta, Density, StepDensity
+from poolscope.population.popularity import uniform
+from poolscope.population.recipe import Recipe, prepare
+from poolscope.population.recorded import Recorded, population
+from poolscope.population.traces_file import read_traces
+from poolscope.population.universe import Universe
 from poolscope.reports.curator import (
     frequencies_of_objects,
     further_popularities,
@@ -24,13 +31,6 @@ from poolscope.reports.curator import (
 from poolscope.scenario.parameters import FILES
 from poolscope.scenario.scenario import Scenario
 from poolscope.scenario.tables import AdversaryTable, DensityTable, PriorTable
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import UNIFORM, Beta, Density, StepDensity
-from poolscope.world.popularity import uniform
-from poolscope.world.recipe import Recipe, prepare
-from poolscope.world.recorded import Recorded, population
-from poolscope.world.traces_file import read_traces
-from poolscope.world.universe import Universe
 
 #: Who an adversary is, in plain words, by what it knows of the popularity.
 PHRASES = {

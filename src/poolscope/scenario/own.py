@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import adapt
 from poolscope.mechanisms.role import Mechanism
-from poolscope.world.universe import Universe
+from poolscope.population.universe import Universe
 
 GIVEN = ("universe", "size", "epsilon")
 """What a class can ask for by these names: the number of objects, twice, and epsilon."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from poolscope.base.errors import InputError, did_you_mean, located, reading
-from poolscope.base.files import check_regular
-from poolscope.base.json import plain
-from poolscope.base.machine import check_memory
+from poolscope.core.errors import InputError, did_you_mean, located, reading
+from poolscope.core.files import check_regular
+from poolscope.core.json import plain
+from poolscope.core.machine import check_memory
 from poolscope.scenario.tables import (
     OUTSIDE,
     AdversaryTable,
@@ -34,9 +34,9 @@ from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
 if TYPE_CHECKING:
     import numpy as np
 
-    from poolscope.base.arrays import Map
+    from poolscope.core.arrays import Map
     from poolscope.game.game import Game
-    from poolscope.world.universe import Universe
+    from poolscope.population.universe import Universe
 
 AN_OBJECT = 40
 """Bytes of an object, for the truth and for each adversary: its pool, popularity and weight."""
@@ -209,7 +209,7 @@ class Scenario(Table):
         """The popularity of ``[popularity]``, (size,) float64."""
         import numpy as np
 
-        from poolscope.world import popularity
+        from poolscope.population import popularity
 
         table = self.popularity_table
         if table is None:
@@ -223,7 +223,7 @@ class Scenario(Table):
 
     def given_popularity(self, adversary: AdversaryTable, universe: "Universe") -> "np.ndarray":
         """The popularity that an adversary is given, by its own file or by the file of objects."""
-        from poolscope.world.popularity import read_popularity
+        from poolscope.population.popularity import read_popularity
 
         if adversary.file is None:
             return self._column(universe)
@@ -262,9 +262,9 @@ class Scenario(Table):
 
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
-        from poolscope.world.builtin import builtin_universe
-        from poolscope.world.objects_file import read_objects
-        from poolscope.world.universe import Universe
+        from poolscope.population.builtin import builtin_universe
+        from poolscope.population.objects_file import read_objects
+        from poolscope.population.universe import Universe
 
         table = self.universe_table
         if table.builtin is not None:
@@ -287,7 +287,7 @@ class Scenario(Table):
 
     def _column(self, universe: "Universe") -> "np.ndarray":
         """The popularity in the file of objects."""
-        from poolscope.world.popularity import given
+        from poolscope.population.popularity import given
 
         assert self.universe_table.objects is not None
         with located(file=self.resolve(self.universe_table.objects)):
@@ -309,7 +309,7 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     >>> ps.load_scenario("apple-emoji")
     Traceback (most recent call last):
         ...
-    poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
+    poolscope.core.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise InputError("must be a built-in name or a path", value=name_or_path)

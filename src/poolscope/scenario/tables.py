@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.columns import NON_PRIVATE
 
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"
@@ -253,7 +253,7 @@ class DensityTable(Table):
         if self.table is not None and not any(self.table):
             raise rejection("must have a weight above 0", key="table", value=list(self.table))
         if self.beta is not None:
-            from poolscope.world.densities import Beta  # takes its time, and most scenarios have none
+            from poolscope.population.densities import Beta  # takes its time, and most scenarios have none
 
             try:
                 Beta(a=self.beta[0], b=self.beta[1])

@@ -1,0 +1,135 @@
+"""The attack on reports that are drawn anew, each by itself: the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from poolscope.core.arrays import Floats, Integers, Keys, Tick
+from poolscope.core.checks import as_counts
+from poolscope.core.engines import Local
+from poolscope.core.errors import InputError
+from poolscope.inference.adversary import Adversary, posterior_block, views
+from poolscope.inference.pseudonyms import in_windows
+from poolscope.inference.role import MOST_USERS, Posteriors
+from poolscope.mechanisms.checking import checked_reports
+from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
+from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.views import Views
+from poolscope.reports.shares import sent_masses
+
+#: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
+CHUNK, CHUNK_BYTES = 256, 64 << 20
+
+#: Parts of a block's reports for each thread: some take longer than others.
+PARTS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class OnFresh:
+    """Every report adds its likelihood; the popularity masses of all adversaries come from one pass over the block."""
+
+    device: Device
+
+    most_users: ClassVar[int] = MOST_USERS
+    prepared: ClassVar[float] = 0.5
+
+    def posterior(
+        self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    ) -> Floats:
+        return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+
+    def posteriors(
+        self,
+        sent: Sent,
+        keys: Keys,
+        adversaries: Sequence[Adversary],
+        observations: Sequence[int],
+        engine: Local,
+        tick: Tick,
+    ) -> list[Posteriors]:
+        mechanism, (users, n) = self.device.mechanism, sent.objects.shape
+        view, columns = views(adversaries)
+        mass = self._masses(sent, keys, view, engine, tick).reshape(users, n, view.width)
+
+        def of(adversary: Adversary, own: slice) -> Posteriors:
+            def attack(some: Floats, lengths: Integers) -> Floats:
+                return posterior_block(mechanism, adversary, some, lengths)
+
+            def some(rows: slice) -> tuple[Floats, None]:
+                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window), None
+
+            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.window)
+
+        return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
+
+    def _masses(self, sent: Sent, keys: Keys, view: Views, engine: Local, tick: Tick) -> Floats:
+        """(users * most, width) popularity masses of all reports, zero where there is none."""
+        mechanism, (users, n) = self.device.mechanism, sent.objects.shape
+        limited, there = bool((sent.lengths < n).any()), sent.there.ravel()
+        if draws_fresh(self.device):
+            drawn, objects = fresh_keys(keys[:, None], sent.places).ravel(), sent.objects.ravel()
+            if limited:
+                drawn, objects = drawn[there], objects[there]
+            parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))
+            mass = sent_masses(mechanism, objects, drawn, view, engine.map, parts, lambda reports: tick(done * reports))
+        else:
+            # a device of the caller's own sends what it sends, and the adversary knows the mechanism only
+            reports = checked_reports(mechanism, sent.reports(self.device, keys))
+            if report_count(reports) != sent.lengths.sum():
+                rule = f"a device must send a report for each of {sent.lengths.sum()} objects"
+                raise InputError(rule, value=report_count(reports))
+            mass = mechanism.mass(reports, view)
+            tick(self.prepared * users)
+        if not limited:
+            return mass
+        table = np.zeros((users * n, view.width))
+        table[there] = mass
+        return table
+
+
+def posterior_of_each(
+    mechanism: Mechanism,
+    reports: Reports,
+    adversary: Adversary,
+    lengths: Integers | None,
+    observations: Sequence[int] | None,
+    window: int | None = None,
+) -> Floats:
+    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `devices.posterior`.
+
+    With a window they start anew after so many reports.
+    """
+    view, _ = views([adversary])
+    mass = mechanism.mass(reports, view)
+    counts = lengths_of(lengths, len(mass))
+    longest = int(counts.max(initial=0))
+    table = np.zeros((len(counts), longest, view.width))
+    table[np.arange(longest) < counts[:, None]] = mass
+
+    def attack(some: Floats, sizes: Integers) -> Floats:
+        return posterior_block(mechanism, adversary, some, sizes)
+
+    out = in_windows(attack, table, counts, window)
+    if observations is None:
+        return out
+    return out[:, np.minimum(observations, longest)]
+
+
+def at_once(n: int, k: int) -> int:
+    """Users whose posteriors over k pools after n reports a thread holds at once."""
+    return max(1, min(CHUNK, CHUNK_BYTES // (8 * (n + 1) * k)))
+
+
+def lengths_of(lengths: Integers | None, count: int) -> Integers:
+    """(users,) reports of each user, of so many in all; one user where absent."""
+    if lengths is None:
+        return np.array([count])
+    found = as_counts("lengths", lengths)
+    if found.sum() != count:
+        raise InputError(f"lengths must add up to the {count} reports", value=int(found.sum()))
+    return found

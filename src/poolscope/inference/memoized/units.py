@@ -1,0 +1,99 @@
+"""A user's noisy bit vectors as the sampler takes them: units that are never parted, with the law of each by itself."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from poolscope.core.arrays import Floats
+from poolscope.core.randomness import children
+from poolscope.inference.memoized.slots import Slots
+from poolscope.kernels.kept_sets import NEVER, Sets, Units
+from poolscope.kernels.kept_tables import tabulate_units
+from poolscope.mechanisms.kept import Bits
+
+
+def units_of(law: Bits, slots: Slots) -> Units:
+    """The units of one user, their tables included: every report is one."""
+    n, width = law.ones.shape
+    features_of = law.ones.sum(axis=1, dtype=np.int64)
+    plain, marked = _bit_laws(n, law.permanent, law.again)
+    rows = n + (n + 3 if n > 1 else 1)
+    units = Units(
+        joins=n > 1,
+        width=width,
+        count=np.ones(n, dtype=np.int64),
+        mark=children(np.uint64(0), np.arange(n)),
+        features=np.argsort(law.ones ^ 1, axis=1, kind="stable")[:, : max(1, features_of.max(initial=0))].copy(),
+        features_of=features_of,
+        positions=np.ascontiguousarray(law.positions[:, slots.order], dtype=np.int64),
+        plain=plain,
+        marked=marked,
+        class_of=slots.class_of,
+        first=slots.first,
+        log_share=slots.log_share,
+        # a class is never without slots
+        top_share=np.maximum.reduceat(slots.log_share, slots.first[:-1]),
+        power=np.empty((n + 1, len(slots.order))),
+        powered=np.zeros(n + 1, dtype=bool),
+        table=np.arange(n),
+        tables=n,
+        chain=np.zeros(1, dtype=np.uint64),
+        cumulative=np.empty((rows, len(slots.order))),
+        log_total=np.empty((rows, len(slots.blend))),
+    )
+    tabulate_units(units, empty_sets(units))
+    return units
+
+
+@lru_cache(maxsize=16)
+def _bit_laws(n: int, permanent: tuple[float, float], again: tuple[float, float]) -> tuple[Floats, Floats]:
+    """`plain` and `marked` of a device and so many reports, see `Units`: the same for all of its users."""
+    set_, unset = (_log_ones(n + 1, one, *again) for one in permanent)
+    zero, one = (np.diff(law[:, :-1], axis=0) for law in (unset, set_))
+    more, marked_more = (np.diff(law[1:], axis=1) for law in (unset, set_))
+    over = (set_ - unset)[:-1, :-1]
+    plain = np.stack([unset[:-1, :-1], zero, over, more], axis=2)
+    return plain, np.stack([one, marked_more], axis=2)
+
+
+def _log_ones(most: int, one: float, q: float, p: float) -> Floats:
+    """(most + 1, most + 1) log Pr[o ones of c reports] at a bit whose answer is one with that probability."""
+    c, o = np.arange(most + 1)[:, None], np.arange(most + 1)[None]
+    zeros = np.maximum(c - o, 0)
+    with np.errstate(divide="ignore"):
+        of_one = np.log(one) + special.xlogy(o, q) + special.xlog1py(zeros, -q)
+        of_zero = np.log1p(-one) + special.xlogy(o, p) + special.xlog1py(zeros, -p)
+        laws: Floats = np.maximum(np.logaddexp(of_one, of_zero), NEVER)
+    return laws
+
+
+def empty_sets(units: Units) -> Sets:
+    """Room for the sets of a chain."""
+    n, width, sets = len(units.count), units.width, len(units.count) + 3
+
+    def whole(*shape: int) -> Any:
+        return np.zeros(shape, dtype=np.int64)
+
+    return Sets(
+        slot=whole(sets),
+        size=whole(sets),
+        names=whole(sets),
+        total=whole(sets),
+        ones=whole(sets, width),
+        level=np.zeros(sets),
+        part=np.zeros((sets, width + 1)),
+        base=np.zeros(sets),
+        gain=np.zeros((width, sets)),
+        flat=np.zeros(sets),
+        mark=np.zeros(sets, dtype=np.uint64),
+        made=np.zeros(sets, dtype=np.uint64),
+        set_of=whole(n),
+        holder=whole(len(units.class_of)),
+        spare=whole(n + 1),
+        top=whole(1),
+        factor=np.empty(width + 1),
+    )
