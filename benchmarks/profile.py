@@ -26,9 +26,9 @@ from poolscope.inference.fresh import CHUNK, PARTS
 from poolscope.inference.shown import non_private_posterior
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
-from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.grouping import bucket_masses, group
 from poolscope.kernels.nodes import LANE
+from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.grouping import by_function, choose_functions
 from poolscope.population.synthetic import draw_traces, draw_users

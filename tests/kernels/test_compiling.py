@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 from numba import njit
 
-from poolscope.kernels.compiling import Aside
+from poolscope.kernels.compilation import Aside
 
 CALL = """
 import warnings
 warnings.simplefilter("error" if {strict} else "always")
 {before}
 import numpy as np
-from poolscope.kernels.compiling import watched
+from poolscope.kernels.compilation import watched
 told = []
 with watched(lambda: told.append(1)):
     from poolscope.kernels.random import uniforms

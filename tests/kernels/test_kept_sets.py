@@ -8,8 +8,7 @@ from cases.synthetic import SEED
 from poolscope.inference.memoized.chains import begun, belief_of
 from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.units import units_of
-from poolscope.kernels.kept_sets import log_join, log_joins, log_law, log_stay, move, put, refresh, take
-from poolscope.kernels.kept_tables import table
+from poolscope.kernels.memoized_state import log_join, log_joins, log_law, log_stay, move, put, refresh, table, take
 from poolscope.mechanisms.kept import Bits
 
 N, RNG = 24, np.random.default_rng(SEED)

@@ -8,7 +8,7 @@ from cases.memory import ORACLE
 
 from poolscope.inference.memoized.tables import Tables
 from poolscope.inference.memoized.tempering import TableSampler
-from poolscope.kernels.table_chains import draw_behavior, redraw, refresh
+from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
 
 COUNTS = np.array([5, 2, 1])
 LOG_LAW = np.log(np.random.default_rng(3).dirichlet(np.ones(4), size=4))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from poolscope.kernels.grouping import bucket_masses
-from poolscope.kernels.rows import sum_set_bits
+from poolscope.kernels.grouping import bucket_masses, sum_set_bits
 from poolscope.mechanisms.layout import packed, plain
 from poolscope.mechanisms.views import Views
 

@@ -10,8 +10,7 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
-from poolscope.kernels.alias import lay_alias
-from poolscope.kernels.binomial import binomial, tabulate
+from poolscope.kernels.random import binomial, lay_alias, tabulate
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
 from poolscope.mechanisms.sketch_law import ones_tables
 from poolscope.population.popularity import project_to_simplex

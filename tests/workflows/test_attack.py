@@ -23,7 +23,7 @@ from poolscope import Progress
 from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
 from poolscope.game.game import play
-from poolscope.kernels.decide import TIE
+from poolscope.kernels.decision import TIE
 from poolscope.reports import checks, misfit
 from poolscope.reports.curator import frequencies
 from poolscope.reports.files import read_reports

@@ -112,7 +112,7 @@ def check(
 
     with working("Checking", "reports") as work:
         from poolscope.cli.check import names_in, print_verdict
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.check.check import check
 

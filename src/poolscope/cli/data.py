@@ -62,7 +62,7 @@ def obfuscate(
 
     with working("Making", "reports") as work:
         from poolscope.cli.files import print_obfuscated
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.obfuscate import obfuscate
 
@@ -191,7 +191,7 @@ def estimate(
 
     with working("Reading", "reports") as work:
         from poolscope.cli.files import print_estimate
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.estimate import estimate
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from poolscope.cli.progress import Work
 from poolscope.core.engines import Engine, Local, chosen
 from poolscope.inference.posterior import COMPILED
-from poolscope.kernels.compiling import watched
+from poolscope.kernels.compilation import watched
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import Stream, children
 from poolscope.inference.adversary import Adversary
-from poolscope.kernels import decide as kernels
+from poolscope.kernels import decision as kernels
 
 
 def believed(posterior: Floats, adversary: Adversary) -> Floats:

@@ -14,9 +14,8 @@ from poolscope.core.checks import as_counts, as_floats
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
-from poolscope.kernels.compiling import Aside
-from poolscope.kernels.marginals import marginals
-from poolscope.kernels.nodes import scratch
+from poolscope.kernels.compilation import Aside
+from poolscope.kernels.nodes import marginals, scratch
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import Density
 

@@ -13,7 +13,7 @@ from poolscope.inference.posterior import posteriors
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.inference.role import Posteriors
-from poolscope.kernels import shown as kernels
+from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.sending import Sent
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import UNIFORM

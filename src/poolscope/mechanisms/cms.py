@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.kernels import cms as kernels
-from poolscope.kernels.words import positions_room
+from poolscope.kernels.grouping import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, log_bit_measure, threshold, words_of
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Bijection, HashFamily

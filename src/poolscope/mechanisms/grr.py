@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Map, Objects
-from poolscope.kernels import response as kernels
+from poolscope.kernels import hadamard as kernels
 from poolscope.mechanisms.defaults import drawn
 from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import ReportColumn, Reports, check_objects

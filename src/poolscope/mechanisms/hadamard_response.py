@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import generator
-from poolscope.kernels import response as kernels
+from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
 from poolscope.mechanisms.defaults import binomial_noise
 from poolscope.mechanisms.pure import Sized, even_measure

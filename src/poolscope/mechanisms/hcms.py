@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import hadamard as kernels
-from poolscope.kernels.hadamard_sketch import TOGETHER, sketch_rows
-from poolscope.kernels.rows import empty_table
+from poolscope.kernels.grouping import empty_table
+from poolscope.kernels.hadamard import TOGETHER, sketch_rows
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.hashed import Cells, Sketch
 from poolscope.mechanisms.hashing import Buckets

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Integers, Keys, Objects
-from poolscope.kernels import response, unary
+from poolscope.kernels import hadamard, unary
 from poolscope.mechanisms.bits import as_bytes, threshold, words_of
 from poolscope.mechanisms.checking import check_permanent
 from poolscope.mechanisms.dbitflip import DBitFlip
@@ -85,7 +85,7 @@ class KeptHash:
     def seeds(self, users: Keys) -> NDArray[np.int64]:
         """(users,) everybody's seed."""
         out = np.empty(len(users), dtype=np.int64)
-        response.seeds(own_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
+        hadamard.seeds(own_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
         return out
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
@@ -207,8 +207,8 @@ def _(mechanism: DBitFlip) -> Device:
 def _responded(mechanism: TwoResponses, slots: Integers, users: Keys, places: Objects) -> NDArray[np.int64]:
     """(reports,) randomized response on the kept answers to these slots, each of the user of that key."""
     kept, out = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.int64)
-    response.respond(slots, answer_keys(slots, users), mechanism.values, mechanism.permanent[0], kept)
-    response.respond(kept, fresh_keys(users, places), mechanism.values, mechanism.again[0], out)
+    hadamard.respond(slots, answer_keys(slots, users), mechanism.values, mechanism.permanent[0], kept)
+    hadamard.respond(kept, fresh_keys(users, places), mechanism.values, mechanism.again[0], out)
     return out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.kernels.rows import Places, Rows, empty_rows
+from poolscope.kernels.grouping import Places, Rows, empty_rows
 from poolscope.mechanisms.views import Views
 
 #: Bits of a word for the counts of all columns, each of which can hold its column's size.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import response as kernels
+from poolscope.kernels import hadamard as kernels
 from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.role import (
     LARGEST_EPSILON,

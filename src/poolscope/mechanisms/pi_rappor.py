@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import lines as kernels
+from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.grouping import check_range
 from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.pure import Sized, even_measure

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import bloom as kernels
-from poolscope.kernels.words import positions_room
+from poolscope.kernels.grouping import positions_room
 from poolscope.mechanisms.bits import as_bytes, as_words, threshold, words_of
 from poolscope.mechanisms.bloom_filters import BloomFilters
 from poolscope.mechanisms.defaults import Counting, added, one_by_one

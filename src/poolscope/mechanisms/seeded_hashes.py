@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Objects
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.kernels import response, xxhash32
+from poolscope.kernels import hadamard, hashing
 from poolscope.mechanisms.layout import packed
 from poolscope.mechanisms.role import settle
 from poolscope.mechanisms.views import Views
@@ -62,22 +62,22 @@ class MultiplyShift:
 
     def values(self, seed: Seeds, objects: Objects) -> Integers:
         out = np.empty(len(seed), dtype=np.int64)
-        response.hashed_values(seed, objects, self.g, out)
+        hadamard.hashed_values(seed, objects, self.g, out)
         return out
 
     def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
         out = np.empty((len(seed), self.universe), dtype=np.bool_)
-        response.hashed_support(seed, value, self.g, out)
+        hadamard.hashed_support(seed, value, self.g, out)
         return out
 
     def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
         out = np.zeros(self.universe, dtype=np.int64)
-        response.hashed_counts(seed, value, self.g, out)
+        hadamard.hashed_counts(seed, value, self.g, out)
         return out
 
     def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         out = np.empty((len(seed), views.width))
-        response.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
+        hadamard.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
         return out
 
 
@@ -104,22 +104,22 @@ class XXHash32:
 
     def values(self, seed: Seeds, objects: Objects) -> Integers:
         out = np.empty(len(seed), dtype=np.int64)
-        xxhash32.values(seed, objects, self.texts, self.lengths, self.g, out)
+        hashing.values(seed, objects, self.texts, self.lengths, self.g, out)
         return out
 
     def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
         out = np.empty((len(seed), self.universe), dtype=np.bool_)
-        xxhash32.support(seed, value, self.texts, self.lengths, self.g, out)
+        hashing.support(seed, value, self.texts, self.lengths, self.g, out)
         return out
 
     def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
         out = np.zeros(self.universe, dtype=np.int64)
-        xxhash32.counts(seed, value, self.texts, self.lengths, self.g, out)
+        hashing.counts(seed, value, self.texts, self.lengths, self.g, out)
         return out
 
     def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         out = np.empty((len(seed), views.width))
-        xxhash32.mass(seed, value, self.texts, self.lengths, self.g, packed(views).rows(), out)
+        hashing.mass(seed, value, self.texts, self.lengths, self.g, packed(views).rows(), out)
         return out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.kernels import histogram as kernels
+from poolscope.kernels import grouping as kernels
 from poolscope.mechanisms.defaults import Scoring, drawn
 from poolscope.mechanisms.likelihood import Likelihood
 from poolscope.mechanisms.role import ReportColumn, Reports, check_finite_epsilon, check_objects

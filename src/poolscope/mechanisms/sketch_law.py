@@ -15,9 +15,8 @@ from scipy import special
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map
 from poolscope.core.randomness import children, generator
-from poolscope.kernels import sketch as kernels
-from poolscope.kernels.alias import lay_alias
-from poolscope.kernels.binomial import tabulate
+from poolscope.kernels import cms as kernels
+from poolscope.kernels.random import lay_alias, tabulate
 from poolscope.mechanisms.hashing import Buckets, HashFamily
 
 #: Buckets held at once by one chunk: functions times objects.
@@ -54,7 +53,7 @@ def sketch_counts(
     law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
-        kernels.sketch_rows(buckets, totals, keys, *law, kernels.scratch(family.m), out)
+        kernels.sketch_rows(buckets, totals, keys, *law, kernels.sketch_scratch(family.m), out)
 
     return over_functions(family, totals, key, rows, (len(flips), family.universe), threads)
 

@@ -16,7 +16,7 @@ from scipy import linalg, special
 from poolscope.core.arrays import Floats
 from poolscope.core.checks import as_floats, check_integer, is_number
 from poolscope.core.errors import InputError
-from poolscope.kernels.jacobi import recurrence
+from poolscope.kernels.nodes import recurrence
 
 __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 

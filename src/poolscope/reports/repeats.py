@@ -30,7 +30,7 @@ from scipy.special import gammaln, rel_entr
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
-from poolscope.kernels.names import hash_names
+from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.kept import Identical

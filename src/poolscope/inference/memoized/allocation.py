@@ -22,8 +22,8 @@ from poolscope.core.randomness import children, generator
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.sampler import Found
 from poolscope.inference.memoized.tables import ROUNDING, Tables, axes, section_weights
-from poolscope.kernels.allocations import allocate, occupancy
-from poolscope.kernels.table_chains import Problem, Scratch
+from poolscope.kernels.memoized_table_chains import Problem, Scratch
+from poolscope.kernels.memoized_tables import allocate, occupancy
 
 #: Independent batches, and maps at each node of the behavior.
 BATCHES, DRAWS = 12, 8

@@ -14,10 +14,9 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.slots import Slots
 from poolscope.inference.memoized.units import empty_sets
 from poolscope.inference.quadrature import fixed_rule
-from poolscope.kernels import kept_chain as kernels
-from poolscope.kernels.kept_deals import weigh
-from poolscope.kernels.kept_draws import Belief, Place, Room
-from poolscope.kernels.kept_sets import NEVER, Sets, Units
+from poolscope.kernels import memoized_chain as kernels
+from poolscope.kernels.memoized_moves import Belief, Place, Room, weigh
+from poolscope.kernels.memoized_state import NEVER, Sets, Units
 from poolscope.population.densities import Density
 
 #: Splits and merges to a round, and other preferred pools that are tried.

@@ -15,9 +15,8 @@ from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.chains import Chain, begun, between
 from poolscope.inference.memoized.occupancy import Grid, normalised, occupancy_of
-from poolscope.kernels.kept_draws import Belief
-from poolscope.kernels.kept_sets import Units
-from poolscope.kernels.kept_tables import weigh_sets
+from poolscope.kernels.memoized_moves import Belief
+from poolscope.kernels.memoized_state import Units, weigh_sets
 
 #: Sets of reports above which chains do not agree on the pools; of LARGE or more reports each, in the mean, above SOME.
 MANY, SOME, LARGE = 30, 20, 3

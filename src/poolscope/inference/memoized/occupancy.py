@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.quadrature import fixed_rule
-from poolscope.kernels.memory import TILE, bin_moments, group_factors, log_product
+from poolscope.kernels.memoized_occupancy import TILE, bin_moments, group_factors, log_product
 from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools
 

@@ -36,8 +36,8 @@ from poolscope.inference.memoized.chains import begun, belief_of, between
 from poolscope.inference.memoized.groupings import are_many, by_groupings
 from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.units import units_of
-from poolscope.kernels.kept_draws import Belief
-from poolscope.kernels.kept_sets import Units
+from poolscope.kernels.memoized_moves import Belief
+from poolscope.kernels.memoized_state import Units
 from poolscope.mechanisms.kept import Bits, Evidence
 
 #: Chains of a user, rounds until they are far from their start, and rounds that say how many there must be.

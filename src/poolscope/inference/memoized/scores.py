@@ -26,7 +26,7 @@ from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.occupancy import occupancy_of
 from poolscope.inference.quadrature import fixed_rule
-from poolscope.kernels.memory import injective_sums
+from poolscope.kernels.memoized_occupancy import injective_sums
 from poolscope.population.popularity import within_pools
 
 

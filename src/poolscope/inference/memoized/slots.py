@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.inference.adversary import Adversary
-from poolscope.kernels.kept_sets import NEVER
+from poolscope.kernels.memoized_state import NEVER
 from poolscope.population.popularity import within_pools
 
 

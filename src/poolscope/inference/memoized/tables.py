@@ -27,7 +27,7 @@ from scipy.special import gammaln
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.inference.adversary import Adversary
-from poolscope.kernels.table_sums import TILE, sum_tables
+from poolscope.kernels.memoized_tables import TILE, sum_tables
 from poolscope.mechanisms.kept import Evidence, Identical, Values
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import Density

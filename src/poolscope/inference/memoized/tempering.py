@@ -22,7 +22,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.chains import between
 from poolscope.inference.memoized.sampler import Found
 from poolscope.inference.memoized.tables import Tables, axes
-from poolscope.kernels.table_chains import Chain, Problem, Scratch, run
+from poolscope.kernels.memoized_table_chains import Chain, Problem, Scratch, run
 
 #: Inverse temperatures of a chain.
 LEVELS = 0.02 ** (np.arange(6) / 5.0)

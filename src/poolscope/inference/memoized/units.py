@@ -11,8 +11,7 @@ from scipy import special
 from poolscope.core.arrays import Floats
 from poolscope.core.randomness import children
 from poolscope.inference.memoized.slots import Slots
-from poolscope.kernels.kept_sets import NEVER, Sets, Units
-from poolscope.kernels.kept_tables import tabulate_units
+from poolscope.kernels.memoized_state import NEVER, Sets, Units, tabulate_units
 from poolscope.mechanisms.kept import Bits
 
 

@@ -26,7 +26,7 @@ from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.decide import believed, guesses
 from poolscope.inference.fresh import CHUNK
 from poolscope.inference.memoized.posteriors import grouped_posterior
-from poolscope.kernels import referee as kernels
+from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.mechanisms.views import Views

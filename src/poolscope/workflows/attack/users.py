@@ -12,7 +12,7 @@ import polars as pl
 
 from poolscope.core.arrays import Integers, Keys
 from poolscope.core.tables.batch import copied
-from poolscope.kernels.names import hash_names
+from poolscope.kernels.hashing import hash_names
 
 
 def name_hashes(names: pl.Series) -> Keys:

@@ -1,5 +1,7 @@
 """Groups of reports: sums over the objects that they can be, and products over groups at the nodes of a grid."""
 
+from __future__ import annotations
+
 import numpy as np
 from numba import njit
 

@@ -9,14 +9,16 @@ behavior, relevant interest is drawn given the rest, and then polarization and p
 the pools in that last step is what is averaged.
 """
 
+from __future__ import annotations
+
 from collections import namedtuple
 
 import numpy as np
 from numba import njit
 
+from poolscope.kernels.compilation import unchecked
 from poolscope.kernels.elementary import exp_all, log_all
 from poolscope.kernels.random import uniform
-from poolscope.kernels.uncounted import unchecked
 
 #: What is sampled. mass (slots, k + 1), log_law (slots, responses + 1) with "any other" last, counts (responses,),
 #: base (responses, k + 1) mass that is always there, fixed (responses,) whether there is any; rate (2,) what a report

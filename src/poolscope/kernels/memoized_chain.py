@@ -5,23 +5,27 @@ slot's class times its share within the class, and no two sets have one slot. Ev
 so does drawing the behaviour given how many reports lie in each section.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
-from poolscope.kernels.kept_deals import node, prefer, weigh, weights
-from poolscope.kernels.kept_draws import coin, drawn_slot, in_class, log_phi, log_sum, mixed, pick, share_at
-from poolscope.kernels.kept_sets import (
-    claim,
-    empty,
-    log_joins,
-    log_law,
-    log_stay,
-    move,
-    put,
-    take,
+from poolscope.kernels.compilation import uncounted
+from poolscope.kernels.memoized_moves import (
+    coin,
+    drawn_slot,
+    in_class,
+    log_phi,
+    log_sum,
+    mixed,
+    node,
+    pick,
+    prefer,
+    share_at,
+    split_or_merge,
+    weigh,
+    weights,
 )
-from poolscope.kernels.kept_splits import split_or_merge
-from poolscope.kernels.kept_tables import table
-from poolscope.kernels.uncounted import uncounted
+from poolscope.kernels.memoized_state import claim, empty, log_joins, log_law, log_stay, move, put, table, take
 
 #: Times that a slot is drawn again if it is taken, and what is below the likeliest by so much is never drawn: that is
 #: once in 10^13 times.
