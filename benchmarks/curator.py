@@ -19,7 +19,7 @@ import numpy as np
 from timing import Timing, machine, ratio, repeat
 
 from poolscope import frequencies
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.kernels.cms import supports
 from poolscope.kernels.grouping import positions_room
 from poolscope.mechanisms import CMS

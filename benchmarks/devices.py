@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 import poolscope as ps
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.metrics.epsilon import kept_by
 from poolscope.population.popularity import zipf

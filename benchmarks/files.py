@@ -18,7 +18,7 @@ import polars as pl
 from timing import machine, ratio, repeat
 
 from poolscope import load_scenario, play
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.core.tables import open_table
 from poolscope.population.synthetic import draw_traces, draw_users

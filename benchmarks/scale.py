@@ -18,7 +18,7 @@ from statistics import median
 import polars as pl
 from timing import machine
 
-from poolscope.core.engines import Local, chosen
+from poolscope.core.executors import Local, chosen
 from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles

@@ -12,7 +12,7 @@ import numpy as np
 from timing import machine, repeat
 
 from poolscope import load_scenario
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.mechanisms import CMS
 from poolscope.reports.curator import simulate_frequencies
 

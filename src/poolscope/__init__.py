@@ -33,7 +33,7 @@ _HOME = {
     "load_scenario": "scenario.scenario",
     # where they run, what they tell, and how they fail
     "Dask": "core.dask",
-    "Local": "core.engines",
+    "Local": "core.executors",
     "Progress": "core.progress",
     "InputError": "core.errors",
     "PoolscopeError": "core.errors",
@@ -53,8 +53,8 @@ __all__ = ["__version__", *sorted(_HOME), *sorted(_SPACES)]
 if TYPE_CHECKING:
     from poolscope import mechanisms, metrics
     from poolscope.core.dask import Dask
-    from poolscope.core.engines import Local
     from poolscope.core.errors import InputError, PoolscopeError
+    from poolscope.core.executors import Local
     from poolscope.core.progress import Progress
     from poolscope.game.game import Game, play
     from poolscope.html import figures

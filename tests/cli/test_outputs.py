@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from cases.report_files import ADVERSARIES, command, scenario_of, small_attack, write_traces
 
-from poolscope.core import folders
+from poolscope.core import files
 from poolscope.core.errors import InputError
-from poolscope.core.scratch import claimed
+from poolscope.core.files import claimed
 from poolscope.core.tables import check_output, check_outputs
 from poolscope.scenario.scenario import load_scenario
 from poolscope.workflows.attack import attack as attacking
@@ -157,7 +157,7 @@ def read_only(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(path, *arguments, **more)
 
-    monkeypatch.setattr(folders.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(files.tempfile, "mkdtemp", refused)
     monkeypatch.setattr(os, "open", no_lock)
     return folder
 

@@ -21,8 +21,8 @@ from polars.testing import assert_frame_equal
 
 from poolscope.core import dask as engine_dask
 from poolscope.core.dask import Dask
-from poolscope.core.engines import Local, chosen
 from poolscope.core.errors import InputError, PoolscopeError
+from poolscope.core.executors import Local, chosen
 from poolscope.game import blocks as parts
 from poolscope.game.game import play
 from poolscope.scenario.build import build_game

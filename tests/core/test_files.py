@@ -10,8 +10,7 @@ import pytest
 from cases.report_files import BASE, MECHANISMS, WEAK
 
 from poolscope.core.errors import InputError
-from poolscope.core.files import check_regular
-from poolscope.core.json import read_json
+from poolscope.core.files import check_regular, read_json
 from poolscope.core.tables import open_table
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism

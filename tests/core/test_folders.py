@@ -3,7 +3,7 @@
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.folders import LOCK, check_folder, check_new, last_folder, new_folder
+from poolscope.core.files import LOCK, check_folder, check_new, last_folder, new_folder
 
 
 def test_folders_are_numbered(tmp_path, monkeypatch):

@@ -8,13 +8,12 @@ import sys
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.core.folders import LOCK
-from poolscope.core.scratch import held, scratch_folder, sweep_scratch
+from poolscope.core.files import LOCK, held, scratch_folder, sweep_scratch
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from poolscope.core.scratch import held, scratch_folder
+from poolscope.core.files import held, scratch_folder
 with {how}(Path(sys.argv[1])) as folder:
     print(folder, flush=True)
     time.sleep(60)

@@ -11,8 +11,8 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 from poolscope import metrics
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play, play_block
 from poolscope.inference import fresh

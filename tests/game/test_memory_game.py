@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from poolscope.cli.commands import app
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior

@@ -5,7 +5,7 @@ import pytest
 from cases.memory import CROWD, STRONG
 from cases.synthetic import SEED
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
 from poolscope.game.referee import Referee

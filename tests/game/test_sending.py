@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from oracle.pseudonyms import Response, guessed, running, share_exposed, share_right
 from polars.testing import assert_frame_equal
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, play
 from poolscope.inference import fresh

@@ -12,7 +12,7 @@ from cases.explorer import TOKEN, fetched, query, serving, small
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.core.machine import available_cores
+from poolscope.core.executors import available_cores
 from poolscope.html.explore import app
 from poolscope.html.explore import serving as server
 from poolscope.html.explore.serving import explore, explorer_of

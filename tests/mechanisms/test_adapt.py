@@ -10,8 +10,8 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.randomness import children
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary

@@ -5,8 +5,8 @@ import pytest
 from oracle.kinds import KINDS, large
 from oracle.laws import LARGE
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary, views
 from poolscope.population.popularity import zipf

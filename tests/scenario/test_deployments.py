@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.mechanisms import make
 from poolscope.metrics.epsilon import epsilon_of

@@ -11,8 +11,8 @@ from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
 from scipy import integrate, optimize
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import share_of
 from poolscope.metrics.shuffling import shuffled_epsilon

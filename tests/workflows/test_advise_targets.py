@@ -9,8 +9,8 @@ import pytest
 from cases.command_line import SMALL
 from cases.synthetic import SEED
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse

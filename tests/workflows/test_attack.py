@@ -20,8 +20,8 @@ from cases.report_files import (
 from cases.synthetic import SEED
 
 from poolscope import Progress
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.kernels.decision import TIE
 from poolscope.reports import checks, misfit

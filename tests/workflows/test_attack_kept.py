@@ -8,8 +8,8 @@ from cases.synthetic import SEED
 from distributed import Client
 
 import poolscope as ps
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from poolscope import posterior
 from poolscope.cli.commands import app
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.attack.attack import attack

@@ -9,7 +9,7 @@ from cases.report_files import ATTACK, WEAK, scenario_of, small_attack
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.reports import checks, misfit
 from poolscope.workflows.attack import crowds, pieces
 from poolscope.workflows.attack.attack import attack

@@ -3,7 +3,7 @@
 import pytest
 
 from poolscope import metrics
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario

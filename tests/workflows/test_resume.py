@@ -15,8 +15,8 @@ from cases.synthetic import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.core.tables import atomic as files
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.audit import manifest

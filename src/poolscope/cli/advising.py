@@ -43,7 +43,7 @@ def advise(
         from poolscope.cli.advise import print_advice
         from poolscope.cli.lists import words
         from poolscope.cli.running import running
-        from poolscope.core.folders import new_folder
+        from poolscope.core.files import new_folder
         from poolscope.html.verbs import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.advise.question import parse_range

@@ -43,7 +43,7 @@ def audit(
         from poolscope.cli.audit import kept_users, print_audit
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
-        from poolscope.core.folders import last_folder, new_folder
+        from poolscope.core.files import last_folder, new_folder
         from poolscope.html.verbs import audit
         from poolscope.scenario.scenario import load_scenario
 
@@ -156,7 +156,7 @@ def compare(
         from poolscope.cli.compare import print_comparison
         from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
-        from poolscope.core.folders import new_folder
+        from poolscope.core.files import new_folder
         from poolscope.html.verbs import compare
         from poolscope.scenario.scenario import load_scenario
 
@@ -253,7 +253,7 @@ def main() -> None:
     from poolscope.cli import letters
     from poolscope.cli.leaving import leave
     from poolscope.core.errors import PoolscopeError, Stopped
-    from poolscope.core.hush import enable
+    from poolscope.core.suppress_stderr import enable
 
     letters.enable()
     warnings.showwarning = _in_one_line

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from poolscope.core.errors import InputError, Stopped, one_line
 from poolscope.core.errors import as_options as as_options
-from poolscope.core.hush import for_good
+from poolscope.core.suppress_stderr import for_good
 
 #: Signals that ask a process to end; the last is not everywhere.
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

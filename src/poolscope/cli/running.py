@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from poolscope.cli.progress import Work
-from poolscope.core.engines import Engine, Local, chosen
+from poolscope.core.executors import Engine, Local, chosen
 from poolscope.inference.posterior import COMPILED
 from poolscope.kernels.compilation import watched
 

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from poolscope import __version__
 from poolscope.core.arrays import Tick
-from poolscope.core.engines import Item, Local, Result, Shared
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.hush import hushed
-from poolscope.core.machine import available_cores
+from poolscope.core.executors import Item, Local, Result, Shared, available_cores
+from poolscope.core.suppress_stderr import hushed
 
 if TYPE_CHECKING:
     from distributed import Client, Future

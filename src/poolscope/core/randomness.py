@@ -11,8 +11,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Keys
-from poolscope.core.checks import is_integer
 from poolscope.core.errors import InputError
 from poolscope.kernels.random import child_keys
 

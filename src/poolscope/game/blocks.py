@@ -13,9 +13,9 @@ from typing import NamedTuple
 import polars as pl
 
 from poolscope.core.arrays import Tick
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import PoolscopeError
-from poolscope.core.folders import check_shared, unshared
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_shared, unshared
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 

@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.core.arguments import checked
+from poolscope.core.arguments import as_floats, check_integers, checked, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.checks import as_floats, check_integers, is_number
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.machine import available_memory
+from poolscope.core.executors import Engine, Local, available_memory
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, joined_groups, table

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.core.tables.batch import chosen
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import located
+from poolscope.core.executors import Engine, Local
 from poolscope.game.blocks import block_size
 from poolscope.game.game import Game, play_block
 from poolscope.game.size import check_size

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poolscope.core.errors import InputError
-from poolscope.core.machine import check_disk, check_memory
+from poolscope.core.executors import check_disk, check_memory
 from poolscope.game.game import Game
 
 #: Bytes of the process before a block is there, and how often a block's masses are held while they are worked on.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poolscope.core.arrays import Floats, places
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linking import link_scores

@@ -10,7 +10,7 @@ from typing import Any
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
 from poolscope.html.advice_pictures import pictures
 from poolscope.html.charts import placed

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.counting import counted
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
 from poolscope.html.audit_pictures import pictures
 from poolscope.html.cards import Card, cards

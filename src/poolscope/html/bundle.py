@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from poolscope.core.errors import PoolscopeError
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
 
 BUILT = Path(__file__).with_name("vega.js")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
-from poolscope.core.folders import told
+from poolscope.core.executors import Local
+from poolscope.core.files import told
 from poolscope.html import advice, advice_pictures, audit, audit_pictures, comparison, reproduction_pictures
 from poolscope.html.charts import Shown
 from poolscope.html.saving import check, save

@@ -12,7 +12,7 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.core.counting import MIN_USERS, counted
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables import scan_written
 from poolscope.core.tables.atomic import write_text
 from poolscope.html import figures

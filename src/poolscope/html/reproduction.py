@@ -9,7 +9,7 @@ from typing import Any
 
 from poolscope import __version__
 from poolscope.core.counting import counted
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
 from poolscope.html.charts import placed
 from poolscope.html.html import render

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.folders import told
+from poolscope.core.files import told
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.html.bundle import MISSING

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import as_floats
 from poolscope.core.arrays import Floats
-from poolscope.core.checks import as_floats
 from poolscope.core.errors import InputError
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, point_axis

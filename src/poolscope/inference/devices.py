@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from poolscope.core.arguments import check_integers
 from poolscope.core.arrays import Floats, Integers
-from poolscope.core.checks import check_integers
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary, check_adversary
 from poolscope.inference.fresh import OnFresh, lengths_of

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from poolscope.core.arguments import as_counts
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.checks import as_counts
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.role import MOST_USERS, Posteriors

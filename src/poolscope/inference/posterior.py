@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from poolscope.core.arguments import checked
+from poolscope.core.arguments import as_counts, as_floats, checked
 from poolscope.core.arrays import Floats
-from poolscope.core.checks import as_counts, as_floats
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels

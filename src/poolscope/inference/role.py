@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.role import Reports
 from poolscope.mechanisms.sending import Sent

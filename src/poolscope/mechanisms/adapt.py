@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
-from poolscope.core.checks import is_integer
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.defaults import Counting
 from poolscope.mechanisms.likelihood import Likelihood

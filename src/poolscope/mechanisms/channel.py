@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poolscope.core.arguments import as_floats
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.core.checks import as_floats
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import generator
 from poolscope.kernels.random import uniforms

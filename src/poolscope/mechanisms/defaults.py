@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.core.checks import as_integers
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children, fresh_keys, generator
 from poolscope.mechanisms.parameters import check_parameters

@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Keys, Objects
-from poolscope.core.checks import as_integers
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms

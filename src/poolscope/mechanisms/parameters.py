@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from poolscope.core.checks import is_integer
+from poolscope.core.arguments import is_integer
 from poolscope.core.errors import InputError
 
 #: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from poolscope.core.arguments import is_integer, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
-from poolscope.core.checks import is_integer, is_number
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from poolscope.core.json import plain
+from poolscope.core.files import plain
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.reading import ENDS, record_from
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from poolscope.core.arguments import as_floats
 from poolscope.core.arrays import Floats, Integers
-from poolscope.core.checks import as_floats
 from poolscope.core.errors import InputError
 from poolscope.population.densities import UNIFORM, Density
 from poolscope.population.universe import Universe

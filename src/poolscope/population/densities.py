@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg, special
 
+from poolscope.core.arguments import as_floats, check_integer, is_number
 from poolscope.core.arrays import Floats
-from poolscope.core.checks import as_floats, check_integer, is_number
 from poolscope.core.errors import InputError
 from poolscope.kernels.nodes import recurrence
 

@@ -17,8 +17,8 @@ import polars as pl
 from poolscope.core.arrays import Integers
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_file
-from poolscope.core.tables.formulas import escaped
 from poolscope.core.tables.reading import HELD
+from poolscope.core.tables.text import escaped
 from poolscope.population.universe import Universe
 
 COLUMNS = ("user", "object")

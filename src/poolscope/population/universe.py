@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from poolscope.core.checks import is_integer
+from poolscope.core.arguments import is_integer
 from poolscope.core.errors import InputError, did_you_mean, located
 
 NEUTRAL = -1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.core.engines import Engine
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Engine
 from poolscope.core.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.checking import check_mechanism, checked_reports

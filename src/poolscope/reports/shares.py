@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
-from poolscope.core.engines import Engine
+from poolscope.core.executors import Engine
 from poolscope.mechanisms.grouping import sort_by_function
 from poolscope.mechanisms.role import Mechanism, Reports, report_count
 from poolscope.mechanisms.views import Views

@@ -16,12 +16,11 @@ import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Floats, Tick
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, check_count, located
-from poolscope.core.folders import check_new, nearest_folder
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_new, nearest_folder, scratch_folder
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
-from poolscope.core.scratch import scratch_folder
 from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game

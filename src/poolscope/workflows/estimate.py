@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arguments import checked
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.population.universe import Universe

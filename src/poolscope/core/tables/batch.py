@@ -24,7 +24,7 @@ import polars as pl
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, nearest
-from poolscope.core.tables.formulas import unescaped
+from poolscope.core.tables.text import unescaped
 
 #: Bytes of texts that are copied at once: rows share a text, of which a copy is made for each.
 COPIED = 1 << 24

@@ -16,14 +16,12 @@ from typing import Any
 import polars as pl
 
 from poolscope.core.errors import InputError, one_line, reading
+from poolscope.core.executors import as_bytes, check_memory
 from poolscope.core.files import check_regular, folder_files
-from poolscope.core.hush import hushed
-from poolscope.core.machine import as_bytes, check_memory
+from poolscope.core.suppress_stderr import hushed
 from poolscope.core.tables.batch import Batch, chosen
-from poolscope.core.tables.extents import Account
-from poolscope.core.tables.formulas import read_back
-from poolscope.core.tables.parquet_check import check_file
-from poolscope.core.tables.text import text_batches
+from poolscope.core.tables.parquet_check import Account, check_file
+from poolscope.core.tables.text import read_back, text_batches
 
 #: Rows of a Parquet batch at most; more would save nothing.
 MOST_ROWS = 1 << 17

@@ -15,10 +15,9 @@ from typing import Literal
 import polars as pl
 
 from poolscope.core.errors import InputError, one_line
-from poolscope.core.folders import check_writable, told
-from poolscope.core.scratch import scratch_folder
+from poolscope.core.files import check_writable, scratch_folder, told
 from poolscope.core.tables.atomic import put_in_place
-from poolscope.core.tables.formulas import escaped, read_back
+from poolscope.core.tables.text import escaped, read_back
 
 #: Rows of a row group: what a reader of the file needs to hold at once.
 GROUP_ROWS = 1 << 16

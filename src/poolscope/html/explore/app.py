@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poolscope import __version__
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.json import plain
+from poolscope.core.files import plain
 from poolscope.html.bundle import javascript
 from poolscope.html.explore import shown
 from poolscope.html.explore.controls import controls, in_words

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from poolscope.core.json import plain
+from poolscope.core.files import plain
 from poolscope.html import figures
 from poolscope.html.cards import cards
 from poolscope.html.charts import specification

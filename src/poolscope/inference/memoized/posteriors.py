@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.fresh import lengths_of, posterior_of_each
 from poolscope.inference.memoized.allocation import allocated_posterior

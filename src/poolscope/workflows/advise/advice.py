@@ -11,9 +11,7 @@ from typing import Any
 
 from poolscope import __version__
 from poolscope.core.errors import InputError, located
-from poolscope.core.folders import ANOTHER, check_new, told
-from poolscope.core.json import plain, read_json
-from poolscope.core.scratch import claimed
+from poolscope.core.files import ANOTHER, check_new, claimed, plain, read_json, told
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.intervals import Estimate

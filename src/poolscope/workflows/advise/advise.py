@@ -11,8 +11,8 @@ from tempfile import gettempdir
 import numpy as np
 
 from poolscope.core.arguments import checked
-from poolscope.core.engines import Engine, Local
-from poolscope.core.folders import check_new
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_new
 from poolscope.core.progress import SILENT, Progress
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.advice import Advice, Finding

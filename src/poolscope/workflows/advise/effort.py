@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import play_block
 from poolscope.workflows.advise.plays import BEYOND, FEW_LOOKS, Effort, Players, is_grouped, looks
 from poolscope.workflows.advise.question import KEEPING

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Tick
-from poolscope.core.engines import Engine, Local
+from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import Progress
 from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.arguments import checked
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES

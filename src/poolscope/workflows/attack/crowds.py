@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Integers, Tick, places
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.core.tables import Parts
 from poolscope.mechanisms.role import Reports
 from poolscope.workflows.attack.devices import Joined

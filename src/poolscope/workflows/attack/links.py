@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Floats, Integers, places
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.inference.linking import link_scores
 from poolscope.mechanisms.devices import Keeping

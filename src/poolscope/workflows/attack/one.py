@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, writing
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.decide import believed

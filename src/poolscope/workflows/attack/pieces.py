@@ -20,9 +20,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Integers, Tick, places
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError
-from poolscope.core.folders import check_shared
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, Rows, Source
 from poolscope.mechanisms.role import Mechanism, Reports
 from poolscope.population.universe import Universe

@@ -11,10 +11,9 @@ from pathlib import Path
 import polars as pl
 
 from poolscope.core.arrays import Floats
-from poolscope.core.engines import Engine
 from poolscope.core.errors import InputError, located
-from poolscope.core.machine import check_memory
-from poolscope.core.scratch import scratch_folder
+from poolscope.core.executors import Engine, check_memory
+from poolscope.core.files import scratch_folder
 from poolscope.core.tables import Source, open_table
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.role import Mechanism

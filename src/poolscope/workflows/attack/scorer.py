@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.engines import Engine
 from poolscope.core.errors import InputError
+from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views

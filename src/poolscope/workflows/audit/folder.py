@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from poolscope.core.errors import InputError, located, one_line
-from poolscope.core.json import plain, read_json
+from poolscope.core.files import plain, read_json
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.metrics.epsilon import EpsilonInTime

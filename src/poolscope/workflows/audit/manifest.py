@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.errors import InputError, reading
-from poolscope.core.folders import ANOTHER
-from poolscope.core.json import read_json
+from poolscope.core.files import ANOTHER, read_json
 from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.inference.role import MOST_USERS

@@ -19,11 +19,10 @@ import polars as pl
 from poolscope import __version__
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Tick
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, PoolscopeError, check_count, located
-from poolscope.core.folders import ANOTHER, LOCK, check_folder, check_new, unwritable
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import ANOTHER, LOCK, check_folder, check_new, claimed, unwritable
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.scratch import claimed
 from poolscope.core.tables.atomic import is_unfinished, sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, play_parts
 from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE

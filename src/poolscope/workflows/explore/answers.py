@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from poolscope.core.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.game.plan import playing

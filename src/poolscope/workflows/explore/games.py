@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from poolscope.core.arrays import Floats
-from poolscope.core.engines import Local
 from poolscope.core.errors import PoolscopeError
+from poolscope.core.executors import Local
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools

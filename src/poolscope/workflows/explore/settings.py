@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.core.json import parse_json
+from poolscope.core.files import parse_json
 from poolscope.mechanisms import MECHANISMS
 from poolscope.scenario.scenario import Scenario, builtin_names, builtin_text, changed, load_scenario
 from poolscope.workflows.compare import variants

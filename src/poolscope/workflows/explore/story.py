@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.core.engines import Local
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, estimate_of
 from poolscope.inference.adversary import Adversary, views

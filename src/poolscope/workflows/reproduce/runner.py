@@ -14,12 +14,10 @@ from typing import Any
 
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Map
-from poolscope.core.engines import Engine, Local
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.folders import ANOTHER, check_new, told
-from poolscope.core.json import read_json
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import ANOTHER, check_new, claimed, read_json, told
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.scratch import claimed
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse

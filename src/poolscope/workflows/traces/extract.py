@@ -14,7 +14,7 @@ from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, shown
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import replacing
-from poolscope.core.tables.formulas import escape
+from poolscope.core.tables.text import escape
 from poolscope.population.builtin.news import widened
 from poolscope.population.traces_file import write_rows
 from poolscope.population.universe import Universe

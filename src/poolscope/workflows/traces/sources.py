@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poolscope.core.errors import InputError, one_line, reading
-from poolscope.core.files import check_regular, folder_files
-from poolscope.core.json import parse_json
+from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
 from poolscope.core.tables.batch import chosen, no_column
 from poolscope.core.tables.reading import BATCH_BYTES
