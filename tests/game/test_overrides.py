@@ -24,7 +24,7 @@ from poolscope.mechanisms import (
     device_of,
 )
 from poolscope.mechanisms.checking import ignored
-from poolscope.mechanisms.sending import Sending
+from poolscope.mechanisms.policy import Sending
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import zipf

@@ -14,7 +14,7 @@ from scipy.special import factorial
 from poolscope.inference import linking
 from poolscope.inference.linking import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
-from poolscope.mechanisms.kept import Bits, Identical, Values
+from poolscope.mechanisms.devices import Bits, Identical, Values
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import Beta
 

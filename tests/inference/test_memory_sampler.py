@@ -19,7 +19,7 @@ from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.tables import tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.inference.memoized.units import units_of
-from poolscope.mechanisms.kept import Bits, Evidence, Identical, Values
+from poolscope.mechanisms.devices import Bits, Evidence, Identical, Values
 from poolscope.population.behaviour import Behaviour
 
 KEYS = user_keys(SEED, np.arange(200))

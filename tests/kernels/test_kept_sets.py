@@ -9,7 +9,7 @@ from poolscope.inference.memoized.chains import begun, belief_of
 from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.units import units_of
 from poolscope.kernels.memoized_state import log_join, log_joins, log_law, log_stay, move, put, refresh, table, take
-from poolscope.mechanisms.kept import Bits
+from poolscope.mechanisms.devices import Bits
 
 N, RNG = 24, np.random.default_rng(SEED)
 POSITIONS = np.array([[0, 1, 2, 1, 0], [3, 4, 5, 2, 6]])  # the last position is padding

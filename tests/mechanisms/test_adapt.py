@@ -17,7 +17,7 @@ from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.reports.curator import estimator, frequencies

@@ -6,7 +6,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import children
 from poolscope.mechanisms import Likelihood, Rappor
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Views
 
 UNIVERSE = 70
 

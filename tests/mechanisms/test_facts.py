@@ -15,8 +15,8 @@ from poolscope.inference.adversary import Adversary, views
 from poolscope.inference.devices import posterior
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, Pure, make
-from poolscope.mechanisms.defaults import Counting
-from poolscope.mechanisms.the import best_threshold, log_variance
+from poolscope.mechanisms.pure import Counting
+from poolscope.mechanisms.unary import best_threshold, log_variance
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.reports.curator import frequencies, frequencies_of_objects, simulate_frequencies

@@ -17,7 +17,7 @@ from scipy import stats
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms import make
-from poolscope.mechanisms.seeded_hashes import HASHES, XXHash32
+from poolscope.mechanisms.local_hashing import HASHES, XXHash32
 from poolscope.population.universe import Universe
 from poolscope.reports.curator import frequencies
 

@@ -5,8 +5,8 @@ import pytest
 from numba import njit
 
 from poolscope.kernels.grouping import bucket_masses, sum_set_bits
-from poolscope.mechanisms.layout import packed, plain
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Views
+from poolscope.mechanisms.sketch import packed, plain
 
 UNIVERSE = 300
 

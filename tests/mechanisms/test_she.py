@@ -10,8 +10,8 @@ from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms import make
-from poolscope.mechanisms.adapt import adapt
-from poolscope.mechanisms.she import SHE
+from poolscope.mechanisms.custom import adapt
+from poolscope.mechanisms.histogram import SHE
 from poolscope.population.universe import Universe
 from poolscope.reports.curator import frequencies
 from poolscope.reports.utility import measure_utility

@@ -14,7 +14,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Channel, adapt, device_of, make
 from poolscope.mechanisms import reports_of as device_reports
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.reports.files import report_frame
 from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.scenario.build import build_mechanism

@@ -9,7 +9,7 @@ from cases.explorer import small
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.workflows.explore.answers import CROWDS, answers

@@ -24,8 +24,8 @@ from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.devices import attack_on
 from poolscope.inference.shown import non_private_posteriors
 from poolscope.mechanisms.devices import Device, draws_fresh
-from poolscope.mechanisms.role import Mechanism
-from poolscope.mechanisms.sending import Sending, Sent
+from poolscope.mechanisms.policy import Sending, Sent
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behaviour import NONE, Behaviour, Preferences, Truth
 from poolscope.population.popularity import uniform
 from poolscope.population.recorded import Recorded

@@ -15,7 +15,7 @@ from poolscope.inference.decide import believed, guesses
 from poolscope.inference.pseudonyms import longest
 from poolscope.inference.role import Posteriors
 from poolscope.kernels import decision as kernels
-from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.policy import Sent
 from poolscope.population.behaviour import NONE, Truth
 
 

@@ -12,7 +12,7 @@ from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linking import link_scores
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 
 #: Devices at most, and what their windows may add up to: reports, and reports times objects.
 MOST, REPORTS, CELLS = 400, 1 << 11, 1 << 23

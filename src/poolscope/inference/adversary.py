@@ -13,8 +13,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, point_axis
-from poolscope.mechanisms.role import Mechanism
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Mechanism, Views
 from poolscope.population.behaviour import NONE, Behaviour
 from poolscope.population.popularity import uniform, within_pools
 from poolscope.population.universe import Universe

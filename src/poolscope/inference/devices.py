@@ -14,7 +14,7 @@ from poolscope.inference.memoized.posteriors import OnKept
 from poolscope.inference.role import Attack
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, Fresh, Keeping
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 
 def attack_on(device: Device) -> Attack:

@@ -17,9 +17,8 @@ from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.role import MOST_USERS, Posteriors
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
-from poolscope.mechanisms.sending import Sent
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.policy import Sent
+from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.reports.shares import sent_masses
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.

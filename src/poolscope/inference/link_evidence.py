@@ -40,9 +40,8 @@ from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linking import log_ratios, mean_popularity
-from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Identical
-from poolscope.mechanisms.role import Reports, distinct, report_count
+from poolscope.mechanisms.devices import Identical, Keeping
+from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
 #: Pairs of windows that have an answer in common, and reports with noise that are held beside each other, at most.
 PAIRS, REPORTS = 1 << 24, 1 << 13

@@ -35,9 +35,8 @@ from scipy.special import logsumexp, xlogy
 
 from poolscope.core.arrays import Floats, Integers, places
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Bits, Identical, Values
-from poolscope.mechanisms.role import Reports, distinct
+from poolscope.mechanisms.devices import Bits, Identical, Keeping, Values
+from poolscope.mechanisms.protocols import Reports, distinct
 from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.executors import Local
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.role import Reports
-from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.policy import Sent
+from poolscope.mechanisms.protocols import Reports
 
 #: Users of a block at most, whatever is attacked; more would save nothing.
 MOST_USERS = 16384

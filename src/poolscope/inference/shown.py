@@ -14,7 +14,7 @@ from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.inference.role import Posteriors
 from poolscope.kernels import decision as kernels
-from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.policy import Sent
 from poolscope.population.behaviour import Behaviour
 from poolscope.population.densities import UNIFORM
 from poolscope.population.universe import Universe

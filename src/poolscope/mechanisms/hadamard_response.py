@@ -14,10 +14,8 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import generator
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.defaults import binomial_noise
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, ReportColumn, Reports, Views, check_objects, derived, settle
+from poolscope.mechanisms.pure import Sized, binomial_noise, even_measure
 
 #: Up to this epsilon one block is the published form.
 HIGH_PRIVACY = 1.0

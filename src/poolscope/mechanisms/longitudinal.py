@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from poolscope.core.errors import InputError
+from poolscope.mechanisms.protocols import check_epsilon, derived, settle
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import check_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary
 
 

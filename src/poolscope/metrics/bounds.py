@@ -14,7 +14,7 @@ from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.role import LARGEST_EPSILON
+from poolscope.mechanisms.protocols import LARGEST_EPSILON
 from poolscope.metrics.trade_off import check_reports
 
 NUMBERS, NEVER = 100, 1e-15

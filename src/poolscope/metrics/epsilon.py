@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poolscope.mechanisms.devices import Device
-from poolscope.mechanisms.sending import Sending
+from poolscope.mechanisms.policy import Sending
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game

@@ -12,8 +12,8 @@ from scipy import optimize, special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import LARGEST_EPSILON, Mechanism
 from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
 
 MOST_DEVICES = 10**10

@@ -10,7 +10,7 @@ from scipy import special
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.role import lie
+from poolscope.mechanisms.protocols import lie
 
 
 @dataclass(frozen=True, eq=False)

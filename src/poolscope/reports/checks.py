@@ -9,7 +9,7 @@ import polars as pl
 
 from poolscope.core.arrays import Integers, Keys
 from poolscope.mechanisms.devices import Device, Keeping
-from poolscope.mechanisms.role import Reports, report_count
+from poolscope.mechanisms.protocols import Reports, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.reports.misfit import ERROR, MOST, Firsts, Misfit
 from poolscope.reports.repeats import Repeats, least_same

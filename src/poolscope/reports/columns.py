@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.tables import Batch
 from poolscope.core.tables.batch import first_false
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.objects_file import objects_of
 from poolscope.population.universe import Universe
 

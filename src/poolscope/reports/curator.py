@@ -14,10 +14,18 @@ from poolscope.core.executors import Engine
 from poolscope.core.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.checking import check_mechanism, checked_reports
-from poolscope.mechanisms.defaults import drawn, numbered
-from poolscope.mechanisms.hashed import Hashed
-from poolscope.mechanisms.listing import as_channel
-from poolscope.mechanisms.role import Countable, Mechanism, Reports, countable, is_countable, is_stated, report_count
+from poolscope.mechanisms.protocols import (
+    Countable,
+    Mechanism,
+    Reports,
+    countable,
+    is_countable,
+    is_stated,
+    report_count,
+)
+from poolscope.mechanisms.pure import drawn, numbered
+from poolscope.mechanisms.registry import as_channel
+from poolscope.mechanisms.sketch import Hashed
 from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.frequencies import (
     IBU,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.tables import Batch, open_table
 from poolscope.core.tables.reading import BATCH_BYTES
-from poolscope.mechanisms.role import Mechanism, ReportColumn, Reports
+from poolscope.mechanisms.protocols import Mechanism, ReportColumn, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.columns import KINDS
 

@@ -11,8 +11,8 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import added
-from poolscope.mechanisms.role import Countable, Reports
+from poolscope.mechanisms.protocols import Countable, Reports
+from poolscope.mechanisms.pure import added
 from poolscope.population.popularity import project_to_simplex
 
 #: The ways to estimate, by the names that scenarios and commands use.

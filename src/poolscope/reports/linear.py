@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.role import Countable, Rates
+from poolscope.mechanisms.protocols import Countable, Rates
 from poolscope.reports.frequencies import LINEAR, Frequencies, check_reports
 
 

@@ -29,8 +29,8 @@ from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
+from poolscope.mechanisms.protocols import Mechanism, Reports, is_countable, report_count
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
 from poolscope.reports.curator import channel_of
 from poolscope.reports.mixture import lack_of_fit
 

@@ -38,8 +38,8 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import one_by_one, tabulated
-from poolscope.mechanisms.role import Mechanism, Reports, distinct, report_count, stated
+from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, stated
+from poolscope.mechanisms.pure import one_by_one, tabulated
 from poolscope.reports.frequencies import IBU, Frequencies, check_reports
 from poolscope.reports.regression import inverted
 

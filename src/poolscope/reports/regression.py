@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.mechanisms.bloom_filters import bit_matrix
-from poolscope.mechanisms.hashed import Cells
 from poolscope.mechanisms.hashing import Buckets, Tabulated
-from poolscope.mechanisms.role import Countable
+from poolscope.mechanisms.protocols import Countable
+from poolscope.mechanisms.rappor import bit_matrix
+from poolscope.mechanisms.sketch import Cells
 from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
 

@@ -31,10 +31,9 @@ from scipy.special import gammaln, rel_entr
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
 from poolscope.kernels.hashing import hash_names
-from poolscope.mechanisms.devices import Device, Keeping
+from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.grr import GRR
-from poolscope.mechanisms.kept import Identical
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 from poolscope.reports.curator import channel_of
 
 #: Reports of a user that are looked at; and those that are simulated of each of some objects, more where equal pairs

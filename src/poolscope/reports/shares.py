@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
 from poolscope.core.executors import Engine
-from poolscope.mechanisms.grouping import sort_by_function
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.hashing import sort_by_function
+from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 
 
 def sent_masses(

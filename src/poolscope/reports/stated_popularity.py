@@ -27,8 +27,7 @@ import numpy as np
 from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.randomness import children
-from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
+from poolscope.mechanisms.protocols import Mechanism, is_countable, is_stated
 from poolscope.reports.curator import closed_estimator
 from poolscope.reports.frequencies import Estimator
 from poolscope.reports.linear import variance_of_linear

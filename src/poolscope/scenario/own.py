@@ -15,7 +15,7 @@ from typing import Any
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import adapt
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe
 
 GIVEN = ("universe", "size", "epsilon")

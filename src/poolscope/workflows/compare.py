@@ -28,7 +28,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.plan import playing
 from poolscope.game.size import check_size
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
 from poolscope.metrics.leakage import evidence

@@ -22,10 +22,9 @@ from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.inference.posterior import not_a_number
 from poolscope.inference.role import Posteriors
-from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Bits, Evidence, Identical
-from poolscope.mechanisms.role import Reports, report_count
-from poolscope.mechanisms.sending import Sent
+from poolscope.mechanisms.devices import Bits, Evidence, Identical, Keeping
+from poolscope.mechanisms.policy import Sent
+from poolscope.mechanisms.protocols import Reports, report_count
 
 #: Users whose posteriors are worked out at once, by each thread: one takes a tenth of a second and more.
 CHUNK = 8

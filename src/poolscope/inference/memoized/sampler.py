@@ -38,7 +38,7 @@ from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.units import units_of
 from poolscope.kernels.memoized_moves import Belief
 from poolscope.kernels.memoized_state import Units
-from poolscope.mechanisms.kept import Bits, Evidence
+from poolscope.mechanisms.devices import Bits, Evidence
 
 #: Chains of a user, rounds until they are far from their start, and rounds that say how many there must be.
 CHAINS, BURN, TRIAL = 8, 8, 16

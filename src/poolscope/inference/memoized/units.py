@@ -12,7 +12,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.randomness import children
 from poolscope.inference.memoized.slots import Slots
 from poolscope.kernels.memoized_state import NEVER, Sets, Units, tabulate_units
-from poolscope.mechanisms.kept import Bits
+from poolscope.mechanisms.devices import Bits
 
 
 def units_of(law: Bits, slots: Slots) -> Units:

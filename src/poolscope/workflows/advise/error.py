@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.reports.curator import closed_estimator
 from poolscope.reports.utility import expected_of
 

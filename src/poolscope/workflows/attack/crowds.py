@@ -18,7 +18,7 @@ import polars as pl
 from poolscope.core.arrays import Integers, Tick, places
 from poolscope.core.executors import Local
 from poolscope.core.tables import Parts
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 from poolscope.workflows.attack.devices import Joined
 from poolscope.workflows.attack.pieces import Weighed, check_reports
 from poolscope.workflows.attack.scorer import Gathered, Scorer

@@ -15,7 +15,7 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.inference.linking import link_scores
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario

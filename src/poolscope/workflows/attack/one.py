@@ -19,9 +19,8 @@ from poolscope.core.tables import check_output, writing
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.decide import believed
 from poolscope.inference.devices import posterior
-from poolscope.mechanisms.devices import Device, Keeping
-from poolscope.mechanisms.kept import Identical
-from poolscope.mechanisms.role import Reports, distinct, report_count
+from poolscope.mechanisms.devices import Device, Identical, Keeping
+from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, row_bytes
 from poolscope.reports.shares import masses
 from poolscope.scenario.inputs import input_paths

@@ -24,7 +24,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, Rows, Source
-from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting

@@ -16,7 +16,7 @@ from poolscope.core.executors import Engine, check_memory
 from poolscope.core.files import scratch_folder
 from poolscope.core.tables import Source, open_table
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.objects_file import read_pools
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks

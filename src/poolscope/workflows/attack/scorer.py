@@ -28,8 +28,7 @@ from poolscope.inference.fresh import CHUNK
 from poolscope.inference.memoized.posteriors import grouped_posterior
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.devices import Device, Keeping
-from poolscope.mechanisms.role import Mechanism, Reports
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Mechanism, Reports, Views
 from poolscope.reports.files import room_for
 from poolscope.reports.shares import masses
 

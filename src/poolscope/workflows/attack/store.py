@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Integers, Keys
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import USER
 
 #: Rows of a group of the file of names: what is read for one of them.

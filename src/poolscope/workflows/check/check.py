@@ -26,8 +26,8 @@ import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.adapt import Adapted, Own, adapt
-from poolscope.mechanisms.role import Mechanism
+from poolscope.mechanisms.custom import Adapted, Own, adapt
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 from poolscope.workflows.check.law import likelihoods
 from poolscope.workflows.check.readings import BitColumn, Reading, exactly
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.mechanisms.listing import declared_columns
+from poolscope.mechanisms.registry import declared_columns
 from poolscope.workflows.check.bound import Plan, clear, most_telling, plan
 from poolscope.workflows.check.events import ANY, Family, Name
 from poolscope.workflows.check.fit import Fit, Fitting

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.likelihood import scaled
+from poolscope.mechanisms.pure import scaled
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.events import Seen
 from poolscope.workflows.check.law import LAW_ERROR, states_law

@@ -12,12 +12,10 @@ from scipy import optimize
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.channel import exact_epsilon
-from poolscope.mechanisms.defaults import in_parts
-from poolscope.mechanisms.hashed import Sketch
-from poolscope.mechanisms.listing import CELLS_LISTED, all_reports
-from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import Mechanism, Reports
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Mechanism, Reports, Views
+from poolscope.mechanisms.pure import Pure, in_parts
+from poolscope.mechanisms.registry import CELLS_LISTED, all_reports
+from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
 
 #: Reports times objects for which the factor of each report is sought as well.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.role import ReportColumn, report_count
+from poolscope.mechanisms.protocols import ReportColumn, report_count
 from poolscope.workflows.check.events import (
     NONE,
     SLACK,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.role import Reports, report_count
+from poolscope.mechanisms.protocols import Reports, report_count
 from poolscope.workflows.check.events import ANY, Name, Seen, Truths, fingerprints, integers, numbered
 from poolscope.workflows.check.readings import BitColumn
 

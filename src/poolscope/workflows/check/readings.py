@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 
 #: What stands for the last bit of a number that has none: zero, infinity, not a number.
 NO_BIT = 4096

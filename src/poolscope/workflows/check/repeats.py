@@ -22,7 +22,7 @@ from scipy import stats
 
 from poolscope.core.arrays import Floats, Keys
 from poolscope.core.randomness import fresh_keys
-from poolscope.mechanisms.role import Reports, report_count
+from poolscope.mechanisms.protocols import Reports, report_count
 from poolscope.workflows.check.events import Family, Seen, Truths, fingerprints
 from poolscope.workflows.check.samples import (
     BYTES_AT_ONCE,

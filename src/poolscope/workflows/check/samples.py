@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Keys, Objects
 from poolscope.core.randomness import fresh_keys
-from poolscope.mechanisms.adapt import Adapted, as_columns
-from poolscope.mechanisms.defaults import Reporting, summed
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
+from poolscope.mechanisms.custom import Adapted, as_columns
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
+from poolscope.mechanisms.pure import Reporting, summed
 from poolscope.workflows.check.events import Seen
 from poolscope.workflows.check.law import Share, stated, support_shares
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.mechanisms.listing import declared_columns
-from poolscope.mechanisms.role import Mechanism, Reports
+from poolscope.mechanisms.protocols import Mechanism, Reports
+from poolscope.mechanisms.registry import declared_columns
 from poolscope.workflows.check.events import fingerprints
 from poolscope.workflows.check.readings import BitColumn, bit_column
 from poolscope.workflows.check.samples import BYTES_AT_ONCE, REPORTS_AT_ONCE, Sampler, Stage, bytes_of, joined

@@ -17,7 +17,7 @@ from poolscope.inference.adversary import Adversary, views
 from poolscope.inference.decide import believed
 from poolscope.inference.devices import attack_on
 from poolscope.mechanisms.devices import Fresh
-from poolscope.mechanisms.role import ReportColumn, Reports
+from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.behaviour import NONE
 from poolscope.population.synthetic import draw_traces, draw_users, preferences
 from poolscope.population.universe import Universe

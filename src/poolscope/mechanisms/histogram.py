@@ -10,10 +10,8 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import grouping as kernels
-from poolscope.mechanisms.defaults import Scoring, drawn
-from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, check_finite_epsilon, check_objects
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_finite_epsilon, check_objects
+from poolscope.mechanisms.pure import Likelihood, Scoring, drawn
 
 #: Below it the sums of simulated noise do not fit into 64 bits.
 LEAST_EPSILON = 1e-6

@@ -1,7 +1,13 @@
-"""What a mechanism is to others: roles, the columns of reports, and the checks that mechanisms share."""
+"""How adversaries see the universe, as a mechanism needs it to say what its reports tell them.
+
+What a mechanism is to others: roles, the columns of reports, and the checks that mechanisms share.
+
+Parameters of mechanisms, by the types that they are declared with: a file or a caller can give anything.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
@@ -9,9 +15,38 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.views import Views
+
+
+@dataclass(frozen=True)
+class Views:
+    """For each adversary, the column that an object counts to and its weight there.
+
+    columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
+    view v. Several adversaries, or several sets of pools, are attacked in one pass over the reports.
+
+    Examples
+    --------
+    >>> columns = universe.pool_of[None].astype(np.uint32) + 1
+    >>> views = ps.mechanisms.Views(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
+    >>> mechanism.mass({"value": np.array([0, 1])}, views).round(3)
+    array([[0.   , 0.491, 0.   , 0.   ],
+           [0.   , 0.214, 0.   , 0.   ]])
+    """
+
+    columns: NDArray[np.uint32]
+    weights: Floats
+    width: int
+
+    def matrix(self) -> Floats:
+        """(universe, width) the same as a dense matrix."""
+        out = np.zeros((self.columns.shape[1], self.width))
+        for columns, weights in zip(self.columns, self.weights, strict=True):
+            out[np.arange(len(columns)), columns] += weights
+        return out
+
 
 Reports = Mapping[str, NDArray[Any]]
 
@@ -272,3 +307,35 @@ def check_objects(objects: Objects, universe: int) -> None:
     if len(objects) and (objects.min() < 0 or objects.max() >= universe):
         bad = objects[(objects < 0) | (objects >= universe)][0]
         raise InputError(f"objects must be 0..{universe - 1}", value=int(bad))
+
+
+#: Numbers that a parameter may have: what is beyond does not fit into the kernels' integers.
+LARGEST = 1 << 62
+
+#: Declared type -> whether a value has it, and its name.
+TYPES = {
+    "int": (is_integer, "a whole number"),
+    "float": (lambda value: is_integer(value) or isinstance(value, float | np.floating), "a number"),
+    "str": (lambda value: isinstance(value, str), "a text"),
+}
+
+
+def check_parameters(maker: Any, parameters: Mapping[str, Any]) -> None:
+    """Refuse values that are not of the declared types, before anything is computed with them."""
+    known = inspect.signature(maker).parameters
+    for name, value in parameters.items():
+        if name in known and not (value is None and known[name].default is None):
+            _check(name, value, str(known[name].annotation).partition(" ")[0])
+    if is_integer(parameters.get("universe")) and parameters["universe"] < 1:
+        raise InputError("must have at least one object", value=parameters["universe"], place="universe")
+
+
+def _check(name: str, value: Any, declared: str) -> None:
+    if declared not in TYPES:
+        return
+    fits, words = TYPES[declared]
+    if not fits(value):
+        remedy = "give its size" if name == "universe" and hasattr(value, "size") else None
+        raise InputError(f"must be {words}", value=value, place=name, remedy=remedy)
+    if is_integer(value) and abs(int(value)) > LARGEST:
+        raise InputError(f"must be at most {LARGEST}", value=value, place=name)

@@ -22,7 +22,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.devices import Device
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,24 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Integers, Keys, Objects
 from poolscope.kernels import hadamard, unary
-from poolscope.mechanisms.bits import as_bytes, threshold, words_of
 from poolscope.mechanisms.checking import check_permanent
 from poolscope.mechanisms.dbitflip import DBitFlip
-from poolscope.mechanisms.devices import Device, answer_keys, fresh_keys, keeping, own_keys
-from poolscope.mechanisms.kept import Bits, Evidence, Identical, Values
-from poolscope.mechanisms.l_grr import LGRR
+from poolscope.mechanisms.devices import (
+    Bits,
+    Device,
+    Evidence,
+    Identical,
+    Values,
+    answer_keys,
+    fresh_keys,
+    keeping,
+    own_keys,
+)
+from poolscope.mechanisms.l_mechanisms import LGRR
 from poolscope.mechanisms.loloha import LOLOHA
 from poolscope.mechanisms.longitudinal import TwoFlips, TwoResponses
-from poolscope.mechanisms.role import Reports, check_objects, distinct
+from poolscope.mechanisms.protocols import Reports, check_objects, distinct
+from poolscope.mechanisms.unary import as_bytes, threshold, words_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.bits import threshold
+from poolscope.mechanisms.protocols import Reports, derived, lie, settle
 from poolscope.mechanisms.pure import even_measure
-from poolscope.mechanisms.role import Reports, derived, lie, settle
-from poolscope.mechanisms.unary import ObjectBits, Words
+from poolscope.mechanisms.unary import ObjectBits, Words, threshold
 
 
 @dataclass(frozen=True, kw_only=True)
