@@ -21,7 +21,7 @@ from poolscope import load_scenario, play
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.core.tables import open_table
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.scorer import Gathered, Scorer

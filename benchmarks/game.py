@@ -21,8 +21,8 @@ from poolscope.core.executors import available_cores
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms import CMS, Fresh
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import within_pools
-from poolscope.population.synthetic import draw_traces, draw_users
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from oracle.reference import plain_numpy_attack

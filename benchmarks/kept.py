@@ -26,8 +26,8 @@ from poolscope.inference.memoized.posteriors import found_by
 from poolscope.inference.memoized.slots import slots_of
 from poolscope.inference.memoized.units import units_of
 from poolscope.mechanisms import device_of, make, reports_of
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 
 EMOJIS = ps.Universe.sized(2600, dict.fromkeys("abcdef", 228))
 SMALL = ps.Universe.sized(60, {"a": 8, "b": 8, "c": 12})

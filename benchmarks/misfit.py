@@ -25,8 +25,7 @@ from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.mechanisms.devices import Device
 from poolscope.mechanisms.protocols import Reports
-from poolscope.population.behaviour import Behaviour
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks
 from poolscope.reports.stated_popularity import StatedPopularity

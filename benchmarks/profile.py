@@ -31,7 +31,7 @@ from poolscope.kernels.nodes import LANE
 from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.hashing import by_function, choose_functions
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.shares import sent_masses
 
 SEED = 1

@@ -23,8 +23,8 @@ from poolscope.inference.memoized.posteriors import found_by
 from poolscope.inference.memoized.tables import table_sum, tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.mechanisms import Channel, device_of, make, reports_of
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 
 
 class Setting(NamedTuple):

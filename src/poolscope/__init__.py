@@ -26,7 +26,7 @@ _HOME = {
     "summarise": "metrics.records",
     # what they are made of
     "Adversary": "inference.adversary",
-    "Behaviour": "population.behaviour",
+    "Behaviour": "population.behavior",
     "Game": "game.game",
     "Scenario": "scenario.scenario",
     "Universe": "population.universe",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
     from poolscope.metrics.records import summarise
     from poolscope.population import densities, popularity
-    from poolscope.population.behaviour import Behaviour
+    from poolscope.population.behavior import Behaviour
     from poolscope.population.universe import Universe
     from poolscope.reports.curator import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario

@@ -20,7 +20,7 @@ from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.leakage import answers, leakage_of, security_of
 from poolscope.metrics.records import Counted, prior_guess
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 

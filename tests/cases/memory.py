@@ -8,9 +8,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
 TINY = Universe.sized(5, {"a": 2, "b": 2})

@@ -20,10 +20,9 @@ import poolscope
 from poolscope.core.errors import InputError
 from poolscope.core.tables.parquet_check import check
 from poolscope.mechanisms import make
-from poolscope.population.objects_file import read_objects, read_pools
 from poolscope.population.popularity import read_popularity
-from poolscope.population.traces_file import read_traces
-from poolscope.population.universe import Universe
+from poolscope.population.recorded import read_traces
+from poolscope.population.universe import Universe, read_objects, read_pools
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples

@@ -6,10 +6,9 @@ import pytest
 from poolscope.core.errors import InputError
 from poolscope.core.tables import Rows, open_table, read_table, reading
 from poolscope.mechanisms import make
-from poolscope.population.objects_file import read_objects, read_pools
 from poolscope.population.popularity import read_popularity
-from poolscope.population.traces_file import read_traces
-from poolscope.population.universe import Universe
+from poolscope.population.recorded import read_traces
+from poolscope.population.universe import Universe, read_objects, read_pools
 from poolscope.reports.files import read_reports
 from poolscope.scenario.parameters import read_matrix, read_samples
 from poolscope.scenario.scenario import parse

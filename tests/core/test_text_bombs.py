@@ -32,8 +32,8 @@ from poolscope.reports.files import read_reports
 from poolscope.workflows.attack.truth import read_truth
 from poolscope.workflows.attack.users import name_hashes
 from poolscope.workflows.explore.people import people_of_posteriors
-from poolscope.population.objects_file import read_objects
-from poolscope.population.traces_file import read_traces
+from poolscope.population.universe import read_objects
+from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
 
 path, universe = Path(sys.argv[2]), Universe.sized(30, {"a": 5, "b": 5})

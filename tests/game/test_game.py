@@ -21,10 +21,9 @@ from poolscope.inference.devices import posterior
 from poolscope.inference.shown import non_private_posterior
 from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, Users, draw_traces, draw_users, own_popularity, preferences
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import Users, draw_traces, draw_users, own_popularity, preferences
 from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})

@@ -25,7 +25,7 @@ from poolscope.mechanisms import (
 )
 from poolscope.mechanisms.checking import ignored
 from poolscope.mechanisms.policy import Sending
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe

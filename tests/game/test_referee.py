@@ -12,7 +12,7 @@ from poolscope.game.referee import Referee
 from poolscope.inference.decide import guesses
 from poolscope.inference.role import Posteriors
 from poolscope.mechanisms import Sending
-from poolscope.population.behaviour import Preferences
+from poolscope.population.behavior import Preferences
 
 USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
 ALL = Sending()

@@ -11,7 +11,7 @@ from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import GRR, Fresh
 from poolscope.metrics.precision import successes
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import uniform, zipf
 from poolscope.population.universe import Universe

@@ -21,8 +21,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import CMS, GRR, Sending, device_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.records import summarise
-from poolscope.population.behaviour import Behaviour
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 
 EPSILON, NEVER = 3.0, 10**9
 REFERENCE = Response(ORACLE.popularity, TINY.pool_of, EPSILON)

@@ -16,7 +16,7 @@ from cases.explorer import HOSTILE, serving, small
 import poolscope as ps
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import estimate_of
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.scenario.scenario import changed
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")

@@ -6,7 +6,7 @@ from oracle import reference
 from scipy import stats
 
 from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 
 

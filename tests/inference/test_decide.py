@@ -9,7 +9,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.decide import believed, guesses
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 
 
 def test_the_largest_is_guessed():

@@ -28,9 +28,8 @@ from poolscope.mechanisms import (
     device_of,
     reports_of,
 )
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
 SIZE, USERS, N = 12, 80, 6

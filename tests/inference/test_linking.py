@@ -15,7 +15,7 @@ from poolscope.inference import linking
 from poolscope.inference.linking import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
 from poolscope.mechanisms.devices import Bits, Identical, Values
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 
 WEIGHT = (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))

@@ -16,9 +16,8 @@ from poolscope.core.randomness import report_keys, user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms import THE
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
 every_mechanism = pytest.mark.parametrize("name", list(KINDS))

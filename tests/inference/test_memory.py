@@ -18,7 +18,7 @@ from poolscope.inference.devices import posterior
 from poolscope.inference.memoized.posteriors import found_by
 from poolscope.mechanisms import CMS, GRR, OUE, Channel, Identity, Memoised, NoHashCMS, reports_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 
 # What is sent
 

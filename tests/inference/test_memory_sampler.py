@@ -20,7 +20,7 @@ from poolscope.inference.memoized.tables import tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.inference.memoized.units import units_of
 from poolscope.mechanisms.devices import Bits, Evidence, Identical, Values
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 
 KEYS = user_keys(SEED, np.arange(200))
 APART, MIXED = [0, 1, 2, 3, 4], [0, 1, 0, 1, 2]

@@ -20,10 +20,9 @@ from poolscope.inference.memoized.scores import exact_scores, occupancy_scores
 from poolscope.inference.memoized.tables import tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import within_pools, zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
 # The sum over all objects and answers

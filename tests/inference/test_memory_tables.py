@@ -19,7 +19,7 @@ from poolscope.inference.memoized.posteriors import found_by
 from poolscope.inference.memoized.tables import axes, table_sum, tables_of
 from poolscope.mechanisms import GRR, LGRR, LOLOHA, Channel, DBitFlip, Identity, Memoised, device_of, reports_of
 from poolscope.mechanisms.devices import Evidence, Identical, Values
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe

@@ -15,9 +15,8 @@ from poolscope.inference.memoized.posteriors import found_by
 from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 
 SIZE, USERS = 6, 40

@@ -6,7 +6,7 @@ import pytest
 
 import poolscope as ps
 from poolscope.core.errors import InputError
-from poolscope.population.behaviour import NONE
+from poolscope.population.behavior import NONE
 
 SCENARIO = """
 [universe]

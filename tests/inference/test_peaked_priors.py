@@ -14,7 +14,7 @@ from poolscope.inference.memoized.scores import exact_scores, occupancy_scores
 from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.inference.quadrature import axis, high_polynomials
 from poolscope.mechanisms import GRR
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import MAX_PARAMETER, MIN_PARAMETER, Beta, FunctionDensity
 from poolscope.population.popularity import uniform
 from poolscope.population.recorded import fitted_behaviour

@@ -16,7 +16,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.mechanisms import CMS
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, FunctionDensity
 from poolscope.population.universe import Universe
 

@@ -10,9 +10,8 @@ from poolscope.core.errors import InputError
 from poolscope.game.game import play
 from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.inference.quadrature import RUNGS, axis, capacity
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_users
 from poolscope.population.densities import Beta, StepDensity
-from poolscope.population.synthetic import draw_users
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse

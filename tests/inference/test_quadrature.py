@@ -15,7 +15,7 @@ from poolscope.inference.quadrature import (
     point_axis,
     resolution,
 )
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, FunctionDensity
 
 DENSITIES = {

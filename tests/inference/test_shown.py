@@ -8,7 +8,7 @@ from oracle import reference
 from poolscope.inference import shown as attack
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.inference.shown import non_private_posterior
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.universe import Universe
 

@@ -5,7 +5,7 @@ import pytest
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, device_of
 from poolscope.metrics.assumed import users_in_words
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.universe import Universe
 

@@ -19,7 +19,7 @@ from poolscope.mechanisms.devices import device_of
 from poolscope.metrics.bounds import _missed as missed
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import uniform as evenly
 from poolscope.population.universe import Universe

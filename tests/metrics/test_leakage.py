@@ -27,7 +27,7 @@ from poolscope.metrics.leakage import (
 )
 from poolscope.metrics.precision import select
 from poolscope.metrics.records import prior_guess, summarise
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.popularity import uniform, zipf
 from poolscope.population.universe import Universe
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
 from poolscope.population.recipe import Recipe, duplicated, first_objects, measure, name_keys, prepare, split
-from poolscope.population.traces_file import read_traces
+from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe
 from poolscope.workflows.traces.extract import make_traces
 

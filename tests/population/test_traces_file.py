@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.population.traces_file import read_traces, write_rows
+from poolscope.population.recorded import read_traces, write_rows
 from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.named(["x", "y", "z"], ["p", "q", ""])

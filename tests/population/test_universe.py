@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.core.errors import InputError
-from poolscope.population.objects_file import read_objects
-from poolscope.population.universe import LARGEST, Universe
+from poolscope.population.universe import LARGEST, Universe, read_objects
 
 
 def test_sized_pools_take_the_first_objects():

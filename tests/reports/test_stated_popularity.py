@@ -7,9 +7,8 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.densities import Beta
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.reports import stated_popularity
 from poolscope.reports.mixture import most_likely

@@ -11,9 +11,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf
-from poolscope.population.synthetic import draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario

@@ -10,7 +10,7 @@ import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms.protocols import ReportColumn
-from poolscope.population.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.workflows.explore.answers import CROWDS, answers
 from poolscope.workflows.explore.games import Games, Outdated, Stoppable

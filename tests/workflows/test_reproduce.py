@@ -14,7 +14,7 @@ from poolscope.html.finished import pictures_of
 from poolscope.html.reproduction import verdict, write_page
 from poolscope.metrics.intervals import Estimate
 from poolscope.population.builtin import builtin_universe
-from poolscope.population.traces_file import write_rows
+from poolscope.population.recorded import write_rows
 from poolscope.scenario.scenario import changed, load_scenario
 from poolscope.workflows.reproduce import experiments, runner
 

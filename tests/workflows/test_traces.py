@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.population.objects_file import read_objects
+from poolscope.population.universe import read_objects
 from poolscope.workflows.traces.archive import own_words
 from poolscope.workflows.traces.extract import describe, make_traces
 from poolscope.workflows.traces.sources import Columns, ordered, read_rows

@@ -26,10 +26,9 @@ from poolscope.inference.shown import non_private_posteriors
 from poolscope.mechanisms.devices import Device, draws_fresh
 from poolscope.mechanisms.policy import Sending, Sent
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.population.behaviour import NONE, Behaviour, Preferences, Truth
+from poolscope.population.behavior import NONE, Behaviour, Preferences, Truth, draw_traces, draw_users, preferences
 from poolscope.population.popularity import uniform
 from poolscope.population.recorded import Recorded
-from poolscope.population.synthetic import draw_traces, draw_users, preferences
 from poolscope.population.universe import Universe
 
 #: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.

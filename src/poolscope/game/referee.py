@@ -16,7 +16,7 @@ from poolscope.inference.pseudonyms import longest
 from poolscope.inference.role import Posteriors
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.policy import Sent
-from poolscope.population.behaviour import NONE, Truth
+from poolscope.population.behavior import NONE, Truth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ from poolscope.core.errors import InputError
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, point_axis
 from poolscope.mechanisms.protocols import Mechanism, Views
-from poolscope.population.behaviour import NONE, Behaviour
+from poolscope.population.behavior import NONE, Behaviour
 from poolscope.population.popularity import uniform, within_pools
 from poolscope.population.universe import Universe
 

@@ -15,7 +15,7 @@ from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compilation import Aside
 from poolscope.kernels.nodes import marginals, scratch
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Density
 
 #: The longest of all to compile.

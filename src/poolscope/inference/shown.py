@@ -15,7 +15,7 @@ from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.inference.role import Posteriors
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.policy import Sent
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import UNIFORM
 from poolscope.population.universe import Universe
 

@@ -38,7 +38,7 @@ from poolscope.mechanisms.protocols import (
     check_parameters,
     report_count,
 )
-from poolscope.population.synthetic import draw_objects
+from poolscope.population.behavior import draw_objects
 
 #: Cells of the matrix (reports, universe) that a general method holds at once.
 CELLS_AT_ONCE = 1 << 24

@@ -14,8 +14,7 @@ from poolscope.core.arguments import checked
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located, shown
 from poolscope.core.tables import read_table
-from poolscope.population.objects_file import check_once, objects_of
-from poolscope.population.universe import LARGEST, Universe
+from poolscope.population.universe import LARGEST, Universe, check_once, objects_of
 
 __all__ = [
     "entropy",

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from poolscope.core.tables import Batch
 from poolscope.core.tables.batch import first_false
 from poolscope.mechanisms.protocols import ReportColumn
-from poolscope.population.objects_file import objects_of
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, objects_of
 
 #: Bits that are unpacked at once.
 UNPACKED = 1 << 24

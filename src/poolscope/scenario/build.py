@@ -15,12 +15,11 @@ from poolscope.core.randomness import curator_key, redraw_keys
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Device, Mechanism, Sending, composed, device_of, make
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.popularity import uniform
 from poolscope.population.recipe import Recipe, prepare
-from poolscope.population.recorded import Recorded, population
-from poolscope.population.traces_file import read_traces
+from poolscope.population.recorded import Recorded, population, read_traces
 from poolscope.population.universe import Universe
 from poolscope.reports.curator import (
     frequencies_of_objects,

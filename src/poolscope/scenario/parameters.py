@@ -14,8 +14,7 @@ from poolscope.core.files import check_regular
 from poolscope.core.tables import Batch, read_table
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.mechanisms.protocols import ReportColumn
-from poolscope.population.objects_file import objects_of
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, objects_of
 from poolscope.reports.columns import KINDS
 
 

@@ -262,8 +262,7 @@ class Scenario(Table):
     @cached_property
     def _objects(self) -> "tuple[Universe, np.ndarray | None]":
         from poolscope.population.builtin import builtin_universe
-        from poolscope.population.objects_file import read_objects
-        from poolscope.population.universe import Universe
+        from poolscope.population.universe import Universe, read_objects
 
         table = self.universe_table
         if table.builtin is not None:

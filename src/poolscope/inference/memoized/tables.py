@@ -29,7 +29,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.inference.adversary import Adversary
 from poolscope.kernels.memoized_tables import TILE, sum_tables
 from poolscope.mechanisms.devices import Evidence, Identical, Values
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools
 

@@ -9,7 +9,7 @@ from poolscope.core.errors import InputError
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.devices import Keeping
-from poolscope.population.behaviour import Behaviour
+from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import UNIFORM, Beta
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed

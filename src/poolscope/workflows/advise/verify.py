@@ -11,7 +11,7 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.precision import select
 from poolscope.metrics.records import Record, summarise
-from poolscope.population.behaviour import NONE
+from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.workflows.advise.advice import Attempt

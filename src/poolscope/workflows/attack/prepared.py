@@ -17,8 +17,7 @@ from poolscope.core.files import scratch_folder
 from poolscope.core.tables import Source, open_table
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.population.objects_file import read_pools
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import Checks
 from poolscope.reports.curator import Counting
 from poolscope.reports.files import LEAST_ROWS, row_bytes, rows_within

@@ -36,7 +36,7 @@ from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.trackability import trackability
-from poolscope.population.behaviour import NONE
+from poolscope.population.behavior import NONE
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario

@@ -18,8 +18,7 @@ from poolscope.inference.decide import believed
 from poolscope.inference.devices import attack_on
 from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.protocols import ReportColumn, Reports
-from poolscope.population.behaviour import NONE
-from poolscope.population.synthetic import draw_traces, draw_users, preferences
+from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences
 from poolscope.population.universe import Universe
 
 MOST_KEPT_COUNTS = 24

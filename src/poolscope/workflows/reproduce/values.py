@@ -19,9 +19,9 @@ from poolscope.metrics.clusters import clusters_of, share_of_users
 from poolscope.metrics.intervals import Estimate, exactly, share_of
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
+from poolscope.population.behavior import own_popularity
 from poolscope.population.popularity import entropy as pool_entropy
 from poolscope.population.popularity import jensen_shannon, zipf
-from poolscope.population.synthetic import own_popularity
 from poolscope.population.universe import Universe
 from poolscope.reports.linear import unbiased
 from poolscope.scenario.build import build_game, build_mechanism

@@ -16,7 +16,7 @@ from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import replacing
 from poolscope.core.tables.text import escape
 from poolscope.population.builtin.news import widened
-from poolscope.population.traces_file import write_rows
+from poolscope.population.recorded import write_rows
 from poolscope.population.universe import Universe
 from poolscope.workflows.traces import archive
 from poolscope.workflows.traces.archive import is_archive, own_words

@@ -16,8 +16,7 @@ from poolscope.population.builtin import UNIVERSES, builtin_universe
 from poolscope.population.builtin.emojis import emojis_in, qualified
 from poolscope.population.builtin.hosts import host_of, links_in, registered
 from poolscope.population.builtin.news import outlet_or_site
-from poolscope.population.objects_file import read_objects
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, read_objects
 
 Kind = Literal["text", "object", "domain"]
 Finder = Callable[[str], list[str]]
