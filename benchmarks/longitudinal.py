@@ -15,7 +15,7 @@ import numpy as np
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 KINDS = {
     "l-grr": {},

@@ -27,8 +27,7 @@ from poolscope.mechanisms.devices import Device
 from poolscope.mechanisms.protocols import Reports
 from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.universe import Universe
-from poolscope.reports.checks import Checks
-from poolscope.reports.stated_popularity import StatedPopularity
+from poolscope.reports.checks import Checks, StatedPopularity
 from poolscope.scenario.build import build_behaviour
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.obfuscate import obfuscate

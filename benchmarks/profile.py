@@ -32,7 +32,7 @@ from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
 from poolscope.mechanisms.hashing import by_function, choose_functions
 from poolscope.population.behavior import draw_traces, draw_users
-from poolscope.reports.shares import sent_masses
+from poolscope.reports.files import sent_masses
 
 SEED = 1
 COUNTED = 64

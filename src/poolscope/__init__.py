@@ -19,7 +19,7 @@ _HOME = {
     "reproduce": "html.verbs",
     # the same on arrays
     "behaviour_posterior": "inference.posterior",
-    "frequencies": "reports.curator",
+    "frequencies": "reports.frequencies",
     "play": "game.game",
     "posterior": "inference.devices",
     "posterior_of_likelihood": "inference.posterior",
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from poolscope.population import densities, popularity
     from poolscope.population.behavior import Behaviour
     from poolscope.population.universe import Universe
-    from poolscope.reports.curator import frequencies
+    from poolscope.reports.frequencies import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario
     from poolscope.workflows.attack.attack import attack
     from poolscope.workflows.check.check import check

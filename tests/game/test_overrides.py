@@ -29,7 +29,7 @@ from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 UNIVERSE = Universe.sized(20, {"a": 6, "b": 6})
 RESPONSE = GRR(universe=20, epsilon=1.0)

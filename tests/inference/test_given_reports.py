@@ -11,7 +11,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms import CMS, GRR, HCMS, SUE, Fresh, Memoised, adapt
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 RESPONSE = GRR(universe=60, epsilon=2.0)
 UNIVERSE = Universe.sized(LARGE, {"a": 3, "b": 40, "c": 1})

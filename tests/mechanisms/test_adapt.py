@@ -20,7 +20,7 @@ from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_o
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import estimator, frequencies
+from poolscope.reports.frequencies import estimator, frequencies
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})

@@ -19,7 +19,7 @@ from poolscope.mechanisms.pure import Counting
 from poolscope.mechanisms.unary import best_threshold, log_variance
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import frequencies, frequencies_of_objects, simulate_frequencies
+from poolscope.reports.frequencies import frequencies, frequencies_of_objects, simulate_frequencies
 
 COUNTED = [name for name in KINDS if KINDS[name].counted]
 every_count = pytest.mark.parametrize("name", COUNTED)

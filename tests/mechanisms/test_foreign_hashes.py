@@ -19,7 +19,7 @@ from poolscope.inference.devices import posterior
 from poolscope.mechanisms import make
 from poolscope.mechanisms.local_hashing import HASHES, XXHash32
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 
 def peer_reports(objects, epsilon, g):

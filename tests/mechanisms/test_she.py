@@ -13,7 +13,7 @@ from poolscope.mechanisms import make
 from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.histogram import SHE
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 from poolscope.reports.utility import measure_utility
 from poolscope.workflows.check.check import check
 

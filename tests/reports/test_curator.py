@@ -14,7 +14,7 @@ from poolscope.kernels.random import binomial, lay_alias, tabulate
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
 from poolscope.mechanisms.sketch import ones_tables
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.curator import frequencies, simulate_frequencies
+from poolscope.reports.frequencies import frequencies, simulate_frequencies
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)

@@ -6,9 +6,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import CMS, GRR, HCMS, Rappor
-from poolscope.reports.curator import Counts, estimator, frequencies, simulate_frequencies
-from poolscope.reports.linear import variance_of_linear
-from poolscope.reports.regression import Design
+from poolscope.reports.estimators import Design, variance_of_linear
+from poolscope.reports.frequencies import Counts, estimator, frequencies, simulate_frequencies
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60

@@ -9,8 +9,8 @@ from cases.synthetic import SEED
 from poolscope.cli.files import print_estimate
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import GRR, Channel
-from poolscope.reports.curator import estimator, frequencies
-from poolscope.reports.ridge import shrunk, unevenness
+from poolscope.reports.channel import shrunk, unevenness
+from poolscope.reports.frequencies import estimator, frequencies
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.estimate import estimate
 

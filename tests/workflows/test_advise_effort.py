@@ -8,7 +8,7 @@ from cases.synthetic import SEED
 import poolscope as ps
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
-from poolscope.reports import curator
+from poolscope.reports import frequencies
 from poolscope.workflows.advise import effort, plays, sensitivity
 from poolscope.workflows.advise.error import errors_of
 from poolscope.workflows.advise.plays import Effort
@@ -107,8 +107,8 @@ def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
 
 def test_a_channel_is_worked_out_once(monkeypatch):
     """Of a mechanism that states nothing but its reports."""
-    calls, real = [], curator.as_channel
-    monkeypatch.setattr(curator, "as_channel", lambda mechanism: calls.append(1) or real(mechanism))
+    calls, real = [], frequencies.as_channel
+    monkeypatch.setattr(frequencies, "as_channel", lambda mechanism: calls.append(1) or real(mechanism))
     mechanism = make("rappor", 6, {"epsilon": 2.0, "m": 4, "hashes": 2, "cohorts": 2})
     errors_of(mechanism, np.ones(6), 1000)
     assert len(calls) <= 1

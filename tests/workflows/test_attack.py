@@ -25,8 +25,8 @@ from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.kernels.decision import TIE
 from poolscope.reports import checks, misfit
-from poolscope.reports.curator import frequencies
 from poolscope.reports.files import read_reports
+from poolscope.reports.frequencies import frequencies
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import changed
 from poolscope.workflows import obfuscate as obfuscating

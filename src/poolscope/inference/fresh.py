@@ -19,7 +19,7 @@ from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
 from poolscope.mechanisms.policy import Sent
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
-from poolscope.reports.shares import sent_masses
+from poolscope.reports.files import sent_masses
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
 CHUNK, CHUNK_BYTES = 256, 64 << 20

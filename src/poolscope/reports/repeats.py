@@ -34,7 +34,7 @@ from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
-from poolscope.reports.curator import channel_of
+from poolscope.reports.frequencies import channel_of
 
 #: Reports of a user that are looked at; and those that are simulated of each of some objects, more where equal pairs
 #: are more likely than this, as they are of mechanisms with few different reports.

@@ -21,7 +21,7 @@ from poolscope.population.popularity import uniform
 from poolscope.population.recipe import Recipe, prepare
 from poolscope.population.recorded import Recorded, population, read_traces
 from poolscope.population.universe import Universe
-from poolscope.reports.curator import (
+from poolscope.reports.frequencies import (
     frequencies_of_objects,
     further_popularities,
     further_popularities_of_objects,

@@ -16,9 +16,9 @@ from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks
-from poolscope.reports.curator import Counting
+from poolscope.reports.estimators import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
-from poolscope.reports.frequencies import Frequencies
+from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario

@@ -10,7 +10,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.reports.curator import closed_estimator
+from poolscope.reports.frequencies import closed_estimator
 from poolscope.reports.utility import expected_of
 
 #: Ratio of neighboring epsilons that are looked at first, and halvings after that: to 2e-4 of epsilon.

@@ -21,8 +21,7 @@ from poolscope.inference.decide import believed
 from poolscope.inference.devices import posterior
 from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
-from poolscope.reports.files import MEMORY_BYTES, row_bytes
-from poolscope.reports.shares import masses
+from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.crowds import fitting_reports

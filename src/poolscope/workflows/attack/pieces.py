@@ -27,8 +27,8 @@ from poolscope.core.tables import Batch, Rows, Source
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks
-from poolscope.reports.curator import Counting
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
+from poolscope.reports.frequencies import Counting
 from poolscope.workflows.attack.scorer import Scorer
 from poolscope.workflows.attack.store import store
 from poolscope.workflows.attack.users import name_hashes, together

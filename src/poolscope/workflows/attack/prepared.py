@@ -18,10 +18,9 @@ from poolscope.core.tables import Source, open_table
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.universe import Universe, read_pools
-from poolscope.reports.checks import Checks
-from poolscope.reports.curator import Counting
+from poolscope.reports.checks import Checks, StatedPopularity
 from poolscope.reports.files import LEAST_ROWS, row_bytes, rows_within
-from poolscope.reports.stated_popularity import StatedPopularity
+from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.pieces import Piece, Reading, changed, counted_of, cut, violations_of, warmed

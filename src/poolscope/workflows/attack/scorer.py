@@ -29,8 +29,7 @@ from poolscope.inference.memoized.posteriors import grouped_posterior
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views
-from poolscope.reports.files import room_for
-from poolscope.reports.shares import masses
+from poolscope.reports.files import masses, room_for
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21

@@ -23,7 +23,7 @@ from poolscope.population.behavior import own_popularity
 from poolscope.population.popularity import entropy as pool_entropy
 from poolscope.population.popularity import jensen_shannon, zipf
 from poolscope.population.universe import Universe
-from poolscope.reports.linear import unbiased
+from poolscope.reports.estimators import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, load_scenario
 from poolscope.workflows.audit.folder import Run

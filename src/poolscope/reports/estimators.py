@@ -1,4 +1,20 @@
-r"""Least squares on the known hash functions: objects that collide are told apart by where else they do not.
+r"""What a curator learns, and the role of an estimator that learns it.
+
+The linear estimate: from how many reports support an object, and how many would anyway.
+
+.. math:: \hat c(z) = \frac{\sum_t [z \in \text{support}(t)] - N q^*}{p^* - q^*}
+
+Given the true counts c, a report of y supports z with a probability P(z, y), which is p* for y = z and q* in the mean
+over other y. Where hash functions are drawn once and for all, P(z, y) scatters around q* with a variance V, since two
+objects meet in a bucket under more or fewer of the functions than they should: for J functions to m buckets the share
+of the functions has the variance (1/m)(1 - 1/m) / J. By the law of total variance, over functions and reports,
+
+.. math:: \mathrm{Var}\,\hat c(z) = \frac{c(z)\,p^*(1-p^*) + (N-c(z))\,q^*(1-q^*) + V \sum_{y \ne z} c(y) (c(y) - 1)}
+          {(p^*-q^*)^2}
+
+The last sum grows with N^2, the others with N: with few functions, or very many reports, collisions are what matters.
+
+Least squares on the known hash functions: objects that collide are told apart by where else they do not.
 
 A sketch has a cell for each function and bucket. Objects have cells: one under each function of a sketch, several bits
 in each cohort of RAPPOR. Let t(z) be the sum over all reports and over the cells of z of what the reports add, less the
@@ -20,22 +36,135 @@ moments of `Cells` and E[t] as above,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from poolscope.core.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers, Map
+from poolscope.core.errors import InputError
+from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.hashing import Buckets, Tabulated
-from poolscope.mechanisms.protocols import Countable
+from poolscope.mechanisms.protocols import Countable, Rates, Reports
+from poolscope.mechanisms.pure import added
 from poolscope.mechanisms.rappor import bit_matrix
 from poolscope.mechanisms.sketch import Cells
 from poolscope.population.popularity import project_to_simplex
-from poolscope.reports.frequencies import REGRESSION, Frequencies, check_reports
+
+#: The ways to estimate, by the names that scenarios and commands use.
+LINEAR, REGRESSION, RIDGE, IBU = METHODS = ("linear", "regression", "ridge", "ibu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequencies:
+    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
+
+    counts and errors (universe,); reports is their number; method, which estimator made it. Linear estimates and
+    regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
+    simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
+    with: these are uncertain by sqrt(N f (1 - f)) more. None: the estimate has no standard errors (`ridge`).
+    """
+
+    reports: int
+    counts: Floats
+    errors: Floats | None
+    method: str = LINEAR
+
+    @property
+    def popularity(self) -> Floats:
+        return project_to_simplex(self.counts / self.reports)
+
+
+class Estimator(Protocol):
+    """From reports to frequencies. What is counted in parts of the reports can be joined, in any order."""
+
+    def count(self, reports: Reports) -> Any:
+        """What the estimate needs to know of some reports."""
+        ...
+
+    def join(self, counted: Iterable[Any]) -> Any:
+        """The same of all of them together."""
+        ...
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Any:
+        """The same of so many reports on objects drawn from the popularity."""
+        ...
+
+    def estimate(self, counted: Any, reports: int) -> Frequencies:
+        """What is learnt from so many reports."""
+        ...
+
+    def expected(self, counts: Floats) -> Floats | None:
+        """Variance of the estimate if these are the true counts; None where it has no closed form."""
+        ...
+
+
+Mechanism = TypeVar("Mechanism", Channel, Countable)
+
+
+@dataclass(frozen=True, eq=False)
+class Tallied(Generic[Mechanism]):
+    """What estimators share that need a mechanism's tally of the reports, and no more of them."""
+
+    mechanism: Mechanism
+
+    def count(self, reports: Reports) -> Integers:
+        return self.mechanism.tally(reports)
+
+    def join(self, counted: Iterable[Integers]) -> Integers:
+        return added(counted)
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
+        return self.mechanism.simulate_tally(popularity, count, key, threads)
+
+
+def check_reports(count: int) -> None:
+    """There is something to estimate from."""
+    if count == 0:
+        raise InputError("an estimate needs at least one report", value=0)
+
+
+def unbiased(mechanism: Countable, support: NDArray[np.integer], count: int) -> Frequencies:
+    """The linear estimate, with the standard errors at the estimated counts, kept within 0..N."""
+    check_reports(count)
+    rates = mechanism.rates
+    other: Floats = np.asarray(rates.other, dtype=np.float64)
+    counts: Floats = (support - count * other) / (rates.own - other)
+    c = np.clip(counts, 0.0, count)
+    noise = _noise(mechanism, rates, c, count)
+    variance = noise + _collisions(rates, c, count, _squares(rates, counts, noise, count))
+    return Frequencies(reports=count, counts=counts, errors=np.sqrt(variance), method=LINEAR)
+
+
+def variance_of_linear(mechanism: Countable, counts: Floats) -> tuple[Floats, Floats]:
+    """The two parts of the variance at known counts, (universe,) both: noise, and collisions."""
+    rates, count = mechanism.rates, float(np.sum(counts))
+    return _noise(mechanism, rates, counts, count), _collisions(rates, counts, count, float(np.sum(np.square(counts))))
+
+
+def _noise(mechanism: Countable, rates: Rates, c: Floats, count: float) -> Floats:
+    return mechanism.noise(c, count) / (rates.own - rates.other) ** 2
+
+
+def _collisions(rates: Rates, c: Floats, count: float, squares: float) -> Floats:
+    pairs = np.maximum(squares - c**2 - (count - c), 0.0)
+    return rates.variance * pairs / (rates.own - rates.other) ** 2
+
+
+def _squares(rates: Rates, counts: Floats, noise: Floats, count: int) -> float:
+    """The sum of squared counts. What noise and collisions add to the estimated squares is taken off.
+
+    Collisions add their share of the sum itself to every object. It cannot be less than of equal counts, nor more than
+    of a single object.
+    """
+    share = np.sum(np.broadcast_to(rates.variance / (rates.own - rates.other) ** 2, counts.shape))
+    found = float(np.sum(counts**2 - noise) / (1.0 + share))
+    return float(np.clip(found, count**2 / len(counts), count**2))
+
 
 #: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
 MOST_OBJECTS, MOST_PAIRS = 4096, 1 << 30

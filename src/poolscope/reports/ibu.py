@@ -40,8 +40,7 @@ from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, stated
 from poolscope.mechanisms.pure import one_by_one, tabulated
-from poolscope.reports.frequencies import IBU, Frequencies, check_reports
-from poolscope.reports.regression import inverted
+from poolscope.reports.estimators import IBU, Frequencies, check_reports, inverted
 
 #: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
 GAP, MOST_UPDATES = 0.5, 2000
