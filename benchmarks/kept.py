@@ -20,11 +20,9 @@ import numpy as np
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
-from poolscope.inference.memoized.chains import begun, belief_of
-from poolscope.inference.memoized.groupings import Groupings
-from poolscope.inference.memoized.posteriors import found_by
-from poolscope.inference.memoized.slots import slots_of
-from poolscope.inference.memoized.units import units_of
+from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.chains import Groupings, begun, belief_of
+from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf

@@ -22,8 +22,8 @@ from poolscope import load_scenario
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
 from poolscope.inference.adversary import posterior_block, views
-from poolscope.inference.fresh import CHUNK, PARTS
-from poolscope.inference.shown import non_private_posterior
+from poolscope.inference.independent import CHUNK, PARTS
+from poolscope.inference.non_private import non_private_posterior
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
 from poolscope.kernels.grouping import bucket_masses, group

@@ -18,10 +18,9 @@ import numpy as np
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
-from poolscope.inference.memoized.allocation import allocated_posterior
-from poolscope.inference.memoized.posteriors import found_by
+from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import table_sum, tables_of
-from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.mechanisms import Channel, device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.popularity import zipf

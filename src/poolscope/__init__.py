@@ -21,7 +21,7 @@ _HOME = {
     "behaviour_posterior": "inference.posterior",
     "frequencies": "reports.frequencies",
     "play": "game.game",
-    "posterior": "inference.devices",
+    "posterior": "inference.attack",
     "posterior_of_likelihood": "inference.posterior",
     "summarise": "metrics.records",
     # what they are made of
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from poolscope.html import figures
     from poolscope.html.verbs import advise, audit, compare, reproduce
     from poolscope.inference.adversary import Adversary
-    from poolscope.inference.devices import posterior
+    from poolscope.inference.attack import posterior
     from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
     from poolscope.metrics.records import summarise
     from poolscope.population import densities, popularity

@@ -8,7 +8,7 @@ import pytest
 from poolscope.core.errors import InputError
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import attack_on, posterior
+from poolscope.inference.attack import attack_on, posterior
 from poolscope.mechanisms import (
     CMS,
     GRR,

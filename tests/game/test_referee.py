@@ -9,8 +9,7 @@ from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
 from poolscope.game.referee import Referee
-from poolscope.inference.decide import guesses
-from poolscope.inference.role import Posteriors
+from poolscope.inference.independent import Posteriors, guesses
 from poolscope.mechanisms import Sending
 from poolscope.population.behavior import Preferences
 

@@ -16,7 +16,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, play
-from poolscope.inference import fresh
+from poolscope.inference import independent
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import CMS, GRR, Sending, device_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
@@ -121,8 +121,8 @@ def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(li
     whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
     short = play(crowd((4,), **limits), 60, SEED)
     assert_frame_equal(short.select(COLUMNS), whole.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
-    monkeypatch.setattr(fresh.OnFresh, "most_users", 16)
-    monkeypatch.setattr(fresh, "CHUNK", 3)
+    monkeypatch.setattr(independent.OnFresh, "most_users", 16)
+    monkeypatch.setattr(independent, "CHUNK", 3)
     assert_frame_equal(play(crowd(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.decide import believed, guesses
+from poolscope.inference.independent import believed, guesses
 from poolscope.population.behavior import Behaviour
 
 

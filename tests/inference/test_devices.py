@@ -7,9 +7,9 @@ import pytest
 from cases.memory import STRONG, traces_of
 
 from poolscope.core.errors import InputError
-from poolscope.inference.devices import attack_on, posterior
-from poolscope.inference.fresh import OnFresh
-from poolscope.inference.memoized.posteriors import OnKept
+from poolscope.inference.attack import attack_on, posterior
+from poolscope.inference.independent import OnFresh
+from poolscope.inference.memoized.attack import OnKept
 from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, RapporMemory, reports_of
 
 NAIVE = replace(STRONG, name="naive", knows_memory=False)

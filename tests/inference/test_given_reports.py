@@ -8,7 +8,7 @@ from oracle.laws import LARGE
 
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import CMS, GRR, HCMS, SUE, Fresh, Memoised, adapt
 from poolscope.population.universe import Universe
 from poolscope.reports.frequencies import frequencies

@@ -9,7 +9,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import (
     CMS,
     GRR,

@@ -10,9 +10,9 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.inference import link_evidence
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.joining import joined, linked
 from poolscope.inference.link_evidence import Pairs, evident
-from poolscope.inference.linking import link_scores, log_ratios, mean_popularity
+from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
+from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe

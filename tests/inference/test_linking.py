@@ -11,8 +11,8 @@ from cases.synthetic import SEED
 from oracle import kept
 from scipy.special import factorial
 
-from poolscope.inference import linking
-from poolscope.inference.linking import link_scores, log_ratios, mean_popularity
+from poolscope.inference import linkage
+from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
 from poolscope.mechanisms.devices import Bits, Identical, Values
 from poolscope.population.behavior import Behaviour
@@ -117,9 +117,9 @@ def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
     law, weight = crowded(hashes)
     found = []
-    for cells, few in ((linking.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
-        monkeypatch.setattr(linking, "CELLS", cells)
-        monkeypatch.setattr(linking, "FEW", few)
+    for cells, few in ((linkage.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
+        monkeypatch.setattr(linkage, "CELLS", cells)
+        monkeypatch.setattr(linkage, "FEW", few)
         found.append(log_ratios(law, weight, 4))
     np.testing.assert_allclose(found, np.broadcast_to(written_out(law, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10)
 

@@ -14,7 +14,7 @@ from oracle.laws import LARGE, TINY
 
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import THE
 from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.popularity import zipf

@@ -14,8 +14,8 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.inference.devices import posterior
-from poolscope.inference.memoized.posteriors import found_by
+from poolscope.inference.attack import posterior
+from poolscope.inference.memoized.attack import found_by
 from poolscope.mechanisms import CMS, GRR, OUE, Channel, Identity, Memoised, NoHashCMS, reports_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.population.behavior import Behaviour

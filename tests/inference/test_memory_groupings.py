@@ -6,14 +6,22 @@ import numpy as np
 import pytest
 from cases.memory import STRONG, traces_of
 
-from poolscope.inference.memoized import groupings
-from poolscope.inference.memoized.chains import begun, belief_of
-from poolscope.inference.memoized.groupings import LARGE, MANY, SOME, are_many, by_groupings
+from poolscope.inference.memoized import chains
+from poolscope.inference.memoized.attack import occupancy_scores
+from poolscope.inference.memoized.chains import (
+    ENOUGH,
+    LARGE,
+    MANY,
+    SOME,
+    agreed,
+    are_many,
+    begun,
+    belief_of,
+    by_groupings,
+    kept_posterior,
+)
 from poolscope.inference.memoized.occupancy import normalised
-from poolscope.inference.memoized.sampler import ENOUGH, agreed, kept_posterior
-from poolscope.inference.memoized.scores import occupancy_scores
-from poolscope.inference.memoized.slots import slots_of
-from poolscope.inference.memoized.units import units_of
+from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.mechanisms import LGRR, Memoised, Rappor, device_of, reports_of
 
 N, USERS = 120, 8
@@ -68,7 +76,7 @@ def test_few_sets_are_many_if_they_are_large():
 def test_groups_that_are_no_longer_kept_are_worked_out_again(monkeypatch):
     """To the bit the same, with room for the factors of one grouping only."""
     expected = grouped(0.3, BUSY[0], 1)
-    monkeypatch.setattr(groupings, "ROOM", 0)
+    monkeypatch.setattr(chains, "ROOM", 0)
     _, slots, units, belief = parts(rappor(0.3), BUSY[0])
     found = by_groupings(units, belief, slots.order, STRONG, np.uint64(1), ENOUGH)
     np.testing.assert_array_equal(found, expected)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import Memoised, Rappor, device_of, reports_of
 
 

@@ -12,13 +12,11 @@ from oracle.kept_sums import enumerated
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
-from poolscope.inference.memoized import tempering
-from poolscope.inference.memoized.chains import begun, belief_of
-from poolscope.inference.memoized.sampler import CHAINS, agreed, kept_posterior
-from poolscope.inference.memoized.slots import slots_of
+from poolscope.inference.memoized import table_samplers
+from poolscope.inference.memoized.chains import N_CHAINS, agreed, begun, belief_of, kept_posterior
+from poolscope.inference.memoized.state import slots_of, units_of
+from poolscope.inference.memoized.table_samplers import tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
-from poolscope.inference.memoized.tempering import tempered_posterior
-from poolscope.inference.memoized.units import units_of
 from poolscope.mechanisms.devices import Bits, Evidence, Identical, Values
 from poolscope.population.behavior import Behaviour
 
@@ -87,7 +85,7 @@ LAWS = [(law, slots) for law in (channel, bits, values) for slots in (APART, MIX
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains over tables get less work than usual, and must say how far off that leaves them."""
-    monkeypatch.setattr(tempering, "MAX_WORK", 4e6)
+    monkeypatch.setattr(table_samplers, "MAX_WORK", 4e6)
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):
@@ -111,7 +109,7 @@ def test_the_sampler_is_the_enumeration(law, slots):
     posterior, error = found(evidence)
     assert off(posterior, exact[0]) < 4
     for within in (0.95, 0.99):
-        inside = np.abs(posterior - exact[0]) < stats.t.ppf((1 + within) / 2, CHAINS - 1) * error
+        inside = np.abs(posterior - exact[0]) < stats.t.ppf((1 + within) / 2, N_CHAINS - 1) * error
         assert inside.mean() > within - 4 * np.sqrt(within * (1 - within) / len(posterior))
 
 

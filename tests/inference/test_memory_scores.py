@@ -12,13 +12,19 @@ from scipy.special import logsumexp
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized import posteriors
-from poolscope.inference.memoized.allocation import allocated_posterior
+from poolscope.inference.memoized import attack
+from poolscope.inference.memoized.attack import (
+    CELLS,
+    EXACT,
+    NEGLIGIBLE,
+    SHARED,
+    exact_scores,
+    found_by,
+    occupancy_scores,
+)
 from poolscope.inference.memoized.occupancy import normalised
-from poolscope.inference.memoized.posteriors import CELLS, EXACT, NEGLIGIBLE, SHARED, found_by
-from poolscope.inference.memoized.scores import exact_scores, occupancy_scores
+from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
-from poolscope.inference.memoized.tempering import tempered_posterior
 from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
 from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.densities import Beta
@@ -212,7 +218,7 @@ BITS = Memoised(NoHashCMS(universe=60, epsilon=3.0))
     [(EXACT, CELLS, exact_scores), (EXACT + 1, CELLS, None), (31, CELLS, None), (31, 30 * 60, occupancy_scores)],
 )
 def test_groups_of_bits_are_summed_sampled_or_an_occupancy(monkeypatch, groups, cells, scores):
-    monkeypatch.setattr(posteriors, "CELLS", cells)
+    monkeypatch.setattr(attack, "CELLS", cells)
     trace, key = np.repeat(np.arange(groups), 2), user_keys(SEED, np.arange(1))[0]
     found = found_by(BITS, reports_of(BITS, trace[None], key[None]), STRONG)
     if scores is None:
@@ -237,7 +243,7 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
     device, method = SHARING[name]
     called = []
     for other in (tempered_posterior, allocated_posterior):
-        monkeypatch.setattr(posteriors, other.__name__, lambda *of, by=other: called.append(by) or by(*of))
+        monkeypatch.setattr(attack, other.__name__, lambda *of, by=other: called.append(by) or by(*of))
     trace = np.array([[7, 3, 7, 50, 7, 21, 8, 33, 14, 59, 1, 2, 40, 28]])
     found = found_by(device, reports_of(device, trace, user_keys(SEED, np.arange(1))), STRONG)
     assert called == ([] if method is None else [method])
@@ -249,6 +255,6 @@ def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
     device = Memoised(NoHashCMS(universe=60, epsilon=6.0))
     tables = tables_of(device.evidence(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
     assert NEGLIGIBLE < tables.sharing < SHARED
-    monkeypatch.setattr(posteriors, "table_sum", lambda *of: None)
+    monkeypatch.setattr(attack, "table_sum", lambda *of: None)
     found = found_by(device, reports_of(device, np.array([[7, 3]]), KEYS), STRONG)
     np.testing.assert_allclose(found.error, tables.sharing)

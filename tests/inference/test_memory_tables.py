@@ -13,9 +13,9 @@ from oracle.tables import table_posterior
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import tables as module
-from poolscope.inference.memoized.posteriors import found_by
+from poolscope.inference.memoized.attack import found_by
 from poolscope.inference.memoized.tables import axes, table_sum, tables_of
 from poolscope.mechanisms import GRR, LGRR, LOLOHA, Channel, DBitFlip, Identity, Memoised, device_of, reports_of
 from poolscope.mechanisms.devices import Evidence, Identical, Values

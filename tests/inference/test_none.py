@@ -171,7 +171,7 @@ def test_the_non_private_reference_holds_the_hypothesis_too(tmp_path):
 def test_the_reference_is_that_of_the_likelihood_of_the_objects():
     """Against the attack on the identity, whose likelihoods are those of the objects."""
     universe, rng = ps.Universe.sized(7, {"a": 2, "b": 2}), np.random.default_rng(3)
-    from poolscope.inference.shown import non_private_posterior
+    from poolscope.inference.non_private import non_private_posterior
 
     traces = rng.choice(7, size=(40, 12), p=[0.02, 0.02, 0.02, 0.02, 0.3, 0.3, 0.32])
     belief = ps.Behaviour(none=0.3, interest=ps.densities.Beta(a=1.0, b=3.0), pools=(0.7, 0.3))

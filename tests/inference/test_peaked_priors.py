@@ -9,8 +9,8 @@ from oracle import beta_priors
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.game.game import play
 from poolscope.inference.adversary import Adversary
+from poolscope.inference.memoized.attack import exact_scores, occupancy_scores
 from poolscope.inference.memoized.occupancy import normalised
-from poolscope.inference.memoized.scores import exact_scores, occupancy_scores
 from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
 from poolscope.inference.quadrature import axis, high_polynomials
 from poolscope.mechanisms import GRR

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.mechanisms import CMS
 from poolscope.population.behavior import Behaviour

@@ -5,9 +5,9 @@ import pytest
 from cases.synthetic import SEED
 from oracle import reference
 
-from poolscope.inference import shown as attack
+from poolscope.inference import non_private as attack
+from poolscope.inference.non_private import non_private_posterior
 from poolscope.inference.posterior import posterior_of_likelihood
-from poolscope.inference.shown import non_private_posterior
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.universe import Universe

@@ -6,8 +6,7 @@ from cases.memory import ORACLE
 from cases.synthetic import SEED
 
 from poolscope.inference.memoized.chains import begun, belief_of
-from poolscope.inference.memoized.slots import slots_of
-from poolscope.inference.memoized.units import units_of
+from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.kernels.memoized_state import log_join, log_joins, log_law, log_stay, move, put, refresh, table, take
 from poolscope.mechanisms.devices import Bits
 

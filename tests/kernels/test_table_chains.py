@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases.memory import ORACLE
 
+from poolscope.inference.memoized.table_samplers import TableSampler
 from poolscope.inference.memoized.tables import Tables
-from poolscope.inference.memoized.tempering import TableSampler
 from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
 
 COUNTS = np.array([5, 2, 1])

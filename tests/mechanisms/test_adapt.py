@@ -15,7 +15,7 @@ from poolscope.core.executors import Local
 from poolscope.core.randomness import children
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.popularity import zipf

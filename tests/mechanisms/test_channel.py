@@ -11,7 +11,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.game.game import play
 from poolscope.inference.adversary import Adversary, views
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import GRR, Channel, Empirical, Likelihood
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game, build_mechanism

@@ -12,7 +12,7 @@ from scipy import stats
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary, views
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, Pure, make
 from poolscope.mechanisms.pure import Counting

@@ -15,7 +15,7 @@ from oracle.laws import xxhash32
 from scipy import stats
 
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import make
 from poolscope.mechanisms.local_hashing import HASHES, XXHash32
 from poolscope.population.universe import Universe

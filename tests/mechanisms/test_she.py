@@ -8,7 +8,7 @@ from scipy import stats
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.devices import posterior
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import make
 from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.histogram import SHE

@@ -16,7 +16,7 @@ from poolscope.game import windows
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linking import link_scores, mean_popularity
+from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
 from poolscope.mechanisms.policy import Sending
 from poolscope.metrics.trackability import FALSE_LINKS, linked, roc_area, trackability

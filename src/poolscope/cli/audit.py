@@ -12,7 +12,7 @@ from rich.text import Text
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import counted
-from poolscope.inference.levels import in_percent, sure
+from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import EXPOSING, Record

@@ -11,7 +11,7 @@ from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import counted
 from poolscope.html.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.html.words import in_plain_words, reservation
-from poolscope.inference.levels import in_percent, sure
+from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.words import chance_in_words
 from poolscope.workflows.comparison import Choice, Comparison

@@ -13,7 +13,7 @@ from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
-from poolscope.inference.levels import sure
+from poolscope.inference.adversary import sure
 
 if TYPE_CHECKING:
     # a command loads its own verb alone

@@ -21,8 +21,8 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, joined_groups, table
 from poolscope.game.referee import Referee
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
-from poolscope.inference.devices import attack_on
-from poolscope.inference.shown import non_private_posteriors
+from poolscope.inference.attack import attack_on
+from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.devices import Device, draws_fresh
 from poolscope.mechanisms.policy import Sending, Sent
 from poolscope.mechanisms.protocols import Mechanism

@@ -11,9 +11,8 @@ from poolscope.core.arrays import Keys, Map, Tick
 from poolscope.game.columns import EARLY, LATE, exposed_columns
 from poolscope.game.outcomes import Attacked
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.decide import believed, guesses
+from poolscope.inference.independent import Posteriors, believed, guesses
 from poolscope.inference.pseudonyms import longest
-from poolscope.inference.role import Posteriors
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.policy import Sent
 from poolscope.population.behavior import NONE, Truth

@@ -10,7 +10,7 @@ from poolscope.core.arrays import Floats, places
 from poolscope.core.executors import Local
 from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linking import link_scores
+from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 

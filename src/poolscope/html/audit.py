@@ -24,7 +24,7 @@ from poolscope.html.glossary import AUDIT, explained
 from poolscope.html.html import options, origin, render, tied
 from poolscope.html.numbers import decimal, share
 from poolscope.html.tables import Column, interval, table
-from poolscope.inference.levels import at_levels, in_percent, with_threshold
+from poolscope.inference.adversary import at_levels, in_percent, with_threshold
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.trackability import in_words

@@ -9,7 +9,7 @@ from poolscope.core.counting import MIN_USERS
 from poolscope.html.html import tied
 from poolscope.html.numbers import large_share, share
 from poolscope.html.tables import interval
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
 

@@ -18,7 +18,7 @@ from poolscope.html.html import options, origin, render, tied
 from poolscope.html.numbers import bits, count, decimal, error, log_odds, number, share
 from poolscope.html.tables import Column, table
 from poolscope.html.words import in_plain_words, reservation
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 from poolscope.metrics.epsilon import in_days
 from poolscope.metrics.words import chance_in_words
 from poolscope.workflows.comparison import Choice, Comparison

@@ -20,7 +20,7 @@ from poolscope.html.popularity import popularity_plot
 from poolscope.html.saving import save
 from poolscope.html.style import Picture, answer, between, percent
 from poolscope.html.trade_off import trade_off_curves
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 

@@ -17,7 +17,7 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.html import style
 from poolscope.html.numbers import number
 from poolscope.html.style import Picture, answer
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
 from poolscope.workflows.comparison import Choice
 

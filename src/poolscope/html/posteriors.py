@@ -21,7 +21,7 @@ from poolscope.html.glossary import POSTERIORS, explained
 from poolscope.html.html import render, tied
 from poolscope.html.numbers import decimal, share
 from poolscope.html.tables import Column, table
-from poolscope.inference.levels import DEFAULT_THRESHOLD, in_percent, sure
+from poolscope.inference.adversary import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.words import percent
 from poolscope.scenario.scenario import Scenario

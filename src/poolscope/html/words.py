@@ -9,7 +9,7 @@ import numpy as np
 
 from poolscope.core.counting import counted
 from poolscope.html.numbers import number
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 from poolscope.metrics.words import of_users, percent
 from poolscope.workflows.comparison import Choice, Comparison
 

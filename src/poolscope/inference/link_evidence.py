@@ -39,7 +39,7 @@ from scipy.special import logsumexp
 from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.linking import log_ratios, mean_popularity
+from poolscope.inference.linkage import log_ratios, mean_popularity
 from poolscope.mechanisms.devices import Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 

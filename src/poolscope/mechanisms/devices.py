@@ -108,7 +108,7 @@ ANSWERS, OWN = -1, -2
 
 @runtime_checkable
 class Device(Protocol):
-    """What a user's device sends. How its reports are attacked is `poolscope.inference.devices`.
+    """What a user's device sends. How its reports are attacked is `poolscope.inference.attack`.
 
     A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
     memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.

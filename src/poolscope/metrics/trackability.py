@@ -1,7 +1,7 @@
 r"""Trackability: how surely two windows of reports are told to be one device's (Naor and Vexler).
 
 A device that changes its pseudonym is tracked all the same if an adversary can tell which pseudonyms are one device's.
-Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linking`) should be higher than
+Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linkage`) should be higher than
 that of two devices'. Two numbers say how well it does: the area under the ROC curve, the chance that it is higher, with
 ties for half; and the share of devices that are linked where at most one in a thousand pairs of two devices is.
 

@@ -15,7 +15,7 @@ from poolscope.html.charts import specification
 from poolscope.html.html import tied
 from poolscope.html.numbers import decimal, large_percent, number
 from poolscope.html.tables import interval
-from poolscope.inference.levels import in_percent
+from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.words import percent
 from poolscope.workflows.explore.answers import CURATOR_REPORTS, Answer

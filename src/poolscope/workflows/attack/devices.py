@@ -12,8 +12,8 @@ import polars as pl
 
 from poolscope.core.errors import InputError, located
 from poolscope.core.tables import check_output, writing
-from poolscope.inference.joining import joined, linked
 from poolscope.inference.link_evidence import evident
+from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import row_bytes
 from poolscope.scenario.scenario import Scenario

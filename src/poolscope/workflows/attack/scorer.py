@@ -23,9 +23,8 @@ from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
 from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
-from poolscope.inference.decide import believed, guesses
-from poolscope.inference.fresh import CHUNK
-from poolscope.inference.memoized.posteriors import grouped_posterior
+from poolscope.inference.independent import CHUNK, believed, guesses
+from poolscope.inference.memoized.attack import grouped_posterior
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views

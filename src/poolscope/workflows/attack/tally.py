@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.arrays import Integers
-from poolscope.inference.levels import with_threshold
+from poolscope.inference.adversary import with_threshold
 from poolscope.workflows.attack.scorer import Scored, Scorer
 
 #: What confidences are summed up in: whole numbers, whose sum depends on no order.

@@ -13,7 +13,7 @@ from poolscope.core.errors import InputError, reading
 from poolscope.core.files import ANOTHER, read_json
 from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
-from poolscope.inference.role import MOST_USERS
+from poolscope.inference.independent import MOST_USERS
 from poolscope.scenario.inputs import named_files
 from poolscope.scenario.scenario import Scenario
 

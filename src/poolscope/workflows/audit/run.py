@@ -29,7 +29,7 @@ from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.game.plan import planned, playing
-from poolscope.inference.levels import DEFAULT_THRESHOLD
+from poolscope.inference.adversary import DEFAULT_THRESHOLD
 from poolscope.metrics.assumed import users_in_words
 from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums

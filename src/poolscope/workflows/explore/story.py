@@ -14,8 +14,8 @@ from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, estimate_of
 from poolscope.inference.adversary import Adversary, views
-from poolscope.inference.decide import believed
-from poolscope.inference.devices import attack_on
+from poolscope.inference.attack import attack_on
+from poolscope.inference.independent import believed
 from poolscope.mechanisms.devices import Fresh
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences

@@ -9,9 +9,8 @@ from poolscope.core.arguments import check_integers
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary, check_adversary
-from poolscope.inference.fresh import OnFresh, lengths_of
-from poolscope.inference.memoized.posteriors import OnKept
-from poolscope.inference.role import Attack
+from poolscope.inference.independent import Attack, OnFresh, lengths_of
+from poolscope.inference.memoized.attack import OnKept
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, Fresh, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count

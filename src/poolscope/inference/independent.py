@@ -1,10 +1,15 @@
-"""The attack on reports that are drawn anew, each by itself: the paper's."""
+"""What an attack on devices is: from what they send to posteriors.
+
+The attack on reports that are drawn anew, each by itself: the paper's.
+
+What an adversary says after its posterior: a guess, and how sure it is of it. Nothing here knows the truth.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,14 +17,71 @@ from poolscope.core.arguments import as_counts
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
+from poolscope.core.randomness import Stream, children
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.pseudonyms import in_windows
-from poolscope.inference.role import MOST_USERS, Posteriors
+from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
 from poolscope.mechanisms.policy import Sent
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.reports.files import sent_masses
+
+#: Users of a block at most, whatever is attacked; more would save nothing.
+MOST_USERS = 16384
+
+
+class Posteriors(NamedTuple):
+    """An adversary's posteriors after every report, worked out for some users of a block at a time.
+
+    of : some of the users -> (users, n + 1, k), of the pseudonym that sends; rows beyond a user's reports repeat the
+        last. Beside them the standard error, of the same shape, that chance in the attack leaves them with.
+    at_once : how many of them a thread had best ask for.
+    window : after how many reports the adversary knows of a new pseudonym only what that has sent; None: never.
+    sampled : whether chance has a part in the attack; else there is no error beside the posteriors.
+    """
+
+    of: Callable[[slice], tuple[Floats, Floats | None]]
+    at_once: int
+    window: int | None = None
+    sampled: bool = False
+
+
+class Attack(Protocol):
+    """How the reports of one kind of device are attacked."""
+
+    @property
+    def most_users(self) -> int:
+        """Users of a block at most."""
+        ...
+
+    @property
+    def prepared(self) -> float:
+        """Share of the work on a block that is done when `posteriors` returns."""
+        ...
+
+    def posterior(
+        self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
+    ) -> Floats:
+        """Posteriors (users, rows, k) from given reports, as the function `posterior` has them."""
+        ...
+
+    def posteriors(
+        self,
+        sent: Sent,
+        keys: Keys,
+        adversaries: Sequence[Adversary],
+        observations: Sequence[int],
+        engine: Local,
+        tick: Tick,
+    ) -> list[Posteriors]:
+        """What each adversary makes of what the devices of the users of these keys send.
+
+        Rows between the observation counts need not be worked out: they may repeat the last that was. For each user
+        `tick` is told `prepared`.
+        """
+        ...
+
 
 #: Users whose posteriors after every report are held at once, by each thread, and the bytes that these may take.
 CHUNK, CHUNK_BYTES = 256, 64 << 20
@@ -132,3 +194,20 @@ def lengths_of(lengths: Integers | None, count: int) -> Integers:
     if found.sum() != count:
         raise InputError(f"lengths must add up to the {count} reports", value=int(found.sum()))
     return found
+
+
+def believed(posterior: Floats, adversary: Adversary) -> Floats:
+    """The posterior (..., hypotheses); where it is NaN, as the adversary's model excludes the reports, its prior."""
+    return np.where(np.isnan(posterior), adversary.prior, posterior)
+
+
+def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers, Floats]:
+    """Pool of the largest posterior and its confidence, (users, observations), of posteriors (users, observations, k).
+
+    Ties are broken at random, by the users' keys and the reports that each posterior is of: `counts` (users,
+    observations). So a guess does not hang on what else is asked for.
+    """
+    guess = np.empty(posterior.shape[:2], dtype=np.int64)
+    confidence = np.empty(guess.shape)
+    kernels.guesses(posterior, children(users, Stream.GUESS), counts, guess, confidence)
+    return guess, confidence
