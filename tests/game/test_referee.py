@@ -7,8 +7,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
-from poolscope.game.columns import EXPOSED
-from poolscope.game.referee import Referee
+from poolscope.game.outcomes import EXPOSED, Referee
 from poolscope.inference.independent import Posteriors, guesses
 from poolscope.mechanisms import Sending
 from poolscope.population.behavior import Preferences

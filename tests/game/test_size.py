@@ -12,7 +12,7 @@ from poolscope.core import executors
 from poolscope.core.errors import InputError
 from poolscope.core.executors import as_bytes
 from poolscope.game import game as games
-from poolscope.game.size import as_time, check_size, size_of
+from poolscope.game.blocks import as_time, check_size, size_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 

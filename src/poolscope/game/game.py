@@ -17,9 +17,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, Local, available_memory
 from poolscope.core.randomness import user_keys
-from poolscope.game.columns import NON_PRIVATE
-from poolscope.game.outcomes import Attacked, joined_groups, table
-from poolscope.game.referee import Referee
+from poolscope.game.outcomes import NON_PRIVATE, Attacked, Referee, joined_groups, table
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.attack import attack_on
 from poolscope.inference.non_private import non_private_posteriors

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.counting import MIN_USERS
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.html import style
 from poolscope.html.beliefs import belief_growth
 from poolscope.html.popularity import popularity_plot

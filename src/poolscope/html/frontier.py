@@ -13,7 +13,7 @@ import polars as pl
 from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.html import style
 from poolscope.html.numbers import number
 from poolscope.html.style import Picture, answer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.html import figures
 from poolscope.html.charts import Shown
 from poolscope.html.html import slug

@@ -26,7 +26,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from poolscope.game.columns import ESTIMATE
+from poolscope.game.outcomes import ESTIMATE
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError
-from poolscope.game.columns import CORRECT, ESTIMATE
+from poolscope.game.outcomes import CORRECT, ESTIMATE
 from poolscope.metrics.clusters import Clusters, clusters_of, effect_of, effect_of_share, group_count
 from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, share_above
 

@@ -21,12 +21,10 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_new, nearest_folder, scratch_folder
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
-from poolscope.game.blocks import Playing, all_blocks, block_size, play_parts
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.blocks import Playing, all_blocks, block_size, check_size, play_parts, playing
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.plan import playing
-from poolscope.game.size import check_size
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.assumed import users_in_words

@@ -12,9 +12,8 @@ import numpy as np
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, located
+from poolscope.game.blocks import check_size, playing
 from poolscope.game.game import Game
-from poolscope.game.plan import playing
-from poolscope.game.size import check_size
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.build import build_mechanism
 from poolscope.workflows.advise.advice import Finding

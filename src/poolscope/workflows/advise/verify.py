@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poolscope.game.columns import EXPOSED_AT_THRESHOLD
+from poolscope.game.blocks import playing
 from poolscope.game.game import Game
-from poolscope.game.plan import playing
+from poolscope.game.outcomes import EXPOSED_AT_THRESHOLD
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.precision import select

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from poolscope.core.counting import counted
-from poolscope.game.columns import CONFIDENCE_ERROR
+from poolscope.game.outcomes import CONFIDENCE_ERROR
 from poolscope.metrics.words import chance_in_words, percent
 from poolscope.workflows.attack.attack import Inferred
 from poolscope.workflows.attack.devices import Joined

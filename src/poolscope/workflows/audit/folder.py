@@ -20,8 +20,8 @@ from pydantic import (
 
 from poolscope.core.errors import InputError, located, one_line
 from poolscope.core.files import plain, read_json
-from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.game.outcomes import exposed_columns
 from poolscope.metrics.epsilon import EpsilonInTime
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.records import Record

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from poolscope.core.executors import Local
-from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.blocks import playing
 from poolscope.game.game import Game, blocks, in_order, play_block
-from poolscope.game.plan import playing
+from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.mechanisms.devices import Fresh
 from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import exposure
