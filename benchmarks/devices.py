@@ -18,7 +18,7 @@ import numpy as np
 import poolscope as ps
 from poolscope.core.executors import Local
 from poolscope.mechanisms import Device, Mechanism, device_of, make
-from poolscope.metrics.epsilon import kept_by
+from poolscope.metrics.bounds import kept_by
 from poolscope.population.popularity import zipf
 from poolscope.reports.utility import expected_rmse
 from poolscope.workflows.advise.error import smallest_serving

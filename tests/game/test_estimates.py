@@ -12,7 +12,7 @@ from poolscope.game import game as game_module
 from poolscope.game.game import estimate_of
 from poolscope.game.outcomes import ESTIMATE
 from poolscope.mechanisms import make
-from poolscope.metrics.clusters import Clusters, effect_of_share
+from poolscope.metrics.intervals import Clusters, effect_of_share
 from poolscope.reports import frequencies
 
 SCENARIO = """

@@ -20,7 +20,7 @@ from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import attack
 from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
 from poolscope.metrics.records import Record, summarise
-from poolscope.metrics.words import chance_in_words
+from poolscope.metrics.text import chance_in_words
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 

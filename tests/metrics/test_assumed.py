@@ -4,7 +4,7 @@ import pytest
 
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, device_of
-from poolscope.metrics.assumed import users_in_words
+from poolscope.metrics.text import users_in_words
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.universe import Universe

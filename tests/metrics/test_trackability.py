@@ -19,7 +19,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
 from poolscope.mechanisms.policy import Sending
-from poolscope.metrics.trackability import FALSE_LINKS, linked, roc_area, trackability
+from poolscope.metrics.linkability import FALSE_LINKS, linked, roc_area, trackability
 from poolscope.workflows.audit.folder import read_run
 
 

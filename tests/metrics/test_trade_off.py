@@ -9,8 +9,7 @@ from oracle.bounds import mpf
 from scipy import special
 
 from poolscope.core.errors import InputError
-from poolscope.metrics.bounds import most_right
-from poolscope.metrics.trade_off import trade_off
+from poolscope.metrics.bounds import most_right, trade_off
 
 ROUNDING = 1e-12
 

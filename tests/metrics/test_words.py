@@ -8,7 +8,7 @@ from cases.synthetic import attack
 
 from poolscope.core.errors import InputError
 from poolscope.metrics.records import summarise
-from poolscope.metrics.words import headline, in_plain_words, percent
+from poolscope.metrics.text import headline, in_plain_words, percent
 
 KNOWS = {"strong": "an adversary who knows what is popular"}
 

@@ -13,11 +13,11 @@ from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import counted
 from poolscope.inference.adversary import in_percent, sure
-from poolscope.metrics.epsilon import in_days
+from poolscope.metrics.bounds import in_days
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.linkability import Trackability, in_words
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.trackability import Trackability, in_words
-from poolscope.metrics.words import chance_in_words, in_plain_words, percent
+from poolscope.metrics.text import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.workflows.audit import manifest

@@ -13,7 +13,7 @@ from poolscope.html.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.html.words import in_plain_words, reservation
 from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.records import EXPOSING
-from poolscope.metrics.words import chance_in_words
+from poolscope.metrics.text import chance_in_words
 from poolscope.workflows.comparison import Choice, Comparison
 
 

@@ -25,10 +25,10 @@ from poolscope.html.html import options, origin, render, tied
 from poolscope.html.numbers import decimal, share
 from poolscope.html.tables import Column, interval, table
 from poolscope.inference.adversary import at_levels, in_percent, with_threshold
-from poolscope.metrics.epsilon import in_days
+from poolscope.metrics.bounds import in_days
+from poolscope.metrics.linkability import in_words
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.trackability import in_words
-from poolscope.metrics.words import chance_in_words, headline, in_plain_words, of_users, percent
+from poolscope.metrics.text import chance_in_words, headline, in_plain_words, of_users, percent
 from poolscope.workflows.audit.folder import Run, Summary
 
 SUCCESS = (

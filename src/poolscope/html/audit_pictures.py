@@ -10,7 +10,7 @@ from poolscope.core.counting import MIN_USERS
 from poolscope.html import figures
 from poolscope.html.charts import Shown
 from poolscope.html.html import slug
-from poolscope.metrics.trade_off import trade_off
+from poolscope.metrics.bounds import trade_off
 from poolscope.workflows.audit.folder import Run, Summary
 
 DECIDED = 0.999

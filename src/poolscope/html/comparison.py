@@ -19,8 +19,8 @@ from poolscope.html.numbers import bits, count, decimal, error, log_odds, number
 from poolscope.html.tables import Column, table
 from poolscope.html.words import in_plain_words, reservation
 from poolscope.inference.adversary import in_percent
-from poolscope.metrics.epsilon import in_days
-from poolscope.metrics.words import chance_in_words
+from poolscope.metrics.bounds import in_days
+from poolscope.metrics.text import chance_in_words
 from poolscope.workflows.comparison import Choice, Comparison
 
 SUCCESS = (

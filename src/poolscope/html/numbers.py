@@ -6,7 +6,7 @@ import math
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.metrics.leakage import SMALLEST_DOUBT
-from poolscope.metrics.words import percent
+from poolscope.metrics.text import percent
 
 
 def decimal(value: float, places: int = 3) -> str:

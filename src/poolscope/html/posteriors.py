@@ -23,7 +23,7 @@ from poolscope.html.numbers import decimal, share
 from poolscope.html.tables import Column, table
 from poolscope.inference.adversary import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
-from poolscope.metrics.words import percent
+from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.attack import Inferred
 from poolscope.workflows.attack.tally import Guessed

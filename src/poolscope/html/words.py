@@ -10,7 +10,7 @@ import numpy as np
 from poolscope.core.counting import counted
 from poolscope.html.numbers import number
 from poolscope.inference.adversary import in_percent
-from poolscope.metrics.words import of_users, percent
+from poolscope.metrics.text import of_users, percent
 from poolscope.workflows.comparison import Choice, Comparison
 
 WIDEST_GAP = math.log(16.0)

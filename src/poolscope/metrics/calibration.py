@@ -14,8 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError
-from poolscope.metrics.clusters import clusters_of, effect_of_share
-from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson
+from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, clusters_of, effect_of_share
 from poolscope.metrics.precision import successes
 
 ERROR_BINS = 15

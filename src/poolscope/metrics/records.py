@@ -14,7 +14,6 @@ from poolscope.game.outcomes import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED
 from poolscope.inference.adversary import DEFAULT_THRESHOLD, at_levels
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
-from poolscope.metrics.clusters import effect_of_share
 from poolscope.metrics.exposure import (
     CHANCE,
     by_chance,
@@ -25,10 +24,10 @@ from poolscope.metrics.exposure import (
     reports_until,
     sure,
 )
-from poolscope.metrics.intervals import Estimate, between, exactly, share_of
+from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
-from poolscope.metrics.rows import Row
+from poolscope.metrics.reading import Row
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
+from poolscope.metrics.bounds import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
 from poolscope.metrics.leakage import evidence
 from poolscope.metrics.records import Counted, counted_columns, record_of
 from poolscope.metrics.tables import Records
+from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.build import build_game, build_mechanism

@@ -17,7 +17,7 @@ from poolscope.html.numbers import decimal, large_percent, number
 from poolscope.html.tables import interval
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
-from poolscope.metrics.words import percent
+from poolscope.metrics.text import percent
 from poolscope.workflows.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.workflows.explore.story import Story
 

@@ -13,7 +13,7 @@ from poolscope import __version__
 from poolscope.core.errors import InputError, located
 from poolscope.core.files import ANOTHER, check_new, claimed, plain, read_json, told
 from poolscope.core.tables.atomic import write_text
-from poolscope.metrics.epsilon import EpsilonInTime
+from poolscope.metrics.bounds import EpsilonInTime
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import ENDS, record_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from poolscope.metrics.epsilon import kept_by
+from poolscope.metrics.bounds import kept_by
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.advise.advice import Alternative, Finding
 from poolscope.workflows.advise.findings import Candidate

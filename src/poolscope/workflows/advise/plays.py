@@ -18,8 +18,7 @@ from poolscope.game.game import Game, blocks, play_block
 from poolscope.game.outcomes import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.devices import Keeping
-from poolscope.metrics.clusters import effect_of_share
-from poolscope.metrics.intervals import Estimate, clopper_pearson, share_of
+from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.workflows.advise.question import KEEPING, Question

@@ -11,7 +11,7 @@ import numpy as np
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import curator_key
 from poolscope.game.game import Game
-from poolscope.metrics.epsilon import epsilon_of, kept_by
+from poolscope.metrics.bounds import epsilon_of, kept_by
 from poolscope.metrics.shuffling import shuffled_epsilon_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.scenario import Scenario, changed

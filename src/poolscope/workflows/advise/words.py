@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.game.game import Game
-from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import in_days, in_words
+from poolscope.metrics.bounds import in_days, in_words
 from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.advice import Finding, Recommendation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poolscope.core.counting import counted
 from poolscope.game.outcomes import CONFIDENCE_ERROR
-from poolscope.metrics.words import chance_in_words, percent
+from poolscope.metrics.text import chance_in_words, percent
 from poolscope.workflows.attack.attack import Inferred
 from poolscope.workflows.attack.devices import Joined
 

@@ -22,13 +22,13 @@ from poolscope.core.errors import InputError, located, one_line
 from poolscope.core.files import plain, read_json
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.outcomes import exposed_columns
-from poolscope.metrics.epsilon import EpsilonInTime
+from poolscope.metrics.bounds import EpsilonInTime
+from poolscope.metrics.linkability import Trackability
 from poolscope.metrics.pools import PoolRecord
+from poolscope.metrics.reading import Row
 from poolscope.metrics.records import Record
-from poolscope.metrics.rows import Row
 from poolscope.metrics.tables import Records
-from poolscope.metrics.trackability import Trackability
-from poolscope.metrics.words import in_plain_words
+from poolscope.metrics.text import in_plain_words
 from poolscope.workflows.audit.tables import Tables, tables
 
 COLUMNS = (

@@ -29,12 +29,12 @@ from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.game.outcomes import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.inference.adversary import DEFAULT_THRESHOLD
-from poolscope.metrics.assumed import users_in_words
-from poolscope.metrics.epsilon import devices_in_words, epsilon_of, in_words
+from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
+from poolscope.metrics.linkability import trackability
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
-from poolscope.metrics.trackability import trackability
+from poolscope.metrics.text import users_in_words
 from poolscope.population.behavior import NONE
 from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game

@@ -17,11 +17,11 @@ from poolscope.game.blocks import playing
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.mechanisms.devices import Fresh
-from poolscope.metrics.epsilon import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.bounds import EpsilonInTime, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import exposure
 from poolscope.metrics.precision import behaviour_map, by_user, precision_curve, select
 from poolscope.metrics.records import Counted, Record, record_of
-from poolscope.metrics.words import headline, in_plain_words
+from poolscope.metrics.text import headline, in_plain_words
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.explore.games import Games

@@ -15,8 +15,7 @@ from poolscope.core.randomness import curator_key, user_keys
 from poolscope.game.game import Game
 from poolscope.game.outcomes import CORRECT, EXPOSED
 from poolscope.mechanisms.protocols import Countable, at, countable
-from poolscope.metrics.clusters import clusters_of, share_of_users
-from poolscope.metrics.intervals import Estimate, exactly, share_of
+from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
 from poolscope.population.behavior import own_popularity

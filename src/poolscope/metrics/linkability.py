@@ -19,7 +19,7 @@ from poolscope.core.arrays import Floats
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.metrics.intervals import TAIL, Estimate, bounded_mean, share_of
-from poolscope.metrics.rows import Row
+from poolscope.metrics.reading import Row
 
 FALSE_LINKS = 1e-3
 """The share of pairs of two devices that may be linked wrongly."""

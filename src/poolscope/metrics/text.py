@@ -1,9 +1,12 @@
-"""A run in plain words, for someone who knows no metric."""
+"""A run in plain words, for someone who knows no metric.
+
+The users that a game assumes, in words: what is found out hangs on them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import InputError
@@ -11,6 +14,11 @@ from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
+from poolscope.population.densities import UNIFORM, Beta, Density
+
+if TYPE_CHECKING:
+    from poolscope.game.game import Game
+
 
 _LEVELS = (0.99, 0.95, 0.90)
 
@@ -151,3 +159,25 @@ def percent(share: float) -> str:
         return "more than 99.9 %"
     decimals = 0 if 1 <= value <= 99 or value in (0, 100) else 1
     return f"{value:.{decimals}f} %"
+
+
+def users_in_words(game: Game) -> str:
+    """Who plays, as "users drawn with uniform interest and polarization"."""
+    if game.recorded is not None:
+        return "recorded users"
+    own = game.behaviour
+    words = f"users drawn with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
+    if own.interest == own.polarization:
+        words = f"users drawn with {_of(own.interest, 'interest and polarization')}"
+    prior = own.pool_prior(game.universe.k)
+    if prior.min() < prior.max():
+        words += f", pools preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g} %"
+    if own.none:
+        words += f", {100 * own.none:.2g} % of them without a preferred pool"
+    return words if game.sigma == 0 else f"{words}, tastes of their own (sigma {game.sigma:g})"
+
+
+def _of(density: Density, what: str) -> str:
+    if density == UNIFORM:
+        return f"uniform {what}"
+    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"
