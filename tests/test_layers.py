@@ -102,7 +102,7 @@ def test_imports_point_down():
     [
         ("kernels.cms", "from poolscope.core import errors"),
         ("game.game", "def late():\n    from poolscope.metrics.precision import auc"),
-        ("metrics.records", "import poolscope.scenario.tables"),
+        ("metrics.records", "import poolscope.scenario.model"),
         ("inference.decide", "from poolscope import metrics"),
         ("workflows.audit.run", "import rich"),
         ("inference.posterior", "from numba import njit"),

@@ -122,8 +122,7 @@ def attack(
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.core.tables import check_outputs
-        from poolscope.scenario.inputs import input_paths
-        from poolscope.scenario.scenario import load_scenario
+        from poolscope.scenario.scenario import input_paths, load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.links import check_links, link_users
         from poolscope.workflows.attack.one import attack_user

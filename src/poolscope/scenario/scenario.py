@@ -1,10 +1,16 @@
-"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for."""
+"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for.
+
+The files that a scenario is made of: its own, and those that it names.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -13,7 +19,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.executors import check_memory
 from poolscope.core.files import check_regular, plain
-from poolscope.scenario.tables import (
+from poolscope.scenario.model import (
     OUTSIDE,
     AdversaryTable,
     AttackTable,
@@ -28,6 +34,7 @@ from poolscope.scenario.tables import (
     is_inside,
     rejection,
 )
+from poolscope.scenario.parameters import FILES
 from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from poolscope.core.arrays import Map
     from poolscope.game.game import Game
     from poolscope.population.universe import Universe
+
 
 AN_OBJECT = 40
 """Bytes of an object, for the truth and for each adversary: its pool, popularity and weight."""
@@ -124,7 +132,7 @@ class Scenario(Table):
             made.universe()
         return made
 
-    def replace(self, changes: Mapping[str, Any]) -> "Scenario":
+    def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """The scenario with some keys set, each named with dots; None takes a key away.
 
         Its text says what is played: ``scenario.replace({"mechanism.epsilon": 2, "devices.cap": None})``.
@@ -194,17 +202,17 @@ class Scenario(Table):
         """What a command asked for in place of what the file says, by the names of its options."""
         return dict(self._source.asked)
 
-    def universe(self) -> "Universe":
+    def universe(self) -> Universe:
         """The universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
 
-    def game(self, seed: int, threads: "Map" = map) -> "Game":
+    def game(self, seed: int, threads: Map = map) -> Game:
         """The game that this scenario plays. The curator's estimates are drawn from the run's seed."""
         from poolscope.scenario.build import build_game
 
         return build_game(self, seed, threads)
 
-    def true_popularity(self, universe: "Universe") -> "np.ndarray":
+    def true_popularity(self, universe: Universe) -> np.ndarray:
         """The popularity of ``[popularity]``, (size,) float64."""
         import numpy as np
 
@@ -220,7 +228,7 @@ class Scenario(Table):
             return popularity.random(universe, np.random.default_rng(table.seed))
         return popularity.uniform(universe) if table.kind == "uniform" else self._column(universe)
 
-    def given_popularity(self, adversary: AdversaryTable, universe: "Universe") -> "np.ndarray":
+    def given_popularity(self, adversary: AdversaryTable, universe: Universe) -> np.ndarray:
         """The popularity that an adversary is given, by its own file or by the file of objects."""
         from poolscope.population.popularity import read_popularity
 
@@ -260,7 +268,7 @@ class Scenario(Table):
         return tables
 
     @cached_property
-    def _objects(self) -> "tuple[Universe, np.ndarray | None]":
+    def _objects(self) -> tuple[Universe, np.ndarray | None]:
         from poolscope.population.builtin import builtin_universe
         from poolscope.population.universe import Universe, read_objects
 
@@ -283,7 +291,7 @@ class Scenario(Table):
                 adversary.prior.pool_weights(names)
         return content
 
-    def _column(self, universe: "Universe") -> "np.ndarray":
+    def _column(self, universe: Universe) -> np.ndarray:
         """The popularity in the file of objects."""
         from poolscope.population.popularity import given
 
@@ -375,3 +383,18 @@ def builtin_text(name: str) -> str:
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
     return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
+
+
+def named_files(scenario: Scenario) -> list[str]:
+    """The files that a scenario names, as it does."""
+    named = [scenario.universe_table.objects, scenario.users.traces if scenario.users else None]
+    named += [str(value) for name, value in scenario.mechanism.parameters.items() if name in FILES]
+    named += [adversary.file for adversary in scenario.adversaries]
+    return list(dict.fromkeys(name for name in named if name))
+
+
+def input_paths(scenario: Scenario, *others: str | PathLike[str] | None) -> list[Path]:
+    """All files that a command reads: of the scenario, and others as far as they are given."""
+    own = [] if scenario.file == scenario.name else [Path(scenario.file)]
+    named = [scenario.resolve(name) for name in named_files(scenario)]
+    return [*own, *named, *(Path(other) for other in others if other is not None)]

@@ -33,9 +33,8 @@ from poolscope.metrics.records import Counted, counted_columns, record_of
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario.asked import as_asked, mechanism_changes, parameters_of
-from poolscope.scenario.build import build_game, build_mechanism
-from poolscope.scenario.own import is_own, make_own, own_class, place_of, takes_epsilon
+from poolscope.scenario.build import build_game, build_mechanism, is_own, make_own, own_class, place_of, takes_epsilon
+from poolscope.scenario.overrides import as_asked, mechanism_changes, parameters_of
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.workflows.comparison import Choice, Comparison, Leak, mark_frontier
 

@@ -30,7 +30,7 @@ from poolscope.html.explore.controls import controls, in_words
 from poolscope.html.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.html.html import render
 from poolscope.inference.adversary import in_percent
-from poolscope.scenario.inputs import named_files
+from poolscope.scenario.scenario import named_files
 from poolscope.workflows.explore.answers import answers, side_by_side
 from poolscope.workflows.explore.games import Games, Stoppable
 from poolscope.workflows.explore.people import People

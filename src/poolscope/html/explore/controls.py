@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from poolscope.html.numbers import number
+from poolscope.scenario.model import DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
-from poolscope.scenario.tables import DensityTable, PriorTable
 from poolscope.workflows.explore.settings import EPSILON, KIND, LARGEST_N, N, horizon, offered, usual_n
 
 MECHANISM_WORDS = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.game import Game
 from poolscope.inference.adversary import DEFAULT_THRESHOLD
+from poolscope.scenario.model import AdversaryTable
 from poolscope.scenario.scenario import Scenario
-from poolscope.scenario.tables import AdversaryTable
 
 #: Where epsilon is looked for, if nobody says.
 EPSILONS = (0.1, 10.0)

@@ -25,9 +25,8 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, writing
 from poolscope.reports.files import MEMORY_BYTES
-from poolscope.scenario.asked import as_asked
-from poolscope.scenario.inputs import input_paths
-from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.overrides import as_asked
+from poolscope.scenario.scenario import Scenario, input_paths
 from poolscope.workflows.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
 from poolscope.workflows.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.workflows.attack.pieces import Weighing, bounded, warmed, weigh

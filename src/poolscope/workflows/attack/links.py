@@ -17,8 +17,7 @@ from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
-from poolscope.scenario.inputs import input_paths
-from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.scenario import Scenario, input_paths
 from poolscope.workflows.attack.pieces import block
 from poolscope.workflows.attack.prepared import prepared
 from poolscope.workflows.attack.scorer import Scorer

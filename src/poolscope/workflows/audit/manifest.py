@@ -14,8 +14,7 @@ from poolscope.core.files import ANOTHER, read_json
 from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.inference.independent import MOST_USERS
-from poolscope.scenario.inputs import named_files
-from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.scenario import Scenario, named_files
 
 #: What must be the same for a run to go on, and how a message calls it.
 SAME = {

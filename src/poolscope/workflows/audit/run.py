@@ -36,8 +36,8 @@ from poolscope.metrics.records import Counted, Record, counted_columns, record_o
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.population.behavior import NONE
-from poolscope.scenario.asked import as_asked
 from poolscope.scenario.build import build_game
+from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.folder import ScenarioText, Summary
 from poolscope.workflows.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest

@@ -4,6 +4,8 @@ Docs and messages use these keys. What only a mechanism can judge (its parameter
 stands and checked where the mechanism is made.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from itertools import pairwise
