@@ -17,7 +17,7 @@ from timing import machine
 
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.workflows.check.bound import lower_bound
+from poolscope.workflows.check.bounds import lower_bound
 from poolscope.workflows.check.check import check
 
 #: Our names, and ldp-audit's.

@@ -21,7 +21,7 @@ from poolscope.mechanisms import Device, Mechanism, device_of, make
 from poolscope.metrics.bounds import kept_by
 from poolscope.population.popularity import zipf
 from poolscope.reports.utility import expected_rmse
-from poolscope.workflows.advise.error import smallest_serving
+from poolscope.workflows.advise.accuracy import smallest_serving
 
 UNIVERSE = ps.Universe.sized(40, {"a": 6, "b": 6, "c": 8})
 POPULARITY = zipf(UNIVERSE, 1.0)

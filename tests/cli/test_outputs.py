@@ -16,7 +16,7 @@ from poolscope.core.files import claimed
 from poolscope.core.tables import check_output, check_outputs
 from poolscope.scenario.scenario import load_scenario
 from poolscope.workflows.attack import attack as attacking
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.compare import compare
 
 OBJECTS = "size = 30\npools = { a = 5, b = 6, c = 7 }", "objects = 'objects.csv'"

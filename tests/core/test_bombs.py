@@ -16,7 +16,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.audit.folder import COLUMNS
+from poolscope.workflows.audit.run_folder import COLUMNS
 
 #: Bytes that a command may have in all, and rows that need more than that at once.
 MEMORY, ROWS = 2 << 30, 1 << 27

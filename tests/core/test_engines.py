@@ -28,8 +28,8 @@ from poolscope.game.game import play
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.audit.manifest import read_manifest
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import read_manifest
 from poolscope.workflows.compare import compare
 
 

@@ -15,7 +15,7 @@ from poolscope.core.tables import open_table
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.attack.truth import read_truth
+from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.traces.sources import Columns, read_rows
 
 CMS = f"{BASE}[mechanism]\n{MECHANISMS['cms']}{WEAK}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poolscope.core.tables import scan_written, writing
 from poolscope.core.tables.text import escape, escaped, unescaped
-from poolscope.workflows.attack.truth import read_truth
+from poolscope.workflows.attack.summary import read_truth
 from poolscope.workflows.explore.people import people_of_posteriors
 from poolscope.workflows.traces.extract import make_traces
 

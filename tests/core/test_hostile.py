@@ -27,8 +27,8 @@ from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.parameters import read_array, read_matrix, read_samples
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.audit.folder import read_run
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import read_run
 
 UNIVERSE = Universe.sized(30, {"a": 5, "b": 5, "c": 6})
 CMS = make("cms", 30, {"epsilon": 2.0, "m": 16, "hashes": 8})

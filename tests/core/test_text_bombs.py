@@ -15,7 +15,7 @@ from poolscope.core.tables.batch import LONGEST
 from poolscope.core.tables.parquet_check import Account, Extents, Leaf
 from poolscope.core.tables.reading import FREE
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.one import attack_user
+from poolscope.workflows.attack.one_user import attack_user
 
 #: Bytes that a process may have in all; what the files below decode to needs more.
 MEMORY = 2 << 30
@@ -29,8 +29,8 @@ from poolscope.core.tables import open_table
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.mechanisms import make
 from poolscope.reports.files import read_reports
-from poolscope.workflows.attack.truth import read_truth
-from poolscope.workflows.attack.users import name_hashes
+from poolscope.workflows.attack.summary import read_truth
+from poolscope.workflows.attack.chunks import name_hashes
 from poolscope.workflows.explore.people import people_of_posteriors
 from poolscope.population.universe import read_objects
 from poolscope.population.recorded import read_traces

@@ -16,7 +16,7 @@ from poolscope.core.errors import InputError
 from poolscope.html import audit
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import summarise
-from poolscope.workflows.audit.folder import read_run
+from poolscope.workflows.audit.run_folder import read_run
 
 HOSTILE = "<script>alert('&$x$')</script>"
 

@@ -15,8 +15,8 @@ from poolscope.html import audit, comparison, style
 from poolscope.metrics.records import summarise
 from poolscope.metrics.tables import Records
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.audit.folder import read_run
-from poolscope.workflows.comparison import Comparison
+from poolscope.workflows.audit.run_folder import read_run
+from poolscope.workflows.compare import Comparison
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 

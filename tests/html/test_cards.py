@@ -15,8 +15,7 @@ from poolscope.html.words import in_plain_words
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.compare import compare
-from poolscope.workflows.explore.answers import Crowd
-from poolscope.workflows.explore.games import Stoppable
+from poolscope.workflows.explore.answers import Crowd, Stoppable
 from poolscope.workflows.obfuscate import obfuscate
 
 PERCENTAGE = re.compile(r"\d\s?%")

@@ -12,7 +12,7 @@ from cases.explorer import HOSTILE, SMALL, events, fetched, query, serving, smal
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 

@@ -11,8 +11,8 @@ import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.html.finished import pictures_of, write_figures, write_page
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.advise.advice import read_advice
-from poolscope.workflows.comparison import read_comparison
+from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.compare import read_comparison
 
 READING = {"comparison.json": read_comparison, "advice.json": read_advice}
 

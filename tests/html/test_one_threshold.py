@@ -19,9 +19,8 @@ from poolscope.html.explore import shown
 from poolscope.html.verbs import audit, compare
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.audit.folder import read_run
-from poolscope.workflows.explore.answers import Crowd
-from poolscope.workflows.explore.games import Stoppable
+from poolscope.workflows.audit.run_folder import read_run
+from poolscope.workflows.explore.answers import Crowd, Stoppable
 from poolscope.workflows.explore.people import people_of_run
 from poolscope.workflows.obfuscate import obfuscate
 

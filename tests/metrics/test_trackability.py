@@ -20,7 +20,7 @@ from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
 from poolscope.mechanisms.policy import Sending
 from poolscope.metrics.linkability import FALSE_LINKS, linked, roc_area, trackability
-from poolscope.workflows.audit.folder import read_run
+from poolscope.workflows.audit.run_folder import read_run
 
 
 def test_the_area_is_a_count_of_pairs():

@@ -10,7 +10,7 @@ from poolscope.core.errors import InputError
 from poolscope.html.audit import page_of
 from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
 
 
 @pytest.fixture

@@ -21,10 +21,9 @@ from poolscope.workflows.advise.advise import advise
 from poolscope.workflows.advise.plays import players_of
 from poolscope.workflows.advise.question import parse_range, question_of
 from poolscope.workflows.advise.recommend import recommended_scenario
-from poolscope.workflows.advise.refine import Choice, Setting
-from poolscope.workflows.advise.sensitivity import resized
-from poolscope.workflows.advise.verify import verify
-from poolscope.workflows.advise.words import notes_of, pools_above
+from poolscope.workflows.advise.refine import Choice, Setting, verify
+from poolscope.workflows.advise.text import notes_of, pools_above
+from poolscope.workflows.advise.variants import resized
 
 COIN = """
 title = "Two objects, a pool each"

@@ -9,8 +9,8 @@ import poolscope as ps
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Estimate
 from poolscope.reports import frequencies
-from poolscope.workflows.advise import effort, plays, sensitivity
-from poolscope.workflows.advise.error import errors_of
+from poolscope.workflows.advise import plays, variants
+from poolscope.workflows.advise.accuracy import errors_of
 from poolscope.workflows.advise.plays import Effort
 from poolscope.workflows.advise.question import KEEPING
 from poolscope.workflows.advise.search import Trial, largest_epsilon
@@ -29,7 +29,7 @@ ASKED = {"exposed": 0.3, "confidence": 0.6, "reports": 4, "seed": SEED}
     ],
 )
 def test_users_are_as_many_as_there_is_time_for(seconds, expected):
-    assert effort._effort(seconds, 33.0) == expected
+    assert plays._effort(seconds, 33.0) == expected
 
 
 def advised(tmp_path, **more):
@@ -39,7 +39,7 @@ def advised(tmp_path, **more):
 
 def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     """And what so few cannot tell is not played: the same as whoever asks for as many, but for that."""
-    monkeypatch.setattr(effort, "_seconds", lambda players, kind: 60.0)
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
     advice = advised(tmp_path)
     assert advice.horizon == 4
     assert advice.recommendation.users == advice.question.users == 12
@@ -56,13 +56,13 @@ def test_few_users_are_told_and_why(tmp_path, monkeypatch):
 @pytest.fixture
 def few_cases(monkeypatch):
     """Other adversaries are left out: one who knows no popularity takes a second for each user of such a device."""
-    monkeypatch.setattr(sensitivity, "_by_knowledge", lambda *_: iter(()))
+    monkeypatch.setattr(variants, "_by_knowledge", lambda *_: iter(()))
 
 
 @pytest.mark.usefixtures("few_cases")
 def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
-    monkeypatch.setattr(effort, "_seconds", lambda players, kind: 1e-4)
-    for module in (effort, plays):
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 1e-4)
+    for module in (plays, plays):
         monkeypatch.setattr(module, "KEEPING", 13)
     advice = advised(tmp_path, reports=2)
     assert advice.horizon == 4
@@ -72,7 +72,7 @@ def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("few_cases")
 def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
-    monkeypatch.setattr(effort, "_seconds", lambda players, kind: pytest.fail("timed"))
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: pytest.fail("timed"))
     advice = advised(tmp_path, users=15)
     assert advice.recommendation.users == 15
     assert not any("play a trial" in note for note in advice.notes)
@@ -94,7 +94,7 @@ def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
     found = largest_epsilon(played, 0.05, 2.0, 0.1, 10.0, 1.5)
     assert tried == [2.0, 3.0]
     assert found.largest.low == 0.1
-    monkeypatch.setattr(effort, "_seconds", lambda players, kind: 60.0)
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
     advice = advised(tmp_path, exposed=0.05)
     (finding,) = advice.findings
     assert finding.fits == advice.recommendation.meets == "undecided"

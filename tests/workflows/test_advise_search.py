@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolscope.metrics.intervals import Estimate, share_of
-from poolscope.workflows.advise.error import devices_needed, rounded_down, rounded_up, smallest_serving
+from poolscope.workflows.advise.accuracy import devices_needed, rounded_down, rounded_up, smallest_serving
 from poolscope.workflows.advise.plays import Exposures
 from poolscope.workflows.advise.search import CLOSE, MOST, Trial, largest_epsilon
 

@@ -14,20 +14,17 @@ from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.advise import effort, verify
-from poolscope.workflows.advise.advice import Finding
+from poolscope.workflows.advise import plays, refine
+from poolscope.workflows.advise.accuracy import end_of_serving, smallest_serving
 from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.alternatives import missed_by
-from poolscope.workflows.advise.error import end_of_serving, smallest_serving
 from poolscope.workflows.advise.findings import candidates_of
 from poolscope.workflows.advise.plays import Exposures, Players, players_of
 from poolscope.workflows.advise.question import question_of
-from poolscope.workflows.advise.recommend import leaders_of
-from poolscope.workflows.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting
-from poolscope.workflows.advise.search import Trial
-from poolscope.workflows.advise.sensitivity import POPULATIONS, _matched, sensitivity
-from poolscope.workflows.advise.verdicts import aim_of, all_of, confirmable, verdict
-from poolscope.workflows.advise.verify import play_choice
+from poolscope.workflows.advise.recommend import leaders_of, missed_by
+from poolscope.workflows.advise.records import Finding
+from poolscope.workflows.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting, play_choice
+from poolscope.workflows.advise.search import Trial, aim_of, all_of, confirmable, verdict
+from poolscope.workflows.advise.variants import POPULATIONS, _matched, sensitivity
 
 # Verdicts
 
@@ -106,7 +103,7 @@ def held_out(monkeypatch):
     def played(setting, players, seed):
         found = exposures(10**6 + 1000 * players.seed + seed, USERS, setting.choice.epsilon, setting.choice.cap)
         game = SimpleNamespace(recorded=None)
-        return verify.Verified(
+        return refine.Verified(
             choice=setting.choice,
             limit=setting.limit,
             game=game,
@@ -117,7 +114,7 @@ def held_out(monkeypatch):
             by_pool=(),
         )
 
-    monkeypatch.setattr(verify, "play_choice", played)
+    monkeypatch.setattr(refine, "play_choice", played)
 
 
 def test_a_refined_cap_uses_what_is_allowed(held_out):
@@ -126,9 +123,9 @@ def test_a_refined_cap_uses_what_is_allowed(held_out):
     used = []
     for seed in range(40):
         candidate = Law(seed, error=0.01)
-        found, attempts = verify.verify(RefinedCap(candidate, candidate.coarse(epsilon)), candidate.players)
+        found, attempts = refine.verify(RefinedCap(candidate, candidate.coarse(epsilon)), candidate.players)
         used.append(float(law(found.choice.cap, epsilon)) / TARGET)
-        assert len(attempts) <= verify.ATTEMPTS
+        assert len(attempts) <= refine.ATTEMPTS
     assert 0.7 <= min(used) <= max(used) <= 1.0, used
     # a negative control: the lower end of the interval of 500 users, which is what was recommended once
     timid = [float(law(Law(seed).played(epsilon, 500).cap(TARGET).low, epsilon)) / TARGET for seed in range(40)]
@@ -140,7 +137,7 @@ def test_a_refined_epsilon_uses_what_is_allowed(held_out):
     for seed in range(40):
         candidate = Law(seed)
         refined = RefinedEpsilon(candidate, candidate.coarse(0.7, 0.95, 1.02, 1.5))
-        found, _ = verify.verify(refined, candidate.players)
+        found, _ = refine.verify(refined, candidate.players)
         used.append(float(law(REPORTS, found.choice.epsilon)) / TARGET)
         tries.append(len(refined.trials) - 4)
         assert found.choice.cap == REPORTS
@@ -152,7 +149,7 @@ def test_a_cap_that_was_asked_for_is_tried_where_it_may_hold(held_out):
     """Where it exposes more than is aimed at, but no more than allowed."""
     epsilon, candidate = 0.93 ** (1 / 8), Law(1, error=0.01)
     refined = RefinedCap(candidate, candidate.coarse(epsilon))
-    found, attempts = verify.verify(refined, candidate.players)
+    found, attempts = refine.verify(refined, candidate.players)
     assert [attempt.cap for attempt in attempts] == [found.choice.cap] == [REPORTS]
     aim = aim_of(TARGET, USERS, USERS)
     assert refined.at(aim, aim).choice.cap < REPORTS
@@ -262,7 +259,7 @@ def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
 def unplayed(monkeypatch):
     """Whoever plays or times users fails."""
     monkeypatch.setattr(Players, "outcomes", lambda *_: pytest.fail("played"))
-    monkeypatch.setattr(effort, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
 
 
 @pytest.mark.parametrize("kind", ["dbitflip", "hcms", "l-grr"])
@@ -272,7 +269,7 @@ def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(man
 
 
 def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
-    monkeypatch.setattr(effort, "_seconds", lambda *_: pytest.fail("timed"))
+    monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
     asked = {"error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
     found = advise(many, exposed=0.5, reports=3, seed=SEED, **asked)
     refused, played = found.findings

@@ -9,7 +9,7 @@ from distributed import Client
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.one import attack_user
+from poolscope.workflows.attack.one_user import attack_user
 from poolscope.workflows.obfuscate import obfuscate
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"

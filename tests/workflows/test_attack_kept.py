@@ -14,8 +14,8 @@ from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.one import attack_user
-from poolscope.workflows.attack.prepared import prepared
+from poolscope.workflows.attack.one_user import attack_user
+from poolscope.workflows.attack.preparation import prepared
 from poolscope.workflows.obfuscate import obfuscate
 
 KEPT = "[devices]\nmemory = true\n"

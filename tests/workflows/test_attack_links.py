@@ -11,8 +11,8 @@ from poolscope.inference.linkage import link_scores
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack import attack as attacking
-from poolscope.workflows.attack import links
-from poolscope.workflows.attack.links import link_users
+from poolscope.workflows.attack import linking
+from poolscope.workflows.attack.linking import link_users
 from poolscope.workflows.obfuscate import obfuscate
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
@@ -50,7 +50,7 @@ def test_the_other_window_of_a_device_is_its_likeliest(tmp_path):
 def test_the_score_is_that_of_all_pairs_whatever_is_worked_on_at_once(tmp_path, monkeypatch, kind):
     scenario, path = sent(tmp_path, f"kind = '{kind}'\nepsilon = 4\n", ending="csv")
     whole = link_users(path, scenario, tmp_path / "links.csv")
-    monkeypatch.setattr(links, "AT_ONCE", 7)
+    monkeypatch.setattr(linking, "AT_ONCE", 7)
     again = link_users(path, scenario, tmp_path / "links.csv", overwrite=True)
     assert again.drop("score").equals(whole.drop("score"))
     assert np.allclose(again["score"], whole["score"], rtol=1e-9)
@@ -77,9 +77,9 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary who knows that devices keep"):
         link_users(path, scenario, tmp_path / "links.csv")
     scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemory = true\n", adversaries=STRONG)
-    monkeypatch.setattr(links, "MOST", 100)
+    monkeypatch.setattr(linking, "MOST", 100)
     rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; take some of the users"
-    monkeypatch.setattr(links, "prepared", None)  # nothing is begun
+    monkeypatch.setattr(linking, "prepared", None)  # nothing is begun
     with pytest.raises(InputError, match=rule):
         link_users(path, scenario, tmp_path / "links.csv")
     pl.DataFrame({"user": ["a"] * 101, "value": ["1"] * 101}).write_csv(tmp_path / "many.csv")
@@ -90,7 +90,7 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
 
 def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
     _, path = sent(tmp_path, SKETCH)
-    monkeypatch.setattr(links, "MOST", 100)
+    monkeypatch.setattr(linking, "MOST", 100)
     monkeypatch.setattr(attacking, "prepared", None)
     at = "attack", path, "--scenario", tmp_path / "small.toml", "--out", tmp_path / "posteriors.csv"
     assert command(*at, "--links", tmp_path / "links.csv") == 2

@@ -17,7 +17,7 @@ from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.one import attack_user
+from poolscope.workflows.attack.one_user import attack_user
 from poolscope.workflows.estimate import estimate
 
 SIZE, USERS, EACH = 60, 500, 20

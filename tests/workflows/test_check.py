@@ -15,11 +15,11 @@ from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS, make
 from poolscope.mechanisms.registry import all_reports
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.workflows.check.bound import most_telling
+from poolscope.workflows.check.bounds import most_telling
 from poolscope.workflows.check.check import check
+from poolscope.workflows.check.distribution import exact, normalises, support_shares
 from poolscope.workflows.check.events import Seen, fingerprints
-from poolscope.workflows.check.law import exact, normalises, support_shares
-from poolscope.workflows.check.learn import learn
+from poolscope.workflows.check.sampling import learn
 
 SAMPLES = 20_000
 

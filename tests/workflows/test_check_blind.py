@@ -22,9 +22,8 @@ from cases.synthetic import SEED
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.events import Seen
-from poolscope.workflows.check.learn import learn
-from poolscope.workflows.check.readings import NO_BIT, exactly, last_bit
+from poolscope.workflows.check.events import NO_BIT, Seen, exactly, last_bit
+from poolscope.workflows.check.sampling import learn
 
 SAMPLES = 40_000
 

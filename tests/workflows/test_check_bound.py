@@ -9,7 +9,7 @@ from scipy import stats
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import adapt, make
-from poolscope.workflows.check.bound import Plan, clear, plan
+from poolscope.workflows.check.bounds import Plan, clear, plan
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.events import Seen
 from poolscope.workflows.check.fit import Fitting, posterior

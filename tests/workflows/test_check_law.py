@@ -5,7 +5,7 @@ import pytest
 from cases.synthetic import SEED
 
 from poolscope.mechanisms import make
-from poolscope.workflows.check.law import likelihoods, support_shares
+from poolscope.workflows.check.distribution import likelihoods, support_shares
 
 SKETCHES = {
     "cms": ("cms", {"epsilon": 2.0, "m": 16, "hashes": 8}),

@@ -8,14 +8,21 @@ from scipy import stats
 
 from poolscope.cli.check import rows, sentence
 from poolscope.mechanisms import make
-from poolscope.workflows.check.bound import Plan, most_telling, plan
+from poolscope.workflows.check.bounds import (
+    Plan,
+    Wide,
+    counted_bits,
+    detectable,
+    draw_wide,
+    most_telling,
+    nominated,
+    plan,
+)
 from poolscope.workflows.check.check import check
+from poolscope.workflows.check.events import BitColumn, bit_column
 from poolscope.workflows.check.guesses import beyond_gap, guessed
-from poolscope.workflows.check.power import detectable
-from poolscope.workflows.check.readings import BitColumn, bit_column
-from poolscope.workflows.check.samples import Sampler
-from poolscope.workflows.check.serial import dependent, different, lagged
-from poolscope.workflows.check.wide import Wide, counted_bits, draw_wide, nominated
+from poolscope.workflows.check.repeats import dependent, different, lagged
+from poolscope.workflows.check.sampling import Sampler
 
 # What could have been found
 

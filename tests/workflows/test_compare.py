@@ -28,8 +28,7 @@ from poolscope.population.universe import Universe
 from poolscope.reports.utility import expected_errors, expected_rmse, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.compare import compare, variants
-from poolscope.workflows.comparison import mark_frontier
+from poolscope.workflows.compare import compare, mark_frontier, variants
 
 USERS, REPORTS = 120, 2000
 
@@ -260,7 +259,7 @@ def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"comparison\.html: cannot write: No space left"):
         write_page(done, tmp_path / "out")
     assert page.read_text() == html
-    monkeypatch.setattr("poolscope.workflows.comparison.write_text", full)
+    monkeypatch.setattr("poolscope.workflows.compare.write_text", full)
     with pytest.raises(InputError, match=r"other: cannot write: No space left.*; choose another with `out`"):
         done.write(tmp_path / "other")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -11,12 +11,10 @@ from polars.testing import assert_frame_equal
 
 from poolscope.core.executors import Local
 from poolscope.reports import checks, misfit
-from poolscope.workflows.attack import crowds, pieces
+from poolscope.workflows.attack import chunks, partitions
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.crowds import gather
-from poolscope.workflows.attack.pieces import Weighed
-from poolscope.workflows.attack.store import sections, store
-from poolscope.workflows.attack.users import name_hashes, together
+from poolscope.workflows.attack.chunks import Weighed, name_hashes, sections, store, together
+from poolscope.workflows.attack.partitions import gather
 
 
 def plain_hash(name):
@@ -65,15 +63,15 @@ def test_hashes_spread():
 
 def test_crowds_cover_all_hashes():
     half = Weighed(50, 500, 0, ("ann", 20))
-    found = list(crowds.crowds([half, half], row=72, most_bytes=50_000))
+    found = list(partitions.crowds([half, half], row=72, most_bytes=50_000))
     assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(crowds.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, most_bytes=0))) == 3
+    assert len(list(partitions.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, most_bytes=0))) == 3
     named = half._replace(letters=50 * 4096)
-    assert len(list(crowds.crowds([named, named], row=72, most_bytes=50_000))) == 30
+    assert len(list(partitions.crowds([named, named], row=72, most_bytes=50_000))) == 30
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -123,7 +121,7 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     scenario, path = small_attack(tmp_path)
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
-    monkeypatch.setattr(pieces, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
+    monkeypatch.setattr(chunks, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
     assert attack(path, scenario, out=found, most_bytes=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
@@ -150,8 +148,8 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
         seen.append(len(names))
         return together(names, hashes)
 
-    monkeypatch.setattr(pieces, "together", spy)
-    monkeypatch.setattr(crowds, "together", spy)
+    monkeypatch.setattr(chunks, "together", spy)
+    monkeypatch.setattr(partitions, "together", spy)
     # the checks of the reports hold a window of them, whatever the bound
     monkeypatch.setattr(misfit, "MOST", 1 << 10)
     monkeypatch.setattr(checks, "MOST", 1 << 10)

@@ -12,10 +12,9 @@ from poolscope.core.randomness import user_keys
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.population.universe import Universe
-from poolscope.workflows.explore.answers import CROWDS, answers
-from poolscope.workflows.explore.games import Games, Outdated, Stoppable
+from poolscope.workflows.explore.answers import CROWDS, Games, Outdated, Stoppable, answers
+from poolscope.workflows.explore.one_user import in_words, story_of
 from poolscope.workflows.explore.settings import Setting, Shelf, offered
-from poolscope.workflows.explore.story import in_words, story_of
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def test_an_estimate_is_made_once(shelf, monkeypatch):
     scenario, _ = shelf.played(setting)
     assert games.at_once(scenario, 0)[1] == [scenario.adversaries[1].name]
     whole = games.whole(scenario, 0, Stoppable())
-    monkeypatch.setattr("poolscope.workflows.explore.games.build_adversary", None)
+    monkeypatch.setattr("poolscope.workflows.explore.answers.build_adversary", None)
     other, _ = shelf.played(Setting(scenario="small", changes={"devices.cap": 3, "n": 7}))
     game, waiting = games.at_once(other, 0)
     assert waiting == []

@@ -16,8 +16,8 @@ from poolscope.mechanisms import Sending
 from poolscope.scenario.build import build_device, build_game, build_mechanism, build_sending
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.audit.folder import read_run
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import read_run
 from poolscope.workflows.compare import compare
 from poolscope.workflows.obfuscate import obfuscate
 

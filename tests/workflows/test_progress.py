@@ -5,7 +5,7 @@ from cases.engines import scenario_text
 from cases.told import Told
 
 from poolscope.scenario.scenario import parse
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.compare import compare
 
 

@@ -19,9 +19,9 @@ from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.tables import atomic as files
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.audit import manifest
-from poolscope.workflows.audit.manifest import Manifest, read_manifest
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit import run_folder
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import Manifest, read_manifest
 
 USERS = 480
 
@@ -259,12 +259,12 @@ def test_any_manifest_is_read_or_refused(tmp_path_factory, content):
 def test_a_long_manifest_is_not_written_for_every_block(tmp_path, monkeypatch):
     """Each write is as long as all blocks together: with every block, it would be quadratic."""
     clock, written = iter(range(0, 10**6, 1)), []
-    monkeypatch.setattr(manifest.time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(manifest, "write_text", lambda path, text: written.append(json.loads(text)))
+    monkeypatch.setattr(run_folder.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(run_folder, "write_text", lambda path, text: written.append(json.loads(text)))
     kept = Manifest(**{**GOOD, "parts": {}})
-    with manifest.Keeper(kept, tmp_path) as keeper:
+    with run_folder.Keeper(kept, tmp_path) as keeper:
         for number in range(100):
-            keeper.add(manifest.Part(f"part-{number:06d}.parquet", "0"))
+            keeper.add(run_folder.Part(f"part-{number:06d}.parquet", "0"))
     assert len(written) < 10
     assert len(written[-1]["parts"]) == 100
 

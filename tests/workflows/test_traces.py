@@ -10,9 +10,8 @@ import pytest
 
 from poolscope.core.errors import InputError
 from poolscope.population.universe import read_objects
-from poolscope.workflows.traces.archive import own_words
 from poolscope.workflows.traces.extract import describe, make_traces
-from poolscope.workflows.traces.sources import Columns, ordered, read_rows
+from poolscope.workflows.traces.sources import Columns, ordered, own_words, read_rows
 
 WHO_WHAT = Columns("who", "what")
 ROWS = [(1, "ann", "👍 x"), (2, "bob", ""), (3, "ann", "🙏🏽\n👍")]

@@ -10,12 +10,12 @@ from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import MIN_USERS
 from poolscope.html.numbers import number
 from poolscope.metrics.pools import PoolRecord
-from poolscope.workflows.advise.advice import Advice, Alternative, Case, Finding, Mitigation
-from poolscope.workflows.advise.alternatives import NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.recommend import NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
 from poolscope.workflows.advise.search import Trial
-from poolscope.workflows.advise.sensitivity import MATCHED
-from poolscope.workflows.advise.words import asked, events, share_or_count, spent_in_words
-from poolscope.workflows.advise.words import number as digits
+from poolscope.workflows.advise.text import asked, events, share_or_count, spent_in_words
+from poolscope.workflows.advise.text import number as digits
+from poolscope.workflows.advise.variants import MATCHED
 
 #: Pools that a terminal shows at most.
 POOLS = 12

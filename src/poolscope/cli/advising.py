@@ -47,7 +47,7 @@ def advise(
         from poolscope.html.verbs import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.advise.question import parse_range
-        from poolscope.workflows.advise.verdicts import NO
+        from poolscope.workflows.advise.search import NO
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")

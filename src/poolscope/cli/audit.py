@@ -20,8 +20,8 @@ from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
-from poolscope.workflows.audit import manifest
-from poolscope.workflows.audit.folder import Summary
+from poolscope.workflows.audit import run_folder
+from poolscope.workflows.audit.run_folder import Summary
 
 
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:
@@ -96,7 +96,7 @@ def _reports(found: Estimate) -> str:
 
 def kept_users(folder: Path, again: str) -> str:
     """What a stopped run leaves, and if there is a run the command that goes on with it."""
-    if (found := manifest.kept_users(folder)) is None:
+    if (found := run_folder.kept_users(folder)) is None:
         return "nothing was written"
     kept, users = found
     return f"{kept:,} of {counted(users, 'user')} are kept, {again}"

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
+from poolscope.workflows.check.distribution import LAW_CONFIDENCE, Share
 from poolscope.workflows.check.fit import Fit
 from poolscope.workflows.check.guesses import Guessed
-from poolscope.workflows.check.law import LAW_CONFIDENCE, Share
 from poolscope.workflows.check.repeats import Repeats
 from poolscope.workflows.check.verdict import TESTED, Sampled, Shown, Verdict
 

@@ -14,7 +14,7 @@ from poolscope.html.words import in_plain_words, reservation
 from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.text import chance_in_words
-from poolscope.workflows.comparison import Choice, Comparison
+from poolscope.workflows.compare import Choice, Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:

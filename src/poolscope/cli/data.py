@@ -124,8 +124,8 @@ def attack(
         from poolscope.core.tables import check_outputs
         from poolscope.scenario.scenario import input_paths, load_scenario
         from poolscope.workflows.attack.attack import attack
-        from poolscope.workflows.attack.links import check_links, link_users
-        from poolscope.workflows.attack.one import attack_user
+        from poolscope.workflows.attack.linking import check_links, link_users
+        from poolscope.workflows.attack.one_user import attack_user
 
         loaded = load_scenario(scenario)
         outputs = {"out": out, "page": page, "joined": joined, "links": links}

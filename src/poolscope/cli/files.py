@@ -18,8 +18,8 @@ from poolscope.inference.adversary import sure
 if TYPE_CHECKING:
     # a command loads its own verb alone
     from poolscope.workflows.attack.attack import Inferred
-    from poolscope.workflows.attack.one import Story
-    from poolscope.workflows.attack.truth import Judged
+    from poolscope.workflows.attack.one_user import Story
+    from poolscope.workflows.attack.summary import Judged
     from poolscope.workflows.estimate import Estimated
     from poolscope.workflows.obfuscate import Obfuscated
 
@@ -50,7 +50,7 @@ METHODS = {
 def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     # as above
-    from poolscope.workflows.attack.words import chance_of, estimate_of, joined_in_words
+    from poolscope.workflows.attack.attack import chance_of, estimate_of, joined_in_words
 
     console = Terminal()
     if found.joined is not None:

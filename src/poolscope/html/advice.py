@@ -20,12 +20,11 @@ from poolscope.html.numbers import share
 from poolscope.html.tables import Column, interval, table
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.pools import PoolRecord
-from poolscope.workflows.advise.advice import Advice, Finding
-from poolscope.workflows.advise.alternatives import NO_BETTER, best_in_all, total
-from poolscope.workflows.advise.recommend import DELTA
-from poolscope.workflows.advise.verdicts import NO, UNDECIDED, YES, verdict
-from poolscope.workflows.advise.words import asked, digits, events, number, share_or_count, spent_in_words, with_ends
-from poolscope.workflows.advise.words import share as in_percent
+from poolscope.workflows.advise.recommend import DELTA, NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.records import Advice, Finding
+from poolscope.workflows.advise.search import NO, UNDECIDED, YES, verdict
+from poolscope.workflows.advise.text import asked, digits, events, number, share_or_count, spent_in_words, with_ends
+from poolscope.workflows.advise.text import share as in_percent
 
 HEAVY = (
     "Read the row of the heavy users: a share of all users is kept low by those who hardly pick from the pools. The "

@@ -10,8 +10,8 @@ import polars as pl
 from poolscope.html import style
 from poolscope.html.charts import Shown
 from poolscope.html.style import Picture, answer, between, percent
-from poolscope.workflows.advise.advice import Advice
-from poolscope.workflows.advise.words import events, share
+from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.advise.text import events, share
 
 CAP, ERROR, ASKED, CHOSEN = "largest cap", "smallest epsilon by the error", "asked for", "recommended"
 

@@ -29,7 +29,7 @@ from poolscope.metrics.bounds import in_days
 from poolscope.metrics.linkability import in_words
 from poolscope.metrics.records import EXPOSING, Record
 from poolscope.metrics.text import chance_in_words, headline, in_plain_words, of_users, percent
-from poolscope.workflows.audit.folder import Run, Summary
+from poolscope.workflows.audit.run_folder import Run, Summary
 
 SUCCESS = (
     Column("auc", "", "AUC", decimal),

@@ -11,7 +11,7 @@ from poolscope.html import figures
 from poolscope.html.charts import Shown
 from poolscope.html.html import slug
 from poolscope.metrics.bounds import trade_off
-from poolscope.workflows.audit.folder import Run, Summary
+from poolscope.workflows.audit.run_folder import Run, Summary
 
 DECIDED = 0.999
 """Advantage from which on a trade-off curve cannot be told from the axes, and is left out."""

@@ -21,7 +21,7 @@ from poolscope.html.words import in_plain_words, reservation
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.text import chance_in_words
-from poolscope.workflows.comparison import Choice, Comparison
+from poolscope.workflows.compare import Choice, Comparison
 
 SUCCESS = (
     Column("auc", "", "AUC", decimal),

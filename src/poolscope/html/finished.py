@@ -12,11 +12,11 @@ from poolscope.core.files import told
 from poolscope.html import advice, advice_pictures, audit, audit_pictures, comparison, reproduction_pictures
 from poolscope.html.charts import Shown
 from poolscope.html.saving import check, save
-from poolscope.workflows.advise.advice import FILE as ADVICE
-from poolscope.workflows.advise.advice import read_advice
-from poolscope.workflows.audit.folder import read_run
-from poolscope.workflows.comparison import FILE as COMPARISON
-from poolscope.workflows.comparison import read_comparison
+from poolscope.workflows.advise.records import FILE as ADVICE
+from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.audit.run_folder import read_run
+from poolscope.workflows.compare import FILE as COMPARISON
+from poolscope.workflows.compare import read_comparison
 from poolscope.workflows.reproduce.runner import finished
 from poolscope.workflows.reproduce.values import Played
 

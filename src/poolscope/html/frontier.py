@@ -19,7 +19,7 @@ from poolscope.html.numbers import number
 from poolscope.html.style import Picture, answer
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
-from poolscope.workflows.comparison import Choice
+from poolscope.workflows.compare import Choice
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 """With the colours of `style`: shape and colour tell the mechanisms apart."""

@@ -25,9 +25,8 @@ from poolscope.inference.adversary import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.attack import Inferred
-from poolscope.workflows.attack.tally import Guessed
-from poolscope.workflows.attack.words import chance_of, estimate_of, joined_in_words
+from poolscope.workflows.attack.attack import Inferred, chance_of, estimate_of, joined_in_words
+from poolscope.workflows.attack.summary import Guessed
 
 NONE = "no guess"
 

@@ -13,11 +13,11 @@ from typing import ParamSpec, TypeVar
 
 from poolscope.core.progress import SILENT
 from poolscope.workflows.advise import advise as advising
-from poolscope.workflows.advise.advice import Advice
-from poolscope.workflows.audit import run as auditing
-from poolscope.workflows.audit.folder import Run, Summary
+from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.audit import audit as auditing
+from poolscope.workflows.audit.run_folder import Run, Summary
+from poolscope.workflows.compare import Comparison
 from poolscope.workflows.compare import compare as comparing
-from poolscope.workflows.comparison import Comparison
 from poolscope.workflows.reproduce import runner as reproducing
 from poolscope.workflows.reproduce.runner import Reproduction
 

@@ -11,7 +11,7 @@ from poolscope.core.counting import counted
 from poolscope.html.numbers import number
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.text import of_users, percent
-from poolscope.workflows.comparison import Choice, Comparison
+from poolscope.workflows.compare import Choice, Comparison
 
 WIDEST_GAP = math.log(16.0)
 """Log of the ratio of two mean squared errors between which an AUC is read off: a factor of 4 of the errors."""

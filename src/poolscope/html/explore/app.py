@@ -31,11 +31,10 @@ from poolscope.html.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.html.html import render
 from poolscope.inference.adversary import in_percent
 from poolscope.scenario.scenario import named_files
-from poolscope.workflows.explore.answers import answers, side_by_side
-from poolscope.workflows.explore.games import Games, Stoppable
+from poolscope.workflows.explore.answers import Games, Stoppable, answers, side_by_side
+from poolscope.workflows.explore.one_user import story_of
 from poolscope.workflows.explore.people import People
 from poolscope.workflows.explore.settings import Setting, Shelf
-from poolscope.workflows.explore.story import story_of
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data: blob:; connect-src 'self'; "

@@ -14,8 +14,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.tables.reading import ENDINGS
 from poolscope.html.bundle import javascript
 from poolscope.scenario.scenario import load_scenario
-from poolscope.workflows.explore.answers import Crowd
-from poolscope.workflows.explore.games import Stoppable
+from poolscope.workflows.explore.answers import Crowd, Stoppable
 from poolscope.workflows.explore.people import people_of_posteriors, people_of_run
 from poolscope.workflows.explore.settings import Setting, Shelf
 

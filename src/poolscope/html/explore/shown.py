@@ -19,7 +19,7 @@ from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import percent
 from poolscope.workflows.explore.answers import CURATOR_REPORTS, Answer
-from poolscope.workflows.explore.story import Story
+from poolscope.workflows.explore.one_user import Story
 
 
 def answer(found: Answer) -> dict[str, Any]:

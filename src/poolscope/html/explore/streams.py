@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from poolscope.core.errors import PoolscopeError
-from poolscope.workflows.explore.games import Stoppable
+from poolscope.workflows.explore.answers import Stoppable
 
 MAX_STREAMS = 8
 """Streams at a time; a page has at most two."""

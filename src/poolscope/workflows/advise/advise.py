@@ -15,18 +15,21 @@ from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_new
 from poolscope.core.progress import SILENT, Progress
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.advice import Advice, Finding
-from poolscope.workflows.advise.alternatives import alternatives_of, reason_of
-from poolscope.workflows.advise.effort import with_efforts
 from poolscope.workflows.advise.findings import candidates_of, timed
-from poolscope.workflows.advise.mitigations import mitigations as side_by_side
-from poolscope.workflows.advise.plays import players_of
+from poolscope.workflows.advise.plays import players_of, with_efforts
 from poolscope.workflows.advise.question import question_of
-from poolscope.workflows.advise.recommend import leaders_of, recommendation_of, recommended_scenario
-from poolscope.workflows.advise.refine import Refining, refining
-from poolscope.workflows.advise.sensitivity import sensitivity
-from poolscope.workflows.advise.verify import verify
-from poolscope.workflows.advise.words import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
+from poolscope.workflows.advise.recommend import (
+    alternatives_of,
+    leaders_of,
+    reason_of,
+    recommendation_of,
+    recommended_scenario,
+)
+from poolscope.workflows.advise.records import Advice, Finding
+from poolscope.workflows.advise.refine import Refining, refining, verify
+from poolscope.workflows.advise.text import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
+from poolscope.workflows.advise.variants import mitigations as side_by_side
+from poolscope.workflows.advise.variants import sensitivity
 
 #: Where the search of the first mechanism begins, if no error says where.
 START = 2.0

@@ -16,8 +16,7 @@ from poolscope.game.blocks import check_size, playing
 from poolscope.game.game import Game
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.build import build_mechanism
-from poolscope.workflows.advise.advice import Finding
-from poolscope.workflows.advise.error import (
+from poolscope.workflows.advise.accuracy import (
     Errors,
     devices_needed,
     end_of_serving,
@@ -28,8 +27,8 @@ from poolscope.workflows.advise.error import (
 )
 from poolscope.workflows.advise.plays import Exposures, Players
 from poolscope.workflows.advise.question import REPORTS, SEARCHING, Question, check_game
-from poolscope.workflows.advise.search import CLOSE, STEP, Trial, found_in, largest_epsilon
-from poolscope.workflows.advise.verdicts import NO, UNDECIDED, YES, verdict
+from poolscope.workflows.advise.records import Finding
+from poolscope.workflows.advise.search import CLOSE, NO, STEP, UNDECIDED, YES, Trial, found_in, largest_epsilon, verdict
 from poolscope.workflows.compare import true_frequencies, variants
 
 #: Users of a trial at first; and where a user takes long.

@@ -6,6 +6,8 @@ goes with them. The second brings them together user by user, crowd of users by 
 users, and makes posteriors of them (`crowds`). No process knows all users: a user is the hash of its name
 (`users`), and a crowd an interval of hashes. An adversary who wants to learn the popularity from the reports themselves
 has them counted before.
+
+What an attack on a file found, in sentences.
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.arguments import checked
+from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, writing
+from poolscope.game.outcomes import CONFIDENCE_ERROR
+from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import Scenario, input_paths
-from poolscope.workflows.attack.crowds import Scoring, crowds, fitting_reports, score_crowd
-from poolscope.workflows.attack.devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.workflows.attack.pieces import Weighing, bounded, warmed, weigh
-from poolscope.workflows.attack.prepared import prepared
-from poolscope.workflows.attack.tally import Guessed, Tally
-from poolscope.workflows.attack.truth import Judged, check_pools, judged, read_truth
+from poolscope.workflows.attack.chunks import Weighing, bounded, warmed, weigh
+from poolscope.workflows.attack.linked_devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.partitions import Scoring, crowds, fitting_reports, score_crowd
+from poolscope.workflows.attack.preparation import prepared
+from poolscope.workflows.attack.summary import Guessed, Judged, Tally, check_pools, judged, read_truth
 
 #: Rows of the table that a summary shows, and users whom it may be asked for.
 HEAD, MOST_TOP = 12, 1_000_000
@@ -200,3 +204,29 @@ def attack(
 def _warn(violations: Sequence[str]) -> None:
     for line in violations:
         warnings.warn(line, stacklevel=3)
+
+
+def chance_of(found: Inferred) -> str:
+    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_ERROR}`")
+
+
+def estimate_of(found: Inferred) -> str:
+    """One sentence on the adversaries who estimated the popularity; none where nobody did."""
+    if not found.estimated:
+        return ""
+    names = " and ".join(found.estimated)
+    return f"Results of {names} are given this estimate of the popularity: another sample of reports gives others."
+
+
+def joined_in_words(joined: Joined) -> str:
+    """How many devices the pseudonyms of a file are, and which stay apart."""
+    names, devices = joined.pseudonyms, joined.devices
+    said = f"{counted(names, 'pseudonym')} joined to {counted(devices, 'user')} by kept answers"
+    said += f": {counted(joined.links, 'link')}, at most {percent(joined.rate)} of them wrong in the mean."
+    if joined.refused:
+        said += (
+            f" {counted(joined.refused, 'linked pseudonym')} left apart, as two of one device would be in use at once: "
+            "there are wrong links, or the file is not in order of time."
+        )
+    return said

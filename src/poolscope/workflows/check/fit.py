@@ -20,8 +20,8 @@ import numpy as np
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.pure import scaled
 from poolscope.metrics.intervals import clopper_pearson
+from poolscope.workflows.check.distribution import LAW_ERROR, states_law
 from poolscope.workflows.check.events import Seen
-from poolscope.workflows.check.law import LAW_ERROR, states_law
 
 #: Reports are put together by the probability that they give to an object: none, up to each of these, and more.
 EDGES = np.array([0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.999])

@@ -24,10 +24,9 @@ from scipy import special
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.workflows.check.events import fingerprints
-from poolscope.workflows.check.law import likelihoods, states_law
-from poolscope.workflows.check.readings import BitColumn, last_bit
-from poolscope.workflows.check.wide import Wide, counted_bits
+from poolscope.workflows.check.bounds import Wide, counted_bits
+from poolscope.workflows.check.distribution import likelihoods, states_law
+from poolscope.workflows.check.events import BitColumn, fingerprints, last_bit
 
 #: Reports that one rule guesses from at most, and distinct values among which a gap is looked for.
 MOST_GUESSES, MOST_DISTINCT = 2048, 256

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.protocols import Reports, report_count
-from poolscope.workflows.check.events import ANY, Name, Seen, Truths, fingerprints, integers, numbered
-from poolscope.workflows.check.readings import BitColumn
+from poolscope.workflows.check.events import ANY, BitColumn, Name, Seen, Truths, fingerprints, integers, numbered
 
 Signs = NDArray[np.int8]
 

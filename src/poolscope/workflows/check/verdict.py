@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from poolscope.workflows.check.distribution import Exact, Share
 from poolscope.workflows.check.fit import Fit
 from poolscope.workflows.check.guesses import Guessed
-from poolscope.workflows.check.law import Exact, Share
 from poolscope.workflows.check.repeats import Repeats
 
 #: Relative rounding of an exact epsilon.

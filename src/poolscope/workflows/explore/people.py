@@ -14,7 +14,7 @@ from poolscope.core.tables.reading import HELD, open_table
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.game.outcomes import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
-from poolscope.workflows.audit.folder import Run, read_run
+from poolscope.workflows.audit.run_folder import Run, read_run
 
 MOST = 500
 """Users of each adversary that are listed: the surest."""

@@ -21,9 +21,8 @@ from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
-from poolscope.workflows.audit.folder import Run, read_run
-from poolscope.workflows.audit.manifest import read_manifest
-from poolscope.workflows.audit.run import audit
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import Run, read_manifest, read_run
 from poolscope.workflows.reproduce import experiments as data
 from poolscope.workflows.reproduce.experiments import Cell, Experiment, Play
 from poolscope.workflows.reproduce.values import OF_UTILITY, Played, utility, value_of

@@ -25,7 +25,7 @@ from poolscope.population.universe import Universe
 from poolscope.reports.estimators import unbiased
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import Scenario, load_scenario
-from poolscope.workflows.audit.folder import Run
+from poolscope.workflows.audit.run_folder import Run
 
 #: Share of the objects, the most popular ones, on which the percentage error is taken.
 TOP_OBJECTS = 0.8

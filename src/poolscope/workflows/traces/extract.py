@@ -18,10 +18,9 @@ from poolscope.core.tables.text import escape
 from poolscope.population.builtin.news import widened
 from poolscope.population.recorded import write_rows
 from poolscope.population.universe import Universe
-from poolscope.workflows.traces import archive
-from poolscope.workflows.traces.archive import is_archive, own_words
+from poolscope.workflows.traces import sources
 from poolscope.workflows.traces.finders import Finder, Kind, Target, finder, target_of
-from poolscope.workflows.traces.sources import Columns, ordered, read_rows
+from poolscope.workflows.traces.sources import Columns, is_archive, ordered, own_words, read_rows
 
 MOST_FREQUENT = 5
 """Objects outside the universe that are told by name."""
@@ -211,8 +210,8 @@ def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str |
     """Who, what kind of what, and what; days of the archive have columns of their own."""
     named: dict[Kind, str] = {kind: column for kind, column in given.items() if column is not None}
     if all(map(is_archive, paths)):
-        user = user or archive.USER
-        named = named or {"text": archive.TEXT}
+        user = user or sources.USER
+        named = named or {"text": sources.TEXT}
     if user is None:
         raise InputError("must name a column", place="user")
     if len(named) != 1:

@@ -1,4 +1,9 @@
-"""Reading recorded data: who, and the cell that tells what they did, row by row in the file's order.
+"""The public archive "Tweets of Congress": a JSON file for each day, a list of posts.
+
+A post has ``screen_name``, ``user_id``, ``text``, ``time`` and ``link``. The files of the repository
+alexlitel/congresstweets are named by their dates.
+
+Reading recorded data: who, and the cell that tells what they did, row by row in the file's order.
 
 =========================== =========================================================================
 ending                      what it is
@@ -19,9 +24,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from io import BufferedReader
 from os import PathLike
 from pathlib import Path
@@ -32,8 +39,44 @@ from poolscope.core.files import check_regular, folder_files, parse_json
 from poolscope.core.tables import open_file
 from poolscope.core.tables.batch import chosen, no_column
 from poolscope.core.tables.reading import BATCH_BYTES
-from poolscope.workflows.traces.archive import ENDING as ARCHIVED
-from poolscope.workflows.traces.archive import is_archive, time_of
+
+USER, TEXT = "screen_name", "text"
+"""The columns that say who, and what."""
+
+ENDING = ".json"
+"""Of a day's file."""
+
+_QUOTED = re.compile(r"(?:^|\s)QT @\w")
+_TWITTER = re.compile(r"https?://(?:[\w-]+\.)*(?:twitter\.com|twimg\.com|t\.co)(?![\w.-])\S*", re.IGNORECASE)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a day of the archive."""
+    return path.suffix.lower() == ENDING
+
+
+def own_words(text: str) -> str:
+    """What the account itself wrote in a text of the archive.
+
+    The archive writes a retweet as ``RT @name ...`` and puts ``QT @name ...`` with the quoted text behind a quote;
+    links to Twitter itself stand for pictures and quoted tweets. None of these is the account's own pick.
+    """
+    if text.startswith("RT @"):
+        return ""
+    return _TWITTER.sub(" ", _QUOTED.split(text, maxsplit=1)[0])
+
+
+def time_of(post: Mapping[str, Any], number: int) -> datetime:
+    """When the post with this number was made; posts without a time come first, in the order that they have."""
+    text = post.get("time")
+    if text is None:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InputError("time must be a date and time", value=text, place=f"row {number}") from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
 
 Cells = Iterator[tuple[int, Any, Any]]
 """Row number, who and what, not yet checked."""
@@ -59,7 +102,7 @@ def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
     paths: list[Path] = []
     for path in map(Path, sources):
         if path.is_dir():
-            paths += folder_files(path, ARCHIVED, ".json files of the archive")
+            paths += folder_files(path, ENDING, ".json files of the archive")
         else:
             paths.append(path)
     if not paths:

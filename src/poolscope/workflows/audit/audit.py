@@ -39,8 +39,15 @@ from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game
 from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.audit.folder import ScenarioText, Summary
-from poolscope.workflows.audit.manifest import Keeper, Manifest, continued, input_files, read_manifest
+from poolscope.workflows.audit.run_folder import (
+    Keeper,
+    Manifest,
+    ScenarioText,
+    Summary,
+    continued,
+    input_files,
+    read_manifest,
+)
 from poolscope.workflows.audit.tables import HELD
 
 KEPT, GO_ON = "what is finished is kept", "go on with `resume`"

@@ -12,11 +12,11 @@ from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.metrics.text import users_in_words
 from poolscope.scenario.build import build_sending
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.advise.advice import Finding, Recommendation
 from poolscope.workflows.advise.plays import Effort
 from poolscope.workflows.advise.question import EXPOSED as DECISIVE
 from poolscope.workflows.advise.question import KEEPING, Question
-from poolscope.workflows.advise.verdicts import MIN_PART, NO, UNDECIDED, YES, decidable
+from poolscope.workflows.advise.records import Finding, Recommendation
+from poolscope.workflows.advise.search import MIN_PART, NO, UNDECIDED, YES, decidable
 
 #: Pools that a sentence names at most.
 MAX_POOLS = 5

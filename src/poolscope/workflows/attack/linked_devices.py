@@ -17,9 +17,9 @@ from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import row_bytes
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.pieces import block
-from poolscope.workflows.attack.prepared import Prepared
-from poolscope.workflows.attack.scorer import Scorer
+from poolscope.workflows.attack.chunks import block
+from poolscope.workflows.attack.preparation import Prepared
+from poolscope.workflows.attack.scoring import Scorer
 
 #: Copies of all reports that are held while answers are compared.
 COPIES = 6

@@ -1,4 +1,13 @@
-"""The first round of the attack on a file: pieces of rows become what the attack needs to know of each.
+"""Who sent what, without a list of all users: a user is the hash of its name.
+
+The hash is the same wherever and whenever a name is read. It says in which crowd a user is, where in the output, and
+how ties between pools are broken. Two names of one hash are two users all the same: names are compared wherever rows
+are brought together.
+
+The files between the two rounds: of every piece its users in the order of their hashes, with what is told of their
+reports in that order, so that those of a crowd are read where they are, not the file.
+
+The first round of the attack on a file: pieces of rows become what the attack needs to know of each.
 
 The rows of the table are cut into *pieces* that fit into memory. A task turns the reports of a piece into the
 popularity masses of their supports, a few numbers each, and writes them in the order of their users' hashes, so that
@@ -8,6 +17,8 @@ comes back; all files are in one folder, which every worker sees.
 
 from __future__ import annotations
 
+import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,19 +30,124 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Integers, Tick, places
+from poolscope.core.arrays import Integers, Keys, Tick, places
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, Rows, Source
+from poolscope.core.tables.batch import copied
+from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.protocols import Mechanism, Reports
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks
 from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
 from poolscope.reports.frequencies import Counting
-from poolscope.workflows.attack.scorer import Scorer
-from poolscope.workflows.attack.store import store
-from poolscope.workflows.attack.users import name_hashes, together
+from poolscope.workflows.attack.scoring import Scorer
+
+
+def name_hashes(names: pl.Series) -> Keys:
+    """64 bits of each name, from its UTF-8 bytes; an integer is called by its decimal digits, as CSV would have it."""
+    out, begin = np.empty(len(names), dtype=np.uint64), 0
+    for some in copied(names.cast(pl.String)):
+        letters = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
+        ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64)
+        hash_names(letters, ends, out[begin : begin + len(some)])
+        begin += len(some)
+    return out
+
+
+def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
+    """The entries in the order of their users (by hash, then name), those of a user in their own order.
+
+    Returns
+    -------
+    order : (entries,).
+    starts : (users,) where in it each user begins.
+    """
+    order = np.argsort(hashes, kind="stable")
+    starts = _changes(names.gather(order))
+    if len(starts) > 1 + np.count_nonzero(np.diff(hashes[order])):
+        # two names of one hash
+        by_name = pl.DataFrame({"hash": hashes, "name": names}).with_row_index()
+        order = by_name.sort("hash", "name", maintain_order=True)["index"].to_numpy().astype(np.int64)
+        starts = _changes(names.gather(order))
+    return order, starts
+
+
+def _changes(names: pl.Series) -> Integers:
+    """Where a name differs from the one before."""
+    return np.flatnonzero((names != names.shift()).fill_null(True).to_numpy())
+
+
+#: Rows of a group of the file of names: what is read for one of them.
+GROUP_ROWS = 1 << 13
+
+
+#: Rows of a column that are brought into order at once: as many as stay in the cache.
+SORTED = 1 << 12
+
+
+def store(
+    folder: Path, piece: int, names: pl.Series, hashes: Keys, lengths: Integers, told: Reports, rows: Integers
+) -> None:
+    """Write a piece.
+
+    Parameters
+    ----------
+    names, hashes, lengths : (users,) in the order of the hashes, and how many rows each has.
+    told : columns (rows, ...) in any order.
+    rows : (rows,) the users' rows of these, one user after another.
+    """
+    frame = names.alias(USER).to_frame()
+    names_file = _file(folder, piece, "names")
+    frame.write_parquet(names_file, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+    hashes.tofile(_file(folder, piece, "hashes"))
+    np.cumsum(lengths).tofile(_file(folder, piece, "ends"))
+    for number, column in enumerate(told.values()):
+        with open(_file(folder, piece, f"told{number}"), "wb") as stream:
+            for start in range(0, len(rows), SORTED):
+                stream.write(column[rows[start : start + SORTED]].data)
+
+
+def _file(folder: Path, piece: int, what: str) -> str:
+    """As text: a `Path` keeps the parts of its name, and there are as many as pieces times crowds."""
+    return os.path.join(folder, f"{piece}.{what}")
+
+
+class Section(NamedTuple):
+    """Neighbouring users of a piece: their names, hashes and how many rows each has; the first of these is `row`."""
+
+    folder: Path
+    piece: int
+    names: pl.Series
+    hashes: Keys
+    lengths: Integers
+    row: int
+
+    def told(self, columns: Reports) -> Reports:
+        """(rows, ...) what is told of their reports, from the files, as columns of these names, types and widths."""
+        count, out = int(self.lengths.sum()), {}
+        for number, (name, like) in enumerate(columns.items()):
+            file, shape = _file(self.folder, self.piece, f"told{number}"), (count, *like.shape[1:])
+            start = self.row * math.prod(like.shape[1:]) * like.itemsize
+            out[name] = np.fromfile(file, like.dtype, math.prod(shape), offset=start).reshape(shape)
+        return out
+
+
+def sections(folder: Path, pieces: int, low: int, high: int) -> Iterator[Section]:
+    """The users whose hashes are from `low` to below `high`, of every piece that has some, in the order of pieces."""
+    for piece in range(pieces):
+        hashes = np.memmap(_file(folder, piece, "hashes"), dtype=np.uint64, mode="r")
+        begin = int(np.searchsorted(hashes, np.uint64(low)))
+        end = int(np.searchsorted(hashes, np.uint64(high - 1), side="right"))
+        if begin == end:
+            continue
+        ends = np.memmap(_file(folder, piece, "ends"), dtype=np.int64, mode="r")
+        row = int(ends[begin - 1]) if begin else 0
+        scan = pl.scan_parquet(_file(folder, piece, "names"), glob=False, hive_partitioning=False)
+        names = scan.slice(begin, end - begin).collect()[USER]
+        yield Section(folder, piece, names, np.array(hashes[begin:end]), np.diff(ends[begin:end], prepend=row), row)
+
 
 FEWER = "look at fewer of them with `observations`"
 

@@ -19,12 +19,10 @@ from poolscope.core.arrays import Integers, Tick, places
 from poolscope.core.executors import Local
 from poolscope.core.tables import Parts
 from poolscope.mechanisms.protocols import Reports
-from poolscope.workflows.attack.devices import Joined
-from poolscope.workflows.attack.pieces import Weighed, check_reports
-from poolscope.workflows.attack.scorer import Gathered, Scorer
-from poolscope.workflows.attack.store import Section, sections
-from poolscope.workflows.attack.tally import Counts, count, surest
-from poolscope.workflows.attack.users import together
+from poolscope.workflows.attack.chunks import Section, Weighed, check_reports, sections, together
+from poolscope.workflows.attack.linked_devices import Joined
+from poolscope.workflows.attack.scoring import Gathered, Scorer
+from poolscope.workflows.attack.summary import Counts, count, surest
 
 #: Copies of what is told of a crowd that are held while they are brought into order and used.
 COPIES = 3

@@ -23,11 +23,11 @@ from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.scenario import Scenario, input_paths
-from poolscope.workflows.attack.crowds import fitting_reports
-from poolscope.workflows.attack.devices import check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.workflows.attack.pieces import block, check_reports
-from poolscope.workflows.attack.prepared import prepared
-from poolscope.workflows.attack.scorer import Scorer
+from poolscope.workflows.attack.chunks import block, check_reports
+from poolscope.workflows.attack.linked_devices import check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.partitions import fitting_reports
+from poolscope.workflows.attack.preparation import prepared
+from poolscope.workflows.attack.scoring import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)

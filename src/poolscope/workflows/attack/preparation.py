@@ -23,8 +23,8 @@ from poolscope.reports.files import LEAST_ROWS, row_bytes, rows_within
 from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.pieces import Piece, Reading, changed, counted_of, cut, violations_of, warmed
-from poolscope.workflows.attack.scorer import Scorer
+from poolscope.workflows.attack.chunks import Piece, Reading, changed, counted_of, cut, violations_of, warmed
+from poolscope.workflows.attack.scoring import Scorer
 
 #: How often what is made of a block of reports is held while it is worked on.
 COPIES = 3

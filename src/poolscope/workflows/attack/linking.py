@@ -18,10 +18,9 @@ from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
 from poolscope.scenario.scenario import Scenario, input_paths
-from poolscope.workflows.attack.pieces import block
-from poolscope.workflows.attack.prepared import prepared
-from poolscope.workflows.attack.scorer import Scorer
-from poolscope.workflows.attack.users import name_hashes, together
+from poolscope.workflows.attack.chunks import block, name_hashes, together
+from poolscope.workflows.attack.preparation import prepared
+from poolscope.workflows.attack.scoring import Scorer
 
 #: Reports that are held beside each other at most, and of how many of them the pairs with all others at once; and
 #: reports times objects at most, as some of what is known of each pair is held beside each other too.
