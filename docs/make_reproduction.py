@@ -9,8 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from poolscope.html.numbers import rounded
 from poolscope.html.reproduction import mark
+from poolscope.html.tables import rounded
 from poolscope.workflows.reproduce.experiments import published
 from poolscope.workflows.reproduce.runner import Compared
 

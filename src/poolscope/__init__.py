@@ -8,15 +8,15 @@ __version__ = "0.1.0"
 #: Public name -> module that has it; imported where first used, so that ``poolscope --help`` is light.
 _HOME = {
     # what the commands do
-    "advise": "html.verbs",
+    "advise": "html.workflows",
     "attack": "workflows.attack.attack",
-    "audit": "html.verbs",
+    "audit": "html.workflows",
     "check": "workflows.check.check",
-    "compare": "html.verbs",
+    "compare": "html.workflows",
     "estimate": "workflows.estimate",
     "make_traces": "workflows.traces.extract",
     "obfuscate": "workflows.obfuscate",
-    "reproduce": "html.verbs",
+    "reproduce": "html.workflows",
     # the same on arrays
     "behaviour_posterior": "inference.posterior",
     "frequencies": "reports.frequencies",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from poolscope.core.progress import Progress
     from poolscope.game.game import Game, play
     from poolscope.html import figures
-    from poolscope.html.verbs import advise, audit, compare, reproduce
+    from poolscope.html.workflows import advise, audit, compare, reproduce
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
     from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood

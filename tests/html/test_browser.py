@@ -11,7 +11,7 @@ from cases.command_line import SMALL
 from cases.records import Pools, choice
 from cases.synthetic import POOLS, game
 
-from poolscope.html import audit, comparison, style
+from poolscope.html import audit, compare, style
 from poolscope.metrics.records import summarise
 from poolscope.metrics.tables import Records
 from poolscope.scenario.scenario import parse
@@ -201,7 +201,7 @@ def compared(tmp_path_factory):
         adversaries={"weak": "", "strong": ""},
         seconds=1.0,
     )
-    return comparison.write_page(done, tmp_path_factory.mktemp("compared"))
+    return compare.write_page(done, tmp_path_factory.mktemp("compared"))
 
 
 BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=frontier] ' + what)].map(e => {

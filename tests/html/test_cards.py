@@ -7,11 +7,11 @@ import pytest
 from cases.engines import scenario_text
 from cases.records import record
 
-from poolscope.html import posteriors
-from poolscope.html.cards import FEW, cards
-from poolscope.html.explore import shown
-from poolscope.html.verbs import audit
-from poolscope.html.words import in_plain_words
+from poolscope.html import attack
+from poolscope.html.compare import in_plain_words
+from poolscope.html.explore import view
+from poolscope.html.tables import FEW, cards
+from poolscope.html.workflows import audit
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.compare import compare
@@ -50,14 +50,14 @@ def test_fewer_than_twenty_are_counted(users, counts):
 def test_an_explorer_with_eight_users_gives_counts():
     crowd = Crowd(parse(scenario_text(), name="x").game(1), 10, 1, Stoppable())
     crowd.grow(8)
-    found = shown.answer(crowd.answer())
+    found = view.answer(crowd.answer())
     for tile in found["tiles"][:3]:
         assert re.fullmatch(r"\d of (8|1)", tile["value"]), tile
         assert tile["note"] == FEW
     assert re.search(r"right for \d of 8 users", found["words"])
     said = found["words"].replace("guessing at random is right for 33\u202f%", "").replace("(33\u202f%)", "")
     assert not PERCENTAGE.search(said)
-    cells = shown.compared(crowd.answer())["cells"][1:4]
+    cells = view.compared(crowd.answer())["cells"][1:4]
     assert all(re.fullmatch(r"\d of (8|1)", value) for value, _ in cells)
 
 
@@ -81,5 +81,5 @@ def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
     pl.DataFrame({"user": ["ann"] * 40, "object": [1] * 40}).write_csv(tmp_path / "traces.csv")
     scenario = parse(scenario_text('kind = "grr"\nepsilon = 6'), name="x")
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
-    words = posteriors.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
+    words = attack.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
     assert "knows the preferred pool of 1 of 1 user with a confidence of at least 90 %." in words

@@ -16,7 +16,7 @@ from poolscope.workflows.audit.audit import audit
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.html.explore.serving import explore, explorer_of
+from poolscope.html.explore.server import explore, explorer_of
 
 START = {"scenario": "small", "changes": {}, "seed": 3}
 

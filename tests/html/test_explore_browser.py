@@ -22,8 +22,8 @@ from poolscope.scenario.scenario import changed
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.html.explore import app
-from poolscope.html.explore.serving import explorer_of
+from poolscope.html.explore import server
+from poolscope.html.explore.server import explorer_of
 from poolscope.html.explore.streams import MAX_STREAMS
 
 pytestmark = needs_chromium
@@ -113,7 +113,7 @@ def test_it_draws_and_fits(scenario, served, opened, width, scheme):
 
 def test_a_page_says_that_it_waits_and_goes_on(scenario, browser, monkeypatch):
     """All streams are taken; when one is free, the answer comes by itself."""
-    monkeypatch.setattr(app, "RETRY_AFTER", 0.2)
+    monkeypatch.setattr(server, "RETRY_AFTER", 0.2)
     explorer = explorer_of(scenario.file, SEED)
     taken = [explorer.streams.open(lambda engine: iter(())) for _ in range(MAX_STREAMS)]
     with serving(explorer) as address, browser.new_context() as context:

@@ -12,7 +12,6 @@ from cases.synthetic import POOLS, SEED, attack, game
 from poolscope import metrics
 from poolscope.core.errors import InputError
 from poolscope.html import figures, saving, style
-from poolscope.html.charts import fit, specification
 from poolscope.html.figures import (
     behaviour_density,
     behaviour_maps,
@@ -23,6 +22,7 @@ from poolscope.html.figures import (
     precision_null_rate,
     trade_off_curves,
 )
+from poolscope.html.render import fit, specification
 
 HOSTILE = "<script>alert('$x$')</script>"
 

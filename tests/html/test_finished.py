@@ -9,7 +9,7 @@ from cases.synthetic import SEED
 
 import poolscope as ps
 from poolscope.core.errors import InputError
-from poolscope.html.finished import pictures_of, write_figures, write_page
+from poolscope.html.folders import pictures_of, write_figures, write_page
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.records import read_advice
 from poolscope.workflows.compare import read_comparison

@@ -4,8 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from poolscope.html.numbers import bits, count, decimal, large_percent, log_odds, number
-from poolscope.html.tables import interval
+from poolscope.html.tables import bits, count, decimal, interval, large_percent, log_odds, number
 from poolscope.metrics.intervals import Estimate
 
 

@@ -12,11 +12,11 @@ import poolscope as ps
 from poolscope.cli.audit import print_audit
 from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
-from poolscope.html import posteriors
-from poolscope.html.comparison import page_of as comparison_page
-from poolscope.html.comparison import pictures as comparison_pictures
-from poolscope.html.explore import shown
-from poolscope.html.verbs import audit, compare
+from poolscope.html import attack
+from poolscope.html.compare import page_of as comparison_page
+from poolscope.html.compare import pictures as comparison_pictures
+from poolscope.html.explore import view
+from poolscope.html.workflows import audit, compare
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.audit.run_folder import read_run
@@ -152,9 +152,9 @@ def test_the_explorer_shows_it(run, threshold):
     crowd = Crowd(scenario.game(2), 20, 2, Stoppable())
     crowd.grow(48)
     found = crowd.answer()
-    label = shown.answer(found)["tiles"][2]["label"]
+    label = view.answer(found)["tiles"][2]["label"]
     assert label == f"of users are exposed by then, at {said} confidence"
-    assert shown.compared(found)["cells"][3][1].startswith(f"at {said}: ")
+    assert view.compared(found)["cells"][3][1].startswith(f"at {said}: ")
     assert threshold in found.exposure["threshold"].to_list()
     assert found.headline.exposed_share == found.headline.exposed
     people = people_of_run(run[1])
@@ -170,7 +170,7 @@ def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
     found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
     assert set(found.results[0].sure) == {0.5, 0.9, 0.95, threshold}
-    page = posteriors.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
+    page = attack.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
     assert f"with a confidence of at least {THRESHOLDS[threshold]}." in Text(page).text
     print_attack(found, tmp_path / "found.csv")
     assert f"sure, {THRESHOLDS[threshold]}" in capsys.readouterr().out

@@ -8,14 +8,13 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
-from cases.explorer import TOKEN, fetched, query, serving, small
+from cases.explorer import TOKEN, fetched, query, small
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
 from poolscope.core.executors import available_cores
-from poolscope.html.explore import app
-from poolscope.html.explore import serving as server
-from poolscope.html.explore.serving import explore, explorer_of
+from poolscope.html.explore import server
+from poolscope.html.explore.server import explore, explorer_of
 from poolscope.html.explore.streams import MAX_STREAMS, RETRY_AFTER
 
 SETTING = {"scenario": "small", "changes": {}, "seed": 3}
@@ -80,8 +79,8 @@ def address(tmp_path, monkeypatch, gate, begun):
         begun.release()
         gate.wait(30)
 
-    monkeypatch.setattr(app, "answers", held)
-    with serving(explorer_of(str(small(tmp_path)), 3)) as found:
+    monkeypatch.setattr(server, "answers", held)
+    with server(explorer_of(str(small(tmp_path)), 3)) as found:
         yield found
 
 
@@ -123,7 +122,7 @@ def test_sixty_streams_are_bounded(address, gate):
         assert {status for status, _ in heads} == {200, 503}
         assert {headers["retry-after"] for headers in refused} == {str(RETRY_AFTER)}
         more = threading.active_count() - before
-        assert more <= MAX_STREAMS * (1 + available_cores()) + app.MAX_REQUESTS
+        assert more <= MAX_STREAMS * (1 + available_cores()) + server.MAX_REQUESTS
         status, _, text = fetched(address + query("answers", SETTING))
         assert status == 503
         assert "busy" in json.loads(text)["error"]

@@ -16,10 +16,9 @@ from poolscope.cli.commands import app
 from poolscope.cli.lists import counts, numbers, words
 from poolscope.core.errors import InputError
 from poolscope.game.game import play
-from poolscope.html import comparison as compare_page
-from poolscope.html.comparison import page_of, write_page
-from poolscope.html.frontier import _places, frontier
-from poolscope.html.words import at_equal_error, in_plain_words, reservation
+from poolscope.html import compare as compare_page
+from poolscope.html.compare import at_equal_error, in_plain_words, page_of, reservation, write_page
+from poolscope.html.compare_figures import _places, frontier
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise

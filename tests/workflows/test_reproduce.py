@@ -9,8 +9,8 @@ import pytest
 from markupsafe import escape
 
 from poolscope.core.errors import InputError
-from poolscope.html import reproduction_pictures
-from poolscope.html.finished import pictures_of
+from poolscope.html import reproduction
+from poolscope.html.folders import pictures_of
 from poolscope.html.reproduction import verdict, write_page
 from poolscope.metrics.intervals import Estimate
 from poolscope.population.builtin import builtin_universe
@@ -43,7 +43,7 @@ def test_every_published_number_is_the_subject_of_a_cell():
 
 def test_every_figure_is_made():
     assert set(experiments.published()["figures"]) == {figure.label for figure in experiments.figures() if figure.label}
-    assert {figure.kind for figure in experiments.figures()} == set(reproduction_pictures.KINDS)
+    assert {figure.kind for figure in experiments.figures()} == set(reproduction.KINDS)
 
 
 def test_plays_are_valid_scenarios_of_the_papers_size():
@@ -150,7 +150,7 @@ def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
     out, done = reproduced
     found = pictures_of(out)
     assert [picture.title for picture in found] == [figure.title for figure in experiments.figures()]
-    for one, other in zip(found, reproduction_pictures.pictures(done.played), strict=True):
+    for one, other in zip(found, reproduction.pictures(done.played), strict=True):
         assert one.name == other.name
         assert one.chart.datasets == other.chart.datasets
 

@@ -8,7 +8,7 @@ from poolscope.cli.grid import Grid
 from poolscope.cli.leaving import as_options
 from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import MIN_USERS
-from poolscope.html.numbers import number
+from poolscope.html.tables import number
 from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.recommend import NO_BETTER, best_in_all, total
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation

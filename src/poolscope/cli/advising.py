@@ -44,7 +44,7 @@ def advise(
         from poolscope.cli.lists import words
         from poolscope.cli.running import running
         from poolscope.core.files import new_folder
-        from poolscope.html.verbs import advise
+        from poolscope.html.workflows import advise
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.advise.question import parse_range
         from poolscope.workflows.advise.search import NO

@@ -44,7 +44,7 @@ def audit(
         from poolscope.cli.lists import counts
         from poolscope.cli.running import running
         from poolscope.core.files import last_folder, new_folder
-        from poolscope.html.verbs import audit
+        from poolscope.html.workflows import audit
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -88,7 +88,7 @@ def reproduce(
     with working("Reproducing") as work:
         from poolscope.cli.reproduction import kept_plays, print_reproduction
         from poolscope.cli.running import running
-        from poolscope.html.verbs import reproduce
+        from poolscope.html.workflows import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
@@ -157,7 +157,7 @@ def compare(
         from poolscope.cli.lists import counts, numbers, words
         from poolscope.cli.running import running
         from poolscope.core.files import new_folder
-        from poolscope.html.verbs import compare
+        from poolscope.html.workflows import compare
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -190,7 +190,7 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
 ) -> None:
     """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
-    from poolscope.html.explore.serving import explore
+    from poolscope.html.explore.server import explore
 
     explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
     typer.echo("poolscope: the explorer has ended", err=True)
@@ -218,7 +218,7 @@ def report(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.html.finished import write_page
+        from poolscope.html.folders import write_page
 
         page = write_page(folder)
     typer.echo(page)
@@ -234,7 +234,7 @@ def figures(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.html.finished import write_figures
+        from poolscope.html.folders import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:

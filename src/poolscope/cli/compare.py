@@ -9,8 +9,8 @@ from pathlib import Path
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
 from poolscope.core.counting import counted
-from poolscope.html.numbers import bits, count, decimal, error, log_odds, number, share
-from poolscope.html.words import in_plain_words, reservation
+from poolscope.html.compare import in_plain_words, reservation
+from poolscope.html.tables import bits, count, decimal, error, log_odds, number, share
 from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.text import chance_in_words

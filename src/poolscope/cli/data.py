@@ -159,7 +159,7 @@ def attack(
                 linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
-            from poolscope.html.posteriors import write_page
+            from poolscope.html.attack import write_page
 
             write_page(found, loaded, reports, out, page)
     if user is not None:

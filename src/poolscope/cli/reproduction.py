@@ -9,8 +9,8 @@ from rich.text import Text
 
 from poolscope.cli.grid import Grid
 from poolscope.cli.terminal import Terminal
-from poolscope.html.numbers import rounded
 from poolscope.html.reproduction import by_experiment, mark, verdict
+from poolscope.html.tables import rounded
 from poolscope.workflows.reproduce.runner import Reproduction, finished_plays
 
 

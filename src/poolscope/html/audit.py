@@ -17,13 +17,10 @@ from typing import Any
 from poolscope.core.counting import counted
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.audit_pictures import pictures
-from poolscope.html.cards import Card, cards
-from poolscope.html.charts import Shown, placed
+from poolscope.html.audit_figures import pictures
 from poolscope.html.glossary import AUDIT, explained
-from poolscope.html.html import options, origin, render, tied
-from poolscope.html.numbers import decimal, share
-from poolscope.html.tables import Column, interval, table
+from poolscope.html.render import Shown, options, origin, placed, render, tied
+from poolscope.html.tables import Card, Column, cards, decimal, interval, share, table
 from poolscope.inference.adversary import at_levels, in_percent, with_threshold
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.linkability import in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolscope.html.html import tied
+from poolscope.html.render import tied
 
 MEANINGS = {
     "Preferred pool": "The pool (group of objects) that a user picks from most, such as a skin tone of emojis. "

@@ -11,8 +11,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.files import told
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import write_bytes
-from poolscope.html.bundle import MISSING
-from poolscope.html.charts import fit, specification
+from poolscope.html.render import MISSING, fit, specification
 from poolscope.html.style import Picture
 
 WIDTHS = {"column": 3.33, "page": 7.0}

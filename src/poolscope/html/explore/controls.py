@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from poolscope.html.numbers import number
+from poolscope.html.tables import number
 from poolscope.scenario.model import DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.explore.settings import EPSILON, KIND, LARGEST_N, N, horizon, offered, usual_n

@@ -15,8 +15,8 @@ from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
 from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.html import style
-from poolscope.html.numbers import number
 from poolscope.html.style import Picture, answer
+from poolscope.html.tables import number
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
 from poolscope.workflows.compare import Choice

@@ -8,8 +8,7 @@ import polars as pl
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.html import figures
-from poolscope.html.charts import Shown
-from poolscope.html.html import slug
+from poolscope.html.render import Shown, slug
 from poolscope.metrics.bounds import trade_off
 from poolscope.workflows.audit.run_folder import Run, Summary
 

@@ -48,13 +48,13 @@ def _audited(summary: Summary, out: Path) -> Path:
 
 
 def _advised(advice: Advice, out: Path) -> Path:
-    from poolscope.html.advice import write_page
+    from poolscope.html.advise import write_page
 
     return write_page(advice, out)
 
 
 def _compared(comparison: Comparison, out: Path) -> Path:
-    from poolscope.html.comparison import write_page
+    from poolscope.html.compare import write_page
 
     return write_page(comparison, out)
 

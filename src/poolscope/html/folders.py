@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.files import told
-from poolscope.html import advice, advice_pictures, audit, audit_pictures, comparison, reproduction_pictures
-from poolscope.html.charts import Shown
+from poolscope.html import advise, advise_figures, audit, audit_figures, compare, reproduction
+from poolscope.html.render import Shown
 from poolscope.html.saving import check, save
 from poolscope.workflows.advise.records import FILE as ADVICE
 from poolscope.workflows.advise.records import read_advice
@@ -40,14 +40,14 @@ def _refuse_page(_: Any, folder: Path) -> Path:
     raise InputError("the page of a reproduction is not made of its folder alone", file=folder, remedy=remedy)
 
 
-RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_pictures.pictures)
+RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures)
 
 MARKED = {
     "summary.json": RUN,
     "outcomes": RUN,
-    "plays": Finished(_read_plays, _refuse_page, reproduction_pictures.pictures),
-    COMPARISON: Finished(read_comparison, comparison.write_page, comparison.pictures),
-    ADVICE: Finished(read_advice, advice.write_page, advice_pictures.pictures),
+    "plays": Finished(_read_plays, _refuse_page, reproduction.pictures),
+    COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures),
+    ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures),
 }
 """By what lies in the folder."""
 

@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from poolscope.html import style
-from poolscope.html.charts import Shown
+from poolscope.html.render import Shown
 from poolscope.html.style import Picture, answer, between, percent
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.advise.text import events, share

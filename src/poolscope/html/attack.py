@@ -16,11 +16,9 @@ from poolscope.core.files import told
 from poolscope.core.tables import scan_written
 from poolscope.core.tables.atomic import write_text
 from poolscope.html import figures
-from poolscope.html.charts import Shown, placed
 from poolscope.html.glossary import POSTERIORS, explained
-from poolscope.html.html import render, tied
-from poolscope.html.numbers import decimal, share
-from poolscope.html.tables import Column, table
+from poolscope.html.render import Shown, placed, render, tied
+from poolscope.html.tables import Column, decimal, share, table
 from poolscope.inference.adversary import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent

@@ -2,15 +2,23 @@
 
 Every address begins with a token that only the browser which was opened knows. Requests under another host's name, or
 from another site's page, are refused, so that no page elsewhere can ask through the reader's browser.
+
+Opens the explorer: a server on this machine only, and the browser at its address.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import shlex
+import socket
+import threading
+import webbrowser
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -24,16 +32,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from poolscope import __version__
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.files import plain
-from poolscope.html.bundle import javascript
-from poolscope.html.explore import shown
+from poolscope.core.tables.reading import ENDINGS
+from poolscope.html.explore import view
 from poolscope.html.explore.controls import controls, in_words
 from poolscope.html.explore.streams import RETRY_AFTER, Busy, Streams
-from poolscope.html.html import render
+from poolscope.html.render import javascript, render
 from poolscope.inference.adversary import in_percent
-from poolscope.scenario.scenario import named_files
-from poolscope.workflows.explore.answers import Games, Stoppable, answers, side_by_side
+from poolscope.scenario.scenario import load_scenario, named_files
+from poolscope.workflows.explore.answers import Crowd, Games, Stoppable, answers, side_by_side
 from poolscope.workflows.explore.one_user import story_of
-from poolscope.workflows.explore.people import People
+from poolscope.workflows.explore.people import People, people_of_posteriors, people_of_run
 from poolscope.workflows.explore.settings import Setting, Shelf
 
 POLICY = (
@@ -143,7 +151,7 @@ def _page(explorer: Explorer, _: Request) -> Response:
         "scenarios": explorer.shelf.names,
         "scenario": explorer.start,
         "seed": explorer.seed,
-        "compared": shown.COMPARED,
+        "compared": view.COMPARED,
         "most_compared": MOST_COMPARED,
         "people": people and people.name,
     }
@@ -179,9 +187,9 @@ def _answers(explorer: Explorer, request: Request) -> Response:
     def found(engine: Stoppable) -> Iterator[dict[str, Any]]:
         scenario, n = explorer.shelf.played(setting)
         for answer in answers(scenario, n, setting.seed, explorer.games, engine):
-            yield shown.answer(answer) | {"command": _command(explorer, setting, answer.users)}
+            yield view.answer(answer) | {"command": _command(explorer, setting, answer.users)}
             # after the numbers, for which nobody should wait
-            yield {"pictures": shown.pictures(answer)}
+            yield {"pictures": view.pictures(answer)}
 
     return explorer.streams.open(found)
 
@@ -195,7 +203,7 @@ def _comparison(explorer: Explorer, request: Request) -> Response:
         scenarios = [(*explorer.shelf.played(setting), setting.seed) for setting in settings]
         names = [in_words(made[0], setting.changes) for made, setting in zip(scenarios, settings, strict=True)]
         for place, answer in side_by_side(scenarios, explorer.games, engine):
-            yield {"place": place, "name": names[place], **shown.compared(answer)}
+            yield {"place": place, "name": names[place], **view.compared(answer)}
 
     return explorer.streams.open(found)
 
@@ -209,7 +217,7 @@ def _story(explorer: Explorer, request: Request) -> Response:
     if asked.get("adversary") in waiting or not game.adversaries:
         game = explorer.games.whole(scenario, setting.seed, Stoppable())
     told = story_of(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
-    return JSONResponse(shown.story(told) | {"adversaries": [a.name for a in scenario.adversaries]})
+    return JSONResponse(view.story(told) | {"adversaries": [a.name for a in scenario.adversaries]})
 
 
 def _toml(explorer: Explorer, request: Request) -> Response:
@@ -237,7 +245,7 @@ def _growth(explorer: Explorer, request: Request) -> Response:
     people, row = explorer.people, request.query_params.get("row", "")
     if people is None or not row.isdecimal() or int(row) >= people.rows.height:
         raise InputError("there is no such row", value=row, place="row")
-    return JSONResponse(shown.growth(people.growth(people.rows["user"][int(row)])))
+    return JSONResponse(view.growth(people.growth(people.rows["user"][int(row)])))
 
 
 def _settings(request: Request) -> list[Setting]:
@@ -252,3 +260,93 @@ def _command(explorer: Explorer, setting: Setting, users: int) -> str:
     scenario = explorer.shelf.scenario(setting.scenario)
     file = f"{scenario.name}-explored.toml" if setting.changes else scenario.file
     return f"poolscope audit {shlex.quote(file)} --users {users} --seed {setting.seed}"
+
+
+MISSING = "the explorer needs starlette and uvicorn; install them with: pip install 'poolscope[explore]'"
+
+LEAVING = 1
+"""Seconds that open answers have when the explorer ends."""
+
+try:
+    import uvicorn
+
+    from poolscope.html.explore import view
+except ImportError as error:
+    raise PoolscopeError(MISSING) from error
+
+
+def explorer_of(what: str | None, seed: int) -> Explorer:
+    """What is to be explored: a scenario, a run's folder, a file of posteriors, or the built-in scenarios."""
+    if what is None:
+        return Explorer(shelf=Shelf(), seed=seed)
+    path = Path(what)
+    if path.is_dir():
+        people = people_of_run(path)
+        return Explorer(shelf=Shelf(people.scenario), people=people, seed=people.seed)
+    if path.suffix.lower() in ENDINGS:
+        return Explorer(shelf=Shelf(), people=people_of_posteriors(path), seed=seed)
+    return Explorer(shelf=Shelf(load_scenario(what)), seed=seed)
+
+
+def explore(
+    what: str | None = None,
+    *,
+    port: int = 0,
+    browser: bool = True,
+    seed: int = 0,
+    opened: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve the explorer until the process is asked to end; `opened` gets its address once it can be asked there."""
+    explorer = explorer_of(what, seed)
+    with _listening(port) as sock:
+        bound, token = sock.getsockname()[1], secrets.token_urlsafe(24)
+        address = f"http://127.0.0.1:{bound}/{token}/"
+        app = application(explorer, token, bound)
+        config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=LEAVING)
+
+        def ready() -> None:
+            opened(address)
+            threading.Thread(target=_warm, args=(explorer,), daemon=True).start()
+            if browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        # the server ends by itself when it is asked to; then the signal is raised once more
+        with suppress(KeyboardInterrupt):
+            Server(config, ready).run(sockets=[sock])
+        explorer.close()
+
+
+class Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and only then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _warm(explorer: Explorer) -> None:
+    """Have ready what the first answer would wait for: kernels, libraries, the JavaScript of the pictures."""
+    with suppress(PoolscopeError):
+        javascript()
+        scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
+        game, _ = explorer.games.at_once(scenario, explorer.seed)
+        crowd = Crowd(game, n, explorer.seed, Stoppable())
+        crowd.grow(crowd.sizes[0])
+        view.pictures(crowd.answer())
+
+
+def _listening(port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        sock.close()
+        why = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be listened on: {why}", value=port, place="port", remedy="take another") from None
+    return sock

@@ -10,11 +10,8 @@ import polars as pl
 
 from poolscope.core.files import plain
 from poolscope.html import figures
-from poolscope.html.cards import cards
-from poolscope.html.charts import specification
-from poolscope.html.html import tied
-from poolscope.html.numbers import decimal, large_percent, number
-from poolscope.html.tables import interval
+from poolscope.html.render import specification, tied
+from poolscope.html.tables import cards, decimal, interval, large_percent, number
 from poolscope.inference.adversary import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import percent

@@ -12,12 +12,10 @@ from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.advice_pictures import pictures
-from poolscope.html.charts import placed
+from poolscope.html.advise_figures import pictures
 from poolscope.html.glossary import ADVICE, explained
-from poolscope.html.html import origin, render, tied
-from poolscope.html.numbers import share
-from poolscope.html.tables import Column, interval, table
+from poolscope.html.render import origin, placed, render, tied
+from poolscope.html.tables import Column, interval, share, table
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.pools import PoolRecord
 from poolscope.workflows.advise.recommend import DELTA, NO_BETTER, best_in_all, total
