@@ -12,8 +12,8 @@ from cases.synthetic import SEED
 from scipy import stats
 from typer.testing import CliRunner
 
+from poolscope.cli.app import counts, numbers, words
 from poolscope.cli.commands import app
-from poolscope.cli.lists import counts, numbers, words
 from poolscope.core.errors import InputError
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page

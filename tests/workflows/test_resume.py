@@ -129,9 +129,9 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "audit", stopping)
-    monkeypatch.setattr("poolscope.cli.leaving.end_process", sys.exit)
+    monkeypatch.setattr("poolscope.cli.exit.end_process", sys.exit)
     # this process goes on: it must not ignore signals from here on
-    monkeypatch.setattr("poolscope.cli.leaving.ENDING", [])
+    monkeypatch.setattr("poolscope.cli.exit.ENDING", [])
     out = tmp_path / "paper"
     assert command("reproduce", "--users", 10, "--out", out) == 130
     said = capsys.readouterr().err

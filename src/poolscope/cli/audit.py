@@ -9,8 +9,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import counted
 from poolscope.inference.adversary import in_percent, sure
 from poolscope.metrics.bounds import in_days

@@ -11,10 +11,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from poolscope.cli import advising as advising
 from poolscope.cli import data as data
-from poolscope.cli.app import DEBUG, app, command
-from poolscope.cli.options import MECHANISMS, Engine, Observations, Scenario, Scheduler, Threshold, waited
+from poolscope.cli.app import (
+    DEBUG,
+    MECHANISMS,
+    EngineOption,
+    Observations,
+    Scenario,
+    Scheduler,
+    Threshold,
+    app,
+    command,
+    waited,
+)
 
 #: Objects that are made before the youngest are looked through for garbage.
 GARBAGE = 50_000
@@ -25,7 +34,7 @@ def audit(
     scenario: Scenario,
     users: Annotated[int | None, typer.Option(help="How many users play.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
@@ -40,9 +49,9 @@ def audit(
     from poolscope.cli.progress import going_on, working
 
     with working("Playing") as work:
+        from poolscope.cli.app import counts
         from poolscope.cli.audit import kept_users, print_audit
-        from poolscope.cli.lists import counts
-        from poolscope.cli.running import running
+        from poolscope.cli.progress import running
         from poolscope.core.files import last_folder, new_folder
         from poolscope.html.workflows import audit
         from poolscope.scenario.scenario import load_scenario
@@ -79,15 +88,15 @@ def reproduce(
         "poolscope-reproduction"
     ),
     traces: Annotated[Path | None, typer.Option(help="Recorded emojis, for the experiments on real users.")] = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
     from poolscope.cli.progress import going_on, working
 
     with working("Reproducing") as work:
+        from poolscope.cli.progress import running
         from poolscope.cli.reproduction import kept_plays, print_reproduction
-        from poolscope.cli.running import running
         from poolscope.html.workflows import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
@@ -146,16 +155,16 @@ def compare(
         typer.Option(metavar="N,...", help="After how many reports, instead of the scenario's; the largest is told."),
     ] = None,
     threshold: Threshold = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.cli.progress import working
 
     with working("Comparing") as work:
+        from poolscope.cli.app import counts, numbers, words
         from poolscope.cli.compare import print_comparison
-        from poolscope.cli.lists import counts, numbers, words
-        from poolscope.cli.running import running
+        from poolscope.cli.progress import running
         from poolscope.core.files import new_folder
         from poolscope.html.workflows import compare
         from poolscope.scenario.scenario import load_scenario
@@ -242,7 +251,7 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
-    from poolscope.cli.leaving import as_options
+    from poolscope.cli.exit import as_options
     from poolscope.core.errors import one_line
 
     print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
@@ -250,12 +259,12 @@ def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.cli import letters
-    from poolscope.cli.leaving import leave
+    from poolscope.cli import encoding
+    from poolscope.cli.exit import leave
     from poolscope.core.errors import PoolscopeError, Stopped
     from poolscope.core.suppress_stderr import enable
 
-    letters.enable()
+    encoding.enable()
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
         enable()
@@ -279,7 +288,7 @@ def program() -> NoReturn:
 
     Garbage is looked for more rarely than Python does: what a command makes is mostly there to stay.
     """
-    from poolscope.cli.leaving import end_process, flushed
+    from poolscope.cli.exit import end_process, flushed
 
     gc.set_threshold(GARBAGE)
     code: object = 0

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import counted
 from poolscope.html.compare import in_plain_words, reservation
 from poolscope.html.tables import bits, count, decimal, error, log_odds, number, share

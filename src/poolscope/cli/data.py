@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Observations, Overwrite, Raw, ScenarioOption, Scheduler
+from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -101,7 +100,7 @@ def attack(
     ] = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
@@ -118,9 +117,9 @@ def attack(
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
+        from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_story
-        from poolscope.cli.lists import counts
-        from poolscope.cli.running import running
+        from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
         from poolscope.scenario.scenario import input_paths, load_scenario
         from poolscope.workflows.attack.attack import attack

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
 from poolscope.inference.adversary import sure

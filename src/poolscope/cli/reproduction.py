@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
 from poolscope.html.reproduction import by_experiment, mark, verdict
 from poolscope.html.tables import rounded
 from poolscope.workflows.reproduce.runner import Reproduction, finished_plays
