@@ -1,4 +1,4 @@
-"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `html/bundle.py` reads it."""
+"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `html/render.py` reads it."""
 
 from pathlib import Path
 from typing import Any

@@ -128,4 +128,4 @@ def test_tests_mirror_the_rooms():
 
 
 def test_no_module_is_long():
-    assert [f"{module}: {n}" for path, module in modules() if (n := len(path.read_text().splitlines())) > 400] == []
+    assert [f"{module}: {n}" for path, module in modules() if (n := len(path.read_text().splitlines())) > 450] == []

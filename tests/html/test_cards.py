@@ -7,7 +7,7 @@ import pytest
 from cases.engines import scenario_text
 from cases.records import record
 
-from poolscope.html import attack
+from poolscope.html import attack as attack_page
 from poolscope.html.compare import in_plain_words
 from poolscope.html.explore import view
 from poolscope.html.tables import FEW, cards
@@ -81,5 +81,5 @@ def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
     pl.DataFrame({"user": ["ann"] * 40, "object": [1] * 40}).write_csv(tmp_path / "traces.csv")
     scenario = parse(scenario_text('kind = "grr"\nepsilon = 6'), name="x")
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
-    words = attack.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
+    words = attack_page.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
     assert "knows the preferred pool of 1 of 1 user with a confidence of at least 90 %." in words

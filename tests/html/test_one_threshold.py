@@ -12,7 +12,7 @@ import poolscope as ps
 from poolscope.cli.audit import print_audit
 from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
-from poolscope.html import attack
+from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
 from poolscope.html.compare import pictures as comparison_pictures
 from poolscope.html.explore import view
@@ -170,7 +170,7 @@ def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
     found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
     assert set(found.results[0].sure) == {0.5, 0.9, 0.95, threshold}
-    page = attack.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
+    page = attack_page.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
     assert f"with a confidence of at least {THRESHOLDS[threshold]}." in Text(page).text
     print_attack(found, tmp_path / "found.csv")
     assert f"sure, {THRESHOLDS[threshold]}" in capsys.readouterr().out

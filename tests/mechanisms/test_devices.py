@@ -1,4 +1,4 @@
-"""Devices: which one sends a mechanism's reports, and what it sends. What is kept is in tests/inference/test_memory.py."""
+"""Devices: which one sends a mechanism's reports, and what it sends; memoized ones are in tests/inference."""
 
 import numpy as np
 import pytest

@@ -36,7 +36,7 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
     Parameters
     ----------
     table : DataFrame
-        ``metrics.trade_off`` of each number of reports, with column n.
+        ``metrics.bounds`` of each number of reports, with column n.
 
     Examples
     --------

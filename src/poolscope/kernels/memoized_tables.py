@@ -149,8 +149,8 @@ def occupancy(log_law, counts, log_phi, load, single, room, words, weight, out):
     """out (nodes,): the log likelihood at each node if slots were taken independently of each other.
 
     log_phi (nodes, slots) of the weights of slots; load (nodes, slots) their reports in the mean. It only says at which
-    nodes to sample: see `poolscope.inference.memoized.occupancy` for the approximation. Scratch: room (2 * slots,), words:
-    room as integers, weight (groups, slots).
+    nodes to sample: see `poolscope.inference.memoized.occupancy` for the approximation. Scratch: room (2 * slots,),
+    words: room as integers, weight (groups, slots).
     """
     groups, slots = log_law.shape
     for q in range(out.shape[0]):

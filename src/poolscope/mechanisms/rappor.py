@@ -180,7 +180,7 @@ class Rappor(Hashed, Counting, Likelihood):
 
     Of a given table these are means over its objects, pairs of objects and cohorts. An object with fewer bits is
     supported more often for good, which the estimate knows (`rates`). With few cohorts objects that share bits are
-    confused; the curator can fit a regression to the bits instead, as the authors' does (`reports.regression`).
+    confused; the curator can fit a regression to the bits instead, as the authors' does (`reports.estimators`).
 
     Parameters
     ----------

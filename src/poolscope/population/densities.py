@@ -316,7 +316,7 @@ def _run_rule(weights: tuple[float, ...], run: list[int], nodes: int) -> tuple[F
 def gauss_rule(x: Floats, mass: Floats, nodes: int) -> tuple[Floats, Floats, Floats]:
     """Gauss rule of a discrete measure on (0, 1), with no more nodes than it has points.
 
-    From the recurrence of the measure's orthogonal polynomials (`kernels.jacobi`).
+    From the recurrence of the measure's orthogonal polynomials (`kernels.nodes`).
     """
     nodes = min(nodes, len(x))
     alpha, square = np.empty(nodes), np.empty(nodes)

@@ -13,16 +13,16 @@ The likelihood of the objects :math:`z_1 .. z_n` of a user's reports is
 
 .. math:: \prod_t \Phi(z_t) \prod_s \Pr[\text{reports in slot } s \,|\, s] ,
 
-the kept answers being summed out. A chain (`kernels.kept_chain`) draws slots and behaviour in turn; given how many of
-the reports lie in each section, the integral over relevant interest and polarization is closed, and so is the posterior
-of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes of a Gauss
-rule that is exact for n reports, which changes nothing of that.
+the kept answers being summed out. A chain (`kernels.memoized_chain`) draws slots and behaviour in turn; given how many
+of the reports lie in each section, the integral over relevant interest and polarization is closed, and so is the
+posterior of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes
+of a Gauss rule that is exact for n reports, which changes nothing of that.
 
 Several chains with different starts first go on for `PILOT` rounds: how far they disagree says how many rounds others
-need to agree to `ENOUGH`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated, what they
-disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found to agree,
-by chance maybe, and that have not gone far since. Where a user has many sets of reports, the
-chains do not agree in any time; then they say which reports belong together, and no more (`groupings`).
+need to agree to `ENOUGH`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated,
+what they disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found
+to agree, by chance maybe, and that have not gone far since. Where a user has many sets of reports, the chains do not
+agree in any time; then they say which reports belong together, and no more (`groupings`).
 
 References
 ----------

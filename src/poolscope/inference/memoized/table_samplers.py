@@ -1,9 +1,9 @@
 """The posterior of the pools by sampled tables of permanent responses, where there are too many to add up.
 
-Each chain runs at several temperatures (`kernels.table_chains`). It starts from a table and a behavior of its own,
-drawn from the prior, so that chains differ more at the start than later. A pilot of a few chains says how many sweeps
-others need to agree to `TOLERANCE`. They get `MIN_SWEEPS` at least, and what `MAX_WORK` allows at most; only they
-count. The error is what they differ by: it is large where they have not converged in that time.
+Each chain runs at several temperatures (`kernels.memoized_table_chains`). It starts from a table and a behavior of its
+own, drawn from the prior, so that chains differ more at the start than later. A pilot of a few chains says how many
+sweeps others need to agree to `TOLERANCE`. They get `MIN_SWEEPS` at least, and what `MAX_WORK` allows at most; only
+they count. The error is what they differ by: it is large where they have not converged in that time.
 
 References
 ----------
@@ -13,8 +13,8 @@ A. Gelman, D. B. Rubin. Inference from iterative simulation using multiple seque
 The posterior of the pools where identical reports are one slot's, by importance samples of who is whose.
 
 Reports that are identical are a *group*. Where two slots hardly ever share a response, groups are different slots, and
-the likelihood is a sum over injective maps from groups to slots. Maps are sampled (`kernels.allocations`) at nodes of
-the behavior, which are drawn by what the occupancy says of them. A sample counts by its importance weight. Given its
+the likelihood is a sum over injective maps from groups to slots. Maps are sampled (`kernels.memoized_tables`) at nodes
+of the behavior, which are drawn by what the occupancy says of them. A sample counts by its importance weight. Given its
 map, the posterior of the pools is exact. Batches of samples are independent: the error is what they differ by.
 
 References

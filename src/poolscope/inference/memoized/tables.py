@@ -9,7 +9,7 @@ with c_y reports of response y, and :math:`\alpha = 0, \beta = 1` where a report
 randomized response has the two probabilities q and p - q instead. Responses that were never reported are one to this
 formula.
 
-Where slots are few, `table_sum` adds up all tables (`kernels.table_sums`) on a grid of relevant interest and
+Where slots are few, `table_sum` adds up all tables (`kernels.memoized_tables`) on a grid of relevant interest and
 polarization: no error is left but that of the grid. Where they are many, tables are sampled (`tempering`); where two
 slots hardly ever share a response, maps from responses to slots are (`allocation`).
 """
