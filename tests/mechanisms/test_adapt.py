@@ -212,10 +212,16 @@ def test_without_all_probabilities_there_is_the_likelihood_alone():
 
 
 def test_it_can_have_memory():
-    memory = Memoised(adapt(Own(), UNIVERSE))
+    class Whole(Own):
+        def log_base_measure(self, reports):
+            return np.zeros(len(reports))
+
+    memory = Memoised(adapt(Whole(), UNIVERSE))
     reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
     assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
+    with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
+        posterior(Memoised(adapt(Own(), UNIVERSE)), reports, ORACLE)
 
 
 def test_impossible_reports_are_impossible():

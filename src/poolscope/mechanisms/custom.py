@@ -14,7 +14,7 @@ from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, report_count
-from poolscope.mechanisms.pure import Counting, Likelihood
+from poolscope.mechanisms.pure import Counting, Likelihood, unstated
 from poolscope.mechanisms.registry import CELLS_LISTED, declared_columns, of_columns
 from poolscope.population.universe import Universe
 
@@ -101,11 +101,10 @@ class Adapted(Likelihood):
         return checked_likelihood(values, report_count(reports), self.universe)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """As the mechanism states it; without it nobody knows how often two objects have one response by chance."""
+        """As the mechanism states it."""
         stated = getattr(self.mechanism, "log_base_measure", None)
         if stated is None:
-            rule = "must have a method `log_base_measure` where devices memoize: what `log_likelihood` leaves out"
-            raise InputError(rule, value=type(self.mechanism).__name__, remedy="zeros if it leaves out nothing")
+            raise unstated(self.mechanism)
         count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
         if values.shape != (count,) or np.isnan(values).any() or np.any(values == np.inf):
             raise InputError(f"log_base_measure must give a number for each report, {(count,)}", value=values.shape)

@@ -263,15 +263,21 @@ class Pure(Reporting, Counting):
         with np.errstate(divide="ignore"):
             return np.log(self.likelihood(reports))
 
-    @abstractmethod
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) log Pr[report | an object that it supports]."""
+        """(reports,) log Pr[report | an object that it supports]; only devices that memoize need it."""
+        raise unstated(self)
 
     def mass(self, reports: Reports, views: Views) -> Floats:
         """Popularity mass of each report's support in each column."""
         matrix = views.matrix()
         parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
         return np.concatenate(parts) if parts else np.empty((0, views.width))
+
+
+def unstated(mechanism: object) -> InputError:
+    """Without a base measure nobody knows how often two objects have one response by chance."""
+    rule = "must have a method `log_base_measure` where devices memoize: what `log_likelihood` leaves out"
+    return InputError(rule, value=type(mechanism).__name__, remedy="zeros if it leaves out nothing")
 
 
 def even_measure(reports: Reports, inside: float, supporting: int) -> Floats:
@@ -314,9 +320,9 @@ class Likelihood(Reporting, ABC):
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
 
-    @abstractmethod
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) that constant: what `log_likelihood` leaves out of the logarithm of the probability."""
+        """(reports,) that constant: what `log_likelihood` leaves out; only devices that memoize need it."""
+        raise unstated(self)
 
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
