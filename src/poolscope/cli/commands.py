@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from poolscope.cli import advising as advising
 from poolscope.cli import data as data
 from poolscope.cli.app import (
     DEBUG,
