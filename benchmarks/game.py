@@ -17,7 +17,7 @@ import numpy as np
 from timing import machine, ratio, repeat
 
 from poolscope import load_scenario, play, posterior
-from poolscope.core.executors import available_cores
+from poolscope.core.machine import available_cores
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms import CMS, Fresh

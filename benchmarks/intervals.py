@@ -20,7 +20,7 @@ from cases.coverage import LAWS, METRICS, POOLS, K, N, coverage, crowds
 from cases.synthetic import SEED
 
 from poolscope import metrics
-from poolscope.game.outcomes import EXPOSED
+from poolscope.game.columns import EXPOSED
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import ranked
 

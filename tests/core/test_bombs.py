@@ -8,7 +8,7 @@ import pytest
 from cases.bombs import write_bomb
 from cases.command_line import SMALL, poolscope
 
-from poolscope.core import executors
+from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
 from poolscope.core.tables.batch import LONGEST, Batch
@@ -100,7 +100,7 @@ def test_all_rows_of_a_table_have_to_fit(folder, monkeypatch):
     path = write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "object": 3, "value": 3})
     scenario = parse(GRR, name="small")
     mechanism = build_mechanism(scenario, scenario.universe())
-    monkeypatch.setattr(executors, "available_memory", lambda: MEMORY)
+    monkeypatch.setattr(machine, "available_memory", lambda: MEMORY)
     for read in (
         lambda: read_table(path, ("user", "object")),
         lambda: read_reports(path, mechanism, scenario.universe()),
@@ -111,7 +111,7 @@ def test_all_rows_of_a_table_have_to_fit(folder, monkeypatch):
 
 def test_pages_are_measured_unpacked(folder, monkeypatch):
     path = write_bomb(folder / "bomb.parquet", 10, {"user": "x" * 10_000_000, "object": 1})
-    monkeypatch.setattr(executors, "available_memory", lambda: 20_000_000)
+    monkeypatch.setattr(machine, "available_memory", lambda: 20_000_000)
     with pytest.raises(InputError, match=r"bomb.parquet: decoding a few of its rows would take about 30 MB of memory"):
         next(open_table(path).batches(["user"]))
     # of a column that nobody asks for nothing is decoded
@@ -121,7 +121,7 @@ def test_pages_are_measured_unpacked(folder, monkeypatch):
 def test_outcomes_of_a_stranger_have_to_fit(folder, monkeypatch):
     (folder / "outcomes").mkdir()
     write_bomb(folder / "outcomes" / "part-000000.parquet", ROWS, dict.fromkeys(COLUMNS, 1))
-    monkeypatch.setattr(executors, "available_memory", lambda: MEMORY)
+    monkeypatch.setattr(machine, "available_memory", lambda: MEMORY)
     with pytest.raises(InputError, match=r"part-000000.parquet: 134,217,728 rows would take about .* take fewer rows"):
         OutcomeFiles.within(folder / "outcomes").check(COLUMNS)
 

@@ -297,7 +297,7 @@ def test_workers_of_another_version_are_refused(dask, monkeypatch):
 
 
 def test_the_help_is_light():
-    code = "import sys, poolscope.cli.commands, poolscope.core.engines; assert 'distributed' not in sys.modules"
+    code = "import sys, poolscope.cli.commands, poolscope.core.executors; assert 'distributed' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert load_scenario("apple-emojis").name == "apple-emojis"
 

@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import os, sys
-from poolscope.core import hush
+from poolscope.core import suppress_stderr as hush
 if {enabled}:
     hush.enable()
 with hush.hushed(), hush.hushed():

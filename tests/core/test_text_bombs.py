@@ -8,7 +8,7 @@ import pytest
 from cases.bombs import write_bomb, write_wide_nulls
 from cases.report_files import small_attack
 
-from poolscope.core import executors
+from poolscope.core import machine
 from poolscope.core.errors import InputError
 from poolscope.core.tables import open_table, read_table
 from poolscope.core.tables.batch import LONGEST
@@ -109,7 +109,7 @@ def test_values_of_a_fixed_length_are_decoded_some_at_a_time(tmp_path):
 
 
 def test_arrays_take_what_their_type_says_even_where_they_are_null(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "available_memory", lambda: 1 << 50)
+    monkeypatch.setattr(machine, "available_memory", lambda: 1 << 50)
     path = write_wide_nulls(tmp_path / "bomb.parquet", 20, 1 << 28)
     with pytest.raises(InputError, match=r"decoding a few of its rows would take about 43 GB of memory, a file of"):
         next(open_table(path).batches(["user", "value"]))
@@ -118,7 +118,7 @@ def test_arrays_take_what_their_type_says_even_where_they_are_null(tmp_path, mon
 
 def test_a_table_that_is_held_is_worth_its_size(tmp_path, monkeypatch):
     """However much memory there is."""
-    monkeypatch.setattr(executors, "available_memory", lambda: 1 << 50)
+    monkeypatch.setattr(machine, "available_memory", lambda: 1 << 50)
     path = write_bomb(tmp_path / "rows.parquet", 1 << 27, {"user": 7, "pool": 3})
     rule = r"rows.parquet: 134,217,728 rows would take about 13 GB of memory, a file of \d+ bytes may take 1.1 GB"
     with pytest.raises(InputError, match=rule):

@@ -9,8 +9,8 @@ import pytest
 import poolscope as ps
 from poolscope.core.randomness import redraw_keys
 from poolscope.game import game as game_module
+from poolscope.game.columns import ESTIMATE
 from poolscope.game.game import estimate_of
-from poolscope.game.outcomes import ESTIMATE
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import Clusters, effect_of_share
 from poolscope.reports import frequencies

@@ -7,7 +7,8 @@ from cases.synthetic import SEED
 
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
-from poolscope.game.outcomes import EXPOSED, Referee
+from poolscope.game.columns import EXPOSED
+from poolscope.game.outcomes import Referee
 from poolscope.inference.independent import Posteriors, guesses
 from poolscope.mechanisms import Sending
 from poolscope.population.behavior import Preferences

@@ -6,8 +6,8 @@ import pytest
 from cases.synthetic import SEED
 
 from poolscope import metrics
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
-from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import GRR, Fresh
 from poolscope.metrics.precision import successes

@@ -8,9 +8,9 @@ from cases.command_line import SMALL, poolscope
 from cases.engines import read_outcomes
 from polars.testing import assert_frame_equal
 
-from poolscope.core import executors
+from poolscope.core import machine
 from poolscope.core.errors import InputError
-from poolscope.core.executors import as_bytes
+from poolscope.core.machine import as_bytes
 from poolscope.game import game as games
 from poolscope.game.blocks import as_time, check_size, size_of
 from poolscope.scenario.scenario import parse
@@ -35,11 +35,11 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
     assert check_size(game, 1000, tmp_path, 2) is None
     with pytest.raises(InputError, match=r"users would take about .* on disk, .* are free; take fewer `users`"):
         check_size(game, 10**15, tmp_path / "not yet there", 2)
-    monkeypatch.setattr("poolscope.core.executors.available_disk", lambda _: 10**30)
+    monkeypatch.setattr("poolscope.core.machine.available_disk", lambda _: 10**30)
     with pytest.raises(InputError, match=r"would take about [\d,]+ years on 2 cores; take fewer `users`"):
         check_size(game, 10**15, tmp_path, 2)
     assert "this takes about" in check_size(game, 10**11, tmp_path, 100)
-    monkeypatch.setattr(executors, "available_memory", lambda: 10**8)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**8)
     with pytest.raises(
         InputError, match=r"a block of users would take about .* of memory, 100 MB are free; take fewer"
     ):
@@ -55,7 +55,7 @@ def test_blocks_shrink_where_memory_is_short(game, monkeypatch):
 
 
 def test_a_universe_that_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr(executors, "available_memory", lambda: 1000)
+    monkeypatch.setattr(machine, "available_memory", lambda: 1000)
     with pytest.raises(
         InputError, match=r"small: universe: 30 objects would take about 3.6 kB of memory, 1.0 kB are fr"
     ):
@@ -65,9 +65,9 @@ def test_a_universe_that_does_not_fit_is_refused(monkeypatch):
 def test_limits_of_the_process_count(monkeypatch):
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 50, 1 << 50))
-    before = executors.available_memory()
+    before = machine.available_memory()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
-    assert executors.available_memory() == 0 < before
+    assert machine.available_memory() == 0 < before
 
 
 @pytest.mark.parametrize(("count", "said"), [(5, "5 bytes"), (1500, "1.5 kB"), (83e9, "83 GB"), (2.64e17, "264 PB")])
@@ -116,7 +116,7 @@ def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
     scenario = parse(many_pools(2000), name="small")
     reports = tmp_path / "reports.csv"
     reports.write_text("user,function,ones\nann,0,1\n")
-    monkeypatch.setattr(executors, "available_memory", lambda: 10**7)
+    monkeypatch.setattr(machine, "available_memory", lambda: 10**7)
     with pytest.raises(InputError, match=r"small: the smallest block of reports would take about 12 MB of memory, 10"):
         attack(reports, scenario)
 

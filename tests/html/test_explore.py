@@ -203,7 +203,7 @@ def test_ctrl_c_ends_it_with_a_line():
     code = (
         "import sys, threading, time, os, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from poolscope.html.explore import serving; serving._warm = lambda explorer: None;"
+        "from poolscope.html.explore import server as serving; serving._warm = lambda explorer: None;"
         "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start();"
         "from poolscope.cli.commands import main; main()"
     )

@@ -12,7 +12,7 @@ from cases.explorer import TOKEN, fetched, query, small
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
-from poolscope.core.executors import available_cores
+from poolscope.core.machine import available_cores
 from poolscope.html.explore import server
 from poolscope.html.explore.server import explore, explorer_of
 from poolscope.html.explore.streams import MAX_STREAMS, RETRY_AFTER

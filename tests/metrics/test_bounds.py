@@ -11,8 +11,8 @@ from oracle.bounds import exp, mpf
 from scipy import special
 
 from poolscope.core.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
-from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
 from poolscope.mechanisms.devices import device_of

@@ -6,7 +6,7 @@ import pytest
 from cases.synthetic import attack, bare
 
 from poolscope import metrics
-from poolscope.game.outcomes import EXPOSED
+from poolscope.game.columns import EXPOSED
 from poolscope.metrics.intervals import share_of
 
 

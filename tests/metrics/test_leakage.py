@@ -10,8 +10,8 @@ from cases.synthetic import POOLS, SEED, attack, bare
 from scipy import stats
 
 from poolscope.core.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
-from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import exactly, quantile, share_of

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import counted
-from poolscope.inference.adversary import in_percent, sure
+from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.linkability import Trackability, in_words

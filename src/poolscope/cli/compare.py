@@ -10,7 +10,7 @@ from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import counted
 from poolscope.html.compare import in_plain_words, reservation
 from poolscope.html.tables import bits, count, decimal, error, log_odds, number, share
-from poolscope.inference.adversary import in_percent, sure
+from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.records import EXPOSING
 from poolscope.metrics.text import chance_in_words
 from poolscope.workflows.compare import Choice, Comparison

@@ -12,7 +12,7 @@ from rich.text import Text
 from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import visible
-from poolscope.inference.adversary import sure
+from poolscope.inference.levels import sure
 
 if TYPE_CHECKING:
     # a command loads its own verb alone

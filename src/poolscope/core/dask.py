@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from poolscope import __version__
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.executors import Item, Local, Result, Shared, available_cores
+from poolscope.core.executors import Item, Local, Result, Shared
+from poolscope.core.machine import available_cores
 from poolscope.core.suppress_stderr import hushed
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ import polars as pl
 
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError, located
-from poolscope.core.executors import Engine, Local, check_disk, check_memory
+from poolscope.core.executors import Engine, Local
 from poolscope.core.files import check_shared, unshared
+from poolscope.core.machine import check_disk, check_memory
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 

@@ -15,9 +15,11 @@ import polars as pl
 from poolscope.core.arguments import as_floats, check_integers, checked, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import Engine, Local, available_memory
+from poolscope.core.executors import Engine, Local
+from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
-from poolscope.game.outcomes import NON_PRIVATE, Attacked, Referee, joined_groups, table
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.attack import attack_on
 from poolscope.inference.non_private import non_private_posteriors

@@ -20,7 +20,7 @@ from poolscope.core.executors import Local
 from poolscope.core.tables.batch import chosen
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
-from poolscope.game.outcomes import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
+from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
 
 Attack = tuple[str, int]
 

@@ -7,7 +7,7 @@ The referee: knows the truth, and lays it beside what an adversary guesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,53 +16,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
-from poolscope.inference.adversary import Adversary, at_levels
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, LATE, exposed_columns
+from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, believed, guesses
 from poolscope.inference.pseudonyms import longest
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.policy import Sent
 from poolscope.population.behavior import NONE, Truth
-
-#: The adversary row of the game without a mechanism.
-NON_PRIVATE = "non-private"
-
-#: Column that may take the place of guess and pool: whether they are the same.
-CORRECT = "correct"
-
-#: Confidences at which a user counts as exposed, and the columns that say by how many reports.
-EXPOSED = at_levels("exposed")
-
-#: The same for the game's own threshold, where it has one.
-EXPOSED_AT_THRESHOLD = "exposed"
-
-#: Which of an adversary's estimates of the popularity the user met; null for adversaries who estimate nothing. Only
-#: where an adversary of the game has more than one.
-ESTIMATE = "estimate"
-
-#: The standard error of the confidence that chance in the attack leaves; only where an adversary samples.
-CONFIDENCE_ERROR = "confidence_error"
-
-#: Beside a column that says by how many reports a user was exposed: by how many, were the confidence more by its error,
-#: and were it less.
-EARLY, LATE = "_early", "_late"
-
-
-def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
-    """Columns of a table in which an adversary samples, each followed by those that say how far chance moves it."""
-    out: list[str] = []
-    for name in columns:
-        out.append(name)
-        if name == "confidence":
-            out.append(CONFIDENCE_ERROR)
-        if name == EXPOSED_AT_THRESHOLD or name in EXPOSED.values():
-            out += [name + EARLY, name + LATE]
-    return tuple(out)
-
-
-def exposed_columns(threshold: float | None) -> dict[str, float]:
-    """The columns that say by how many reports a user was exposed, and the confidence of each."""
-    own = {} if threshold is None else {EXPOSED_AT_THRESHOLD: threshold}
-    return {column: level for level, column in EXPOSED.items()} | own
 
 
 @dataclass(frozen=True, kw_only=True)

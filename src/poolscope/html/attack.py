@@ -19,7 +19,7 @@ from poolscope.html import figures
 from poolscope.html.glossary import POSTERIORS, explained
 from poolscope.html.render import Shown, placed, render, tied
 from poolscope.html.tables import Column, decimal, share, table
-from poolscope.inference.adversary import DEFAULT_THRESHOLD, in_percent, sure
+from poolscope.inference.levels import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
 from poolscope.metrics.text import percent
 from poolscope.scenario.scenario import Scenario

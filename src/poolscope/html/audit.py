@@ -21,7 +21,7 @@ from poolscope.html.audit_figures import pictures
 from poolscope.html.glossary import AUDIT, explained
 from poolscope.html.render import Shown, options, origin, placed, render, tied
 from poolscope.html.tables import Card, Column, cards, decimal, interval, share, table
-from poolscope.inference.adversary import at_levels, in_percent, with_threshold
+from poolscope.inference.levels import at_levels, in_percent, with_threshold
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.linkability import in_words
 from poolscope.metrics.records import EXPOSING, Record

@@ -21,7 +21,7 @@ from poolscope.html.figures import ZOOM
 from poolscope.html.glossary import COMPARISON, explained
 from poolscope.html.render import Shown, options, origin, placed, render, tied
 from poolscope.html.tables import Column, bits, count, decimal, error, log_odds, number, share, table
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.text import chance_in_words, of_users, percent
 from poolscope.workflows.compare import Choice, Comparison

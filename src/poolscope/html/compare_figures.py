@@ -13,11 +13,11 @@ import polars as pl
 from poolscope.core.arrays import Floats
 from poolscope.core.counting import counted
 from poolscope.core.errors import one_line
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.html import style
 from poolscope.html.style import Picture, answer
 from poolscope.html.tables import number
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
 from poolscope.workflows.compare import Choice
 

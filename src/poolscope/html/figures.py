@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from poolscope.core.counting import MIN_USERS
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.html import style
 from poolscope.html.saving import save
 from poolscope.html.style import Picture, answer, between, percent
 from poolscope.html.user_figures import belief_growth, popularity_plot
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 
 MOST_CORNERS = 200
 """Corners of one curve: more cannot be seen."""

@@ -16,7 +16,7 @@ from poolscope import __version__
 from poolscope.core.counting import counted
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.html import figures
 from poolscope.html.render import Shown, placed, render, slug
 from poolscope.html.style import Picture

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.html.render import tied
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 from poolscope.metrics.records import TOPS, Record

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.outcomes import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
+from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
 from poolscope.metrics.intervals import (
     Estimate,
     between,

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from poolscope.core.errors import InputError
-from poolscope.game.outcomes import ESTIMATE
+from poolscope.game.columns import ESTIMATE
 
 TAIL = 0.025
 """How often each end of an interval may be wrong."""

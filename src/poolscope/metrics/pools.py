@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from poolscope.game.outcomes import ESTIMATE, EXPOSED
+from poolscope.game.columns import ESTIMATE, EXPOSED
 from poolscope.metrics.exposure import CHANCE, by_chance
 from poolscope.metrics.intervals import Estimate, between, bounded_mean, effect_of, effect_of_share, share_of
 from poolscope.metrics.precision import successes

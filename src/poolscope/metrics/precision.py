@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError
-from poolscope.game.outcomes import CORRECT, ESTIMATE
+from poolscope.game.columns import CORRECT, ESTIMATE
 from poolscope.metrics.intervals import (
     Clusters,
     Estimate,

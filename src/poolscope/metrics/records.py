@@ -10,8 +10,8 @@ import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.game.outcomes import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
-from poolscope.inference.adversary import DEFAULT_THRESHOLD, at_levels
+from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.inference.levels import DEFAULT_THRESHOLD, at_levels
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.exposure import (

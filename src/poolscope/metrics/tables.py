@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import polars as pl
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import InputError
-from poolscope.game.outcomes import NON_PRIVATE
-from poolscope.inference.adversary import in_percent
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
 from poolscope.population.densities import UNIFORM, Beta, Density

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.game.outcomes import NON_PRIVATE
+from poolscope.game.columns import NON_PRIVATE
 
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from poolscope.core.errors import InputError, did_you_mean, located, reading
-from poolscope.core.executors import check_memory
 from poolscope.core.files import check_regular, plain
+from poolscope.core.machine import check_memory
 from poolscope.scenario.model import (
     OUTSIDE,
     AdversaryTable,

@@ -29,9 +29,9 @@ from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
 from poolscope.core.tables.atomic import write_text
 from poolscope.game.blocks import Playing, all_blocks, block_size, check_size, play_parts, playing
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.metrics.bounds import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Integers
 from poolscope.core.errors import located
-from poolscope.core.executors import Local, check_disk
+from poolscope.core.executors import Local
+from poolscope.core.machine import check_disk
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import user_keys
 from poolscope.core.tables import Source, check_output, open_table, writing

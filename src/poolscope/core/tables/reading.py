@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 
 from poolscope.core.errors import InputError, one_line, reading
-from poolscope.core.executors import as_bytes, check_memory
 from poolscope.core.files import check_regular, folder_files
+from poolscope.core.machine import as_bytes, check_memory
 from poolscope.core.suppress_stderr import hushed
 from poolscope.core.tables.batch import Batch, chosen
 from poolscope.core.tables.parquet_check import Account, check_file

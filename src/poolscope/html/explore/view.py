@@ -12,7 +12,7 @@ from poolscope.core.files import plain
 from poolscope.html import figures
 from poolscope.html.render import specification, tied
 from poolscope.html.tables import cards, decimal, interval, large_percent, number
-from poolscope.inference.adversary import in_percent
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import percent
 from poolscope.workflows.explore.answers import CURATOR_REPORTS, Answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.game import Game
-from poolscope.inference.adversary import DEFAULT_THRESHOLD
+from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.scenario.model import AdversaryTable
 from poolscope.scenario.scenario import Scenario
 

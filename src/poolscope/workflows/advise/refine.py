@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from poolscope.game.blocks import playing
+from poolscope.game.columns import EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game
-from poolscope.game.outcomes import EXPOSED_AT_THRESHOLD
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.precision import select

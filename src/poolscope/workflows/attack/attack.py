@@ -27,7 +27,7 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, writing
-from poolscope.game.outcomes import CONFIDENCE_ERROR
+from poolscope.game.columns import CONFIDENCE_ERROR
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.overrides import as_asked

@@ -12,8 +12,9 @@ import polars as pl
 
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, check_memory
+from poolscope.core.executors import Engine
 from poolscope.core.files import scratch_folder
+from poolscope.core.machine import check_memory
 from poolscope.core.tables import Source, open_table
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism

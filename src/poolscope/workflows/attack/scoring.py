@@ -21,7 +21,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
-from poolscope.game.outcomes import CONFIDENCE_ERROR, exposed_columns
+from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.independent import CHUNK, believed, guesses
 from poolscope.inference.memoized.attack import grouped_posterior

@@ -16,8 +16,8 @@ import polars as pl
 from poolscope.core.arrays import Integers
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.tables import read_table
-from poolscope.game.outcomes import CORRECT
-from poolscope.inference.adversary import with_threshold
+from poolscope.game.columns import CORRECT
+from poolscope.inference.levels import with_threshold
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision

@@ -25,10 +25,10 @@ from poolscope.core.files import ANOTHER, LOCK, check_folder, check_new, claimed
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import is_unfinished, sweep, write_text
 from poolscope.game.blocks import Playing, all_blocks, planned, play_parts, playing
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
-from poolscope.game.outcomes import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
-from poolscope.inference.adversary import DEFAULT_THRESHOLD
+from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
 from poolscope.metrics.linkability import trackability
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums

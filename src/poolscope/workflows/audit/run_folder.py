@@ -28,8 +28,8 @@ from poolscope.core.errors import InputError, located, one_line, reading
 from poolscope.core.files import ANOTHER, plain, read_json
 from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
+from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import exposed_columns
 from poolscope.inference.independent import MOST_USERS
 from poolscope.metrics.bounds import EpsilonInTime
 from poolscope.metrics.linkability import Trackability

@@ -9,8 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError
+from poolscope.game.columns import CORRECT, NON_PRIVATE
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
-from poolscope.game.outcomes import CORRECT, NON_PRIVATE
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.exposure import exposure_columns, exposure_counts, exposure_shares
 from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve

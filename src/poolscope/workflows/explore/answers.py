@@ -23,8 +23,8 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import PoolscopeError
 from poolscope.core.executors import Local
 from poolscope.game.blocks import playing
+from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
-from poolscope.game.outcomes import NON_PRIVATE
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.devices import Fresh
 from poolscope.metrics.bounds import EpsilonInTime, devices_in_words, epsilon_of, in_words

@@ -11,8 +11,8 @@ import polars as pl
 
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.tables.reading import HELD, open_table
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.game.outcomes import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit.run_folder import Run, read_run
 

@@ -12,8 +12,8 @@ import polars as pl
 
 from poolscope.core.arrays import Map
 from poolscope.core.randomness import curator_key, user_keys
+from poolscope.game.columns import CORRECT, EXPOSED
 from poolscope.game.game import Game
-from poolscope.game.outcomes import CORRECT, EXPOSED
 from poolscope.mechanisms.protocols import Countable, at, countable
 from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes
