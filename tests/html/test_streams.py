@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
-from cases.explorer import TOKEN, fetched, query, small
+from cases.explorer import TOKEN, fetched, query, serving, small
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
 
@@ -80,7 +80,7 @@ def address(tmp_path, monkeypatch, gate, begun):
         gate.wait(30)
 
     monkeypatch.setattr(server, "answers", held)
-    with server(explorer_of(str(small(tmp_path)), 3)) as found:
+    with serving(explorer_of(str(small(tmp_path)), 3)) as found:
         yield found
 
 

@@ -121,7 +121,8 @@ def attack(
         from poolscope.cli.files import print_attack, print_links, print_story
         from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
-        from poolscope.scenario.scenario import input_paths, load_scenario
+        from poolscope.scenario.inputs import input_paths
+        from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.linking import check_links, link_users
         from poolscope.workflows.attack.one_user import attack_user

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -34,7 +33,6 @@ from poolscope.scenario.model import (
     is_inside,
     rejection,
 )
-from poolscope.scenario.parameters import FILES
 from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
 
 if TYPE_CHECKING:
@@ -385,16 +383,7 @@ def builtin_text(name: str) -> str:
     return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
 
 
-def named_files(scenario: Scenario) -> list[str]:
-    """The files that a scenario names, as it does."""
-    named = [scenario.universe_table.objects, scenario.users.traces if scenario.users else None]
-    named += [str(value) for name, value in scenario.mechanism.parameters.items() if name in FILES]
-    named += [adversary.file for adversary in scenario.adversaries]
-    return list(dict.fromkeys(name for name in named if name))
 
 
-def input_paths(scenario: Scenario, *others: str | PathLike[str] | None) -> list[Path]:
-    """All files that a command reads: of the scenario, and others as far as they are given."""
-    own = [] if scenario.file == scenario.name else [Path(scenario.file)]
-    named = [scenario.resolve(name) for name in named_files(scenario)]
-    return [*own, *named, *(Path(other) for other in others if other is not None)]
+
+

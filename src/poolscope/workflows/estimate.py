@@ -20,7 +20,8 @@ from poolscope.reports.estimators import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import build_device, build_mechanism
-from poolscope.scenario.scenario import Scenario, input_paths
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

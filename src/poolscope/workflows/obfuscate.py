@@ -29,7 +29,8 @@ from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
-from poolscope.scenario.scenario import Scenario, input_paths
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
 ROWS, PIECE = 1 << 19, 1 << 15

@@ -38,7 +38,8 @@ from poolscope.html.explore.controls import controls, in_words
 from poolscope.html.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.html.render import javascript, render
 from poolscope.inference.levels import in_percent
-from poolscope.scenario.scenario import load_scenario, named_files
+from poolscope.scenario.inputs import named_files
+from poolscope.scenario.scenario import load_scenario
 from poolscope.workflows.explore.answers import Crowd, Games, Stoppable, answers, side_by_side
 from poolscope.workflows.explore.one_user import story_of
 from poolscope.workflows.explore.people import People, people_of_posteriors, people_of_run

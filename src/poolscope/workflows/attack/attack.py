@@ -30,8 +30,9 @@ from poolscope.core.tables import check_output, writing
 from poolscope.game.columns import CONFIDENCE_ERROR
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.overrides import as_asked
-from poolscope.scenario.scenario import Scenario, input_paths
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.chunks import Weighing, bounded, warmed, weigh
 from poolscope.workflows.attack.linked_devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.workflows.attack.partitions import Scoring, crowds, fitting_reports, score_crowd

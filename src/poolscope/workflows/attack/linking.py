@@ -17,7 +17,8 @@ from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
-from poolscope.scenario.scenario import Scenario, input_paths
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.chunks import block, name_hashes, together
 from poolscope.workflows.attack.preparation import prepared
 from poolscope.workflows.attack.scoring import Scorer

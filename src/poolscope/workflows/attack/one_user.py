@@ -22,7 +22,8 @@ from poolscope.inference.independent import believed
 from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
-from poolscope.scenario.scenario import Scenario, input_paths
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.chunks import block, check_reports
 from poolscope.workflows.attack.linked_devices import check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.workflows.attack.partitions import fitting_reports

@@ -38,7 +38,8 @@ from poolscope.metrics.reading import Row
 from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import in_plain_words
-from poolscope.scenario.scenario import Scenario, named_files
+from poolscope.scenario.inputs import named_files
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.tables import Tables, tables
 
 COLUMNS = (
