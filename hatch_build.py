@@ -1,11 +1,11 @@
-"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `pages/bundle.py` reads it."""
+"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `html/render.py` reads it."""
 
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PLACE = "src/poolscope/pages/vega.js"
+PLACE = "src/poolscope/html/vega.js"
 
 
 class Bundle(BuildHookInterface):

@@ -18,8 +18,8 @@ import poolscope as ps
 from poolscope.metrics import Estimate
 from poolscope.metrics.records import summarise
 from poolscope.scenario.scenario import changed, parse
-from poolscope.verbs.advise.advice import Advice
-from poolscope.verbs.advise.verdicts import MIN_PART
+from poolscope.workflows.advise.records import Advice
+from poolscope.workflows.advise.search import MIN_PART
 
 SCENARIO = """
 [universe]

@@ -9,7 +9,7 @@ popularity is Zipf's, of objects in any order; "off" is its total variation from
 import numpy as np
 
 from poolscope.mechanisms import Channel
-from poolscope.reports.curator import simulate_frequencies
+from poolscope.reports.frequencies import simulate_frequencies
 
 SETTINGS = ((6, 4, 1.0), (20, 12, 1.0), (20, 12, 0.3), (60, 30, 0.3))
 REPORTS = (1000, 100_000)

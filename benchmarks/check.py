@@ -17,8 +17,8 @@ from timing import machine
 
 from poolscope.mechanisms import make
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.verbs.check.bound import lower_bound
-from poolscope.verbs.check.check import check
+from poolscope.workflows.check.bounds import lower_bound
+from poolscope.workflows.check.check import check
 
 #: Our names, and ldp-audit's.
 KINDS = {"grr": "GRR", "ss": "SS", "sue": "SUE", "oue": "OUE", "the": "THE", "blh": "BLH", "olh": "OLH"}

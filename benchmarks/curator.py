@@ -19,9 +19,9 @@ import numpy as np
 from timing import Timing, machine, ratio, repeat
 
 from poolscope import frequencies
-from poolscope.base.engines import Local
+from poolscope.core.executors import Local
 from poolscope.kernels.cms import supports
-from poolscope.kernels.words import positions_room
+from poolscope.kernels.grouping import positions_room
 from poolscope.mechanisms import CMS
 
 OBJECTS, FUNCTIONS, M, EPSILON = 2000, 65536, 1024, 4.0

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cases.broken import CORRECT, DEFECTS, KINDS, OTHERS, Silent, Stated
 
 from poolscope.mechanisms import make
-from poolscope.verbs.check.check import check
+from poolscope.workflows.check.check import check
 
 #: Mechanisms of ours, for which false alarms are counted as well: the kind, the universe, the parameters.
 OURS = {

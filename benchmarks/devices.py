@@ -16,12 +16,12 @@ from collections.abc import Callable
 import numpy as np
 
 import poolscope as ps
-from poolscope.base.engines import Local
+from poolscope.core.executors import Local
 from poolscope.mechanisms import Device, Mechanism, device_of, make
-from poolscope.metrics.epsilon import kept_by
+from poolscope.metrics.bounds import kept_by
+from poolscope.population.popularity import zipf
 from poolscope.reports.utility import expected_rmse
-from poolscope.verbs.advise.error import smallest_serving
-from poolscope.world.popularity import zipf
+from poolscope.workflows.advise.accuracy import smallest_serving
 
 UNIVERSE = ps.Universe.sized(40, {"a": 6, "b": 6, "c": 8})
 POPULARITY = zipf(UNIVERSE, 1.0)

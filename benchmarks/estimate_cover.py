@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from poolscope.mechanisms import CMS, HCMS, Rappor
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 UNIVERSE = 60
 #: Half of the objects are never sent.

@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 
-from poolscope.base.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.metrics.precision import auc
 from poolscope.scenario.build import build_game

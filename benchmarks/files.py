@@ -18,15 +18,15 @@ import polars as pl
 from timing import machine, ratio, repeat
 
 from poolscope import load_scenario, play
-from poolscope.base.engines import Local
-from poolscope.base.randomness import user_keys
-from poolscope.base.tables import open_table
+from poolscope.core.executors import Local
+from poolscope.core.randomness import user_keys
+from poolscope.core.tables import open_table
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
-from poolscope.verbs.attack.attack import attack
-from poolscope.verbs.attack.scorer import Gathered, Scorer
-from poolscope.verbs.estimate import estimate
-from poolscope.verbs.obfuscate import obfuscate
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.attack.scoring import Gathered, Scorer
+from poolscope.workflows.estimate import estimate
+from poolscope.workflows.obfuscate import obfuscate
 
 SEED = 0
 

@@ -17,12 +17,12 @@ import numpy as np
 from timing import machine, ratio, repeat
 
 from poolscope import load_scenario, play, posterior
-from poolscope.base.engines import available_cores
-from poolscope.base.randomness import report_keys, user_keys
+from poolscope.core.machine import available_cores
+from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game
 from poolscope.mechanisms import CMS, Fresh
-from poolscope.world.popularity import within_pools
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
+from poolscope.population.popularity import within_pools
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from oracle.reference import plain_numpy_attack

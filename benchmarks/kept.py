@@ -19,15 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 import poolscope as ps
-from poolscope.attack.memory.chains import begun, belief_of
-from poolscope.attack.memory.groupings import Groupings
-from poolscope.attack.memory.posteriors import found_by
-from poolscope.attack.memory.slots import slots_of
-from poolscope.attack.memory.units import units_of
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
+from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.chains import Groupings, begun, belief_of
+from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
+from poolscope.population.popularity import zipf
 
 EMOJIS = ps.Universe.sized(2600, dict.fromkeys("abcdef", 228))
 SMALL = ps.Universe.sized(60, {"a": 8, "b": 8, "c": 12})

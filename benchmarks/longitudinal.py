@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.reports.curator import frequencies
+from poolscope.reports.frequencies import frequencies
 
 KINDS = {
     "l-grr": {},

@@ -21,18 +21,16 @@ import polars as pl
 from scipy import stats
 
 from poolscope import load_scenario
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.mechanisms.devices import Device
-from poolscope.mechanisms.role import Reports
-from poolscope.reports.checks import Checks
-from poolscope.reports.stated_popularity import StatedPopularity
+from poolscope.mechanisms.protocols import Reports
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.universe import Universe
+from poolscope.reports.checks import Checks, StatedPopularity
 from poolscope.scenario.build import build_behaviour
-from poolscope.verbs.attack.attack import attack
-from poolscope.verbs.obfuscate import obfuscate
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.synthetic import draw_traces, draw_users
-from poolscope.world.universe import Universe
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.obfuscate import obfuscate
 
 #: What each message begins with or contains.
 KINDS = {

@@ -19,20 +19,20 @@ from numba import njit
 from timing import machine
 
 from poolscope import load_scenario
-from poolscope.attack.adversary import posterior_block, views
-from poolscope.attack.fresh import CHUNK, PARTS
-from poolscope.attack.shown import non_private_posterior
-from poolscope.base.randomness import report_keys, user_keys
+from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play_block
+from poolscope.inference.adversary import posterior_block, views
+from poolscope.inference.independent import CHUNK, PARTS
+from poolscope.inference.non_private import non_private_posterior
 from poolscope.kernels import cms as cms_kernels
 from poolscope.kernels import posterior as posterior_kernels
-from poolscope.kernels.coins import bernoulli_words
 from poolscope.kernels.grouping import bucket_masses, group
 from poolscope.kernels.nodes import LANE
+from poolscope.kernels.random import bernoulli_words
 from poolscope.mechanisms import CMS
-from poolscope.mechanisms.grouping import by_function, choose_functions
-from poolscope.reports.shares import sent_masses
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.mechanisms.hashing import by_function, choose_functions
+from poolscope.population.behavior import draw_traces, draw_users
+from poolscope.reports.files import sent_masses
 
 SEED = 1
 COUNTED = 64

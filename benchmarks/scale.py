@@ -18,14 +18,14 @@ from statistics import median
 import polars as pl
 from timing import machine
 
-from poolscope.base.engines import Local, chosen
+from poolscope.core.executors import Local, chosen
 from poolscope.game.blocks import Block, Playing, play_part
 from poolscope.game.game import play_block
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.pages.audit import write_page
+from poolscope.html.audit import write_page
 from poolscope.scenario.scenario import load_scenario
-from poolscope.verbs.audit.folder import read_run
-from poolscope.verbs.audit.run import audit, summary_of
+from poolscope.workflows.audit.audit import audit, summary_of
+from poolscope.workflows.audit.run_folder import read_run
 
 
 def measured(*arguments: object) -> dict[str, float]:
@@ -105,7 +105,7 @@ def end(scenario: str, users: int, folder: Path) -> dict[str, float]:
 
 def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     """What follows the last block."""
-    from poolscope.verbs.audit.manifest import Manifest
+    from poolscope.workflows.audit.run_folder import Manifest
 
     loaded = load_scenario(scenario)
     game = loaded.game(0, Local().map)

@@ -17,14 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 import poolscope as ps
-from poolscope.attack.memory.allocation import allocated_posterior
-from poolscope.attack.memory.posteriors import found_by
-from poolscope.attack.memory.tables import table_sum, tables_of
-from poolscope.attack.memory.tempering import tempered_posterior
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
+from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
+from poolscope.inference.memoized.tables import table_sum, tables_of
 from poolscope.mechanisms import Channel, device_of, make, reports_of
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import draw_traces, draw_users
+from poolscope.population.popularity import zipf
 
 
 class Setting(NamedTuple):

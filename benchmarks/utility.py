@@ -12,9 +12,9 @@ import numpy as np
 from timing import machine, repeat
 
 from poolscope import load_scenario
-from poolscope.base.engines import Local
+from poolscope.core.executors import Local
 from poolscope.mechanisms import CMS
-from poolscope.reports.curator import simulate_frequencies
+from poolscope.reports.frequencies import simulate_frequencies
 
 PUBLISHED = {(4.0, 10**9): 0.000016}
 

@@ -12,7 +12,7 @@ from make_api import GROUPS, SPACES, first_line
 
 import poolscope as ps
 from poolscope.cli.commands import app
-from poolscope.pages.glossary import MEANINGS
+from poolscope.html.glossary import MEANINGS
 
 DOCS = Path(__file__).parent
 

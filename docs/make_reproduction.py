@@ -9,10 +9,10 @@ import re
 import sys
 from pathlib import Path
 
-from poolscope.pages.numbers import rounded
-from poolscope.pages.reproduction import mark
-from poolscope.verbs.reproduce.experiments import published
-from poolscope.verbs.reproduce.runner import Compared
+from poolscope.html.reproduction import mark
+from poolscope.html.tables import rounded
+from poolscope.workflows.reproduce.experiments import published
+from poolscope.workflows.reproduce.runner import Compared
 
 PAGE = Path(__file__).parent / "reproduction.md"
 

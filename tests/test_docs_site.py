@@ -9,7 +9,7 @@ import typer
 
 import poolscope
 from poolscope.cli.commands import app
-from poolscope.pages.glossary import MEANINGS
+from poolscope.html.glossary import MEANINGS
 
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = typer.main.get_command(app).commands

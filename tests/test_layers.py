@@ -1,4 +1,4 @@
-"""The twelve rooms: every module in one, imports only downwards, libraries only where they belong."""
+"""The twelve layers: every module in one, imports only downwards, libraries only where they belong."""
 
 import ast
 from pathlib import Path
@@ -10,48 +10,48 @@ import poolscope
 PACKAGE = Path(poolscope.__file__).parent
 TESTS = Path(__file__).parent
 
-#: From the top: a room imports from itself and from those after it.
-ROOMS = (
+#: From the top: a layer imports from itself and from those after it.
+LAYERS = (
     "cli",
-    "pages",
-    "verbs",
+    "html",
+    "workflows",
     "scenario",
     "metrics",
     "game",
-    "attack",
+    "inference",
     "reports",
     "mechanisms",
-    "world",
-    "base",
+    "population",
+    "core",
     "kernels",
 )
 
 LOOSE = {"__init__.py", "__main__.py", "py.typed"}
 
-#: Library -> the rooms (or modules) that may know it. Those that are not listed may be used anywhere.
+#: Library -> the layers (or modules) that may know it. Those that are not listed may be used anywhere.
 AT_HOME = {
     "typer": ("cli",),
     "rich": ("cli",),
-    "jinja2": ("pages",),
-    "markupsafe": ("pages",),
-    "altair": ("pages",),
-    "vl_convert": ("pages",),
-    "starlette": ("pages",),
-    "uvicorn": ("pages",),
-    "pydantic": ("scenario", "verbs.audit"),
-    "pydantic_core": ("scenario", "verbs.audit"),
-    "dask": ("base",),
-    "distributed": ("base",),
+    "jinja2": ("html",),
+    "markupsafe": ("html",),
+    "altair": ("html",),
+    "vl_convert": ("html",),
+    "starlette": ("html",),
+    "uvicorn": ("html",),
+    "pydantic": ("scenario", "workflows.audit"),
+    "pydantic_core": ("scenario", "workflows.audit"),
+    "dask": ("core",),
+    "distributed": ("core",),
     "numba": ("kernels",),
     "llvmlite": ("kernels",),
-    "emoji": ("world.builtin",),
+    "emoji": ("population.builtin",),
     "pandas": ("metrics.tables",),
 }
 
-#: Folders of tests that are no room: slow independent oracles, and what several tests share.
+#: Folders of tests that are no layer: slow independent oracles, and what several tests share.
 SHARED_TESTS = {"oracle", "cases"}
 
-#: Tests of the whole project that have to name rooms.
+#: Tests of the whole project that have to name layers.
 OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_docs_site.py", "test_public_names.py"}
 
 
@@ -73,12 +73,12 @@ def imported(tree):
 
 def upward(module, text):
     """The imports of a module's text that point up, and the libraries that are not at home there."""
-    room = module.partition(".")[0]
+    layer = module.partition(".")[0]
     for name, line in imported(ast.parse(text)):
         library, _, rest = name.partition(".")
         if library == "poolscope":
             target = rest.partition(".")[0]
-            allowed = ROOMS[ROOMS.index(room) :] if room in ROOMS else ROOMS
+            allowed = LAYERS[LAYERS.index(layer) :] if layer in LAYERS else LAYERS
             if target not in allowed and rest != "__version__":
                 yield f"{module}:{line} imports {name}"
         elif library in AT_HOME and not any(f"{module}.".startswith(f"{home}.") for home in AT_HOME[library]):
@@ -87,7 +87,7 @@ def upward(module, text):
 
 def test_no_module_is_loose():
     assert {path.name for path in PACKAGE.iterdir() if path.is_file()} == LOOSE
-    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(LAYERS)
     for path, module in modules():
         assert (path.parent / "__init__.py").exists(), f"{module} is not in a package"
 
@@ -100,13 +100,13 @@ def test_imports_point_down():
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("kernels.cms", "from poolscope.base import errors"),
+        ("kernels.cms", "from poolscope.core import errors"),
         ("game.game", "def late():\n    from poolscope.metrics.precision import auc"),
-        ("metrics.records", "import poolscope.scenario.tables"),
-        ("attack.decide", "from poolscope import metrics"),
-        ("verbs.audit.run", "import rich"),
-        ("attack.posterior", "from numba import njit"),
-        ("world.universe", "from poolscope import Universe"),
+        ("metrics.records", "import poolscope.scenario.model"),
+        ("inference.decide", "from poolscope import metrics"),
+        ("workflows.audit.run", "import rich"),
+        ("inference.posterior", "from numba import njit"),
+        ("population.universe", "from poolscope import Universe"),
     ],
 )
 def test_an_import_that_points_up_is_found(module, text):
@@ -114,18 +114,18 @@ def test_an_import_that_points_up_is_found(module, text):
 
 
 def test_tests_mirror_the_rooms():
-    """A folder of tests for each room; loose tests are of the whole project."""
+    """A folder of tests for each layer; loose tests are of the whole project."""
     folders = {path.name for path in TESTS.iterdir() if path.is_dir() and path.name not in ("__pycache__",)}
-    assert folders <= {*ROOMS, *SHARED_TESTS}
+    assert folders <= {*LAYERS, *SHARED_TESTS}
     for path in TESTS.rglob("test_*.py"):
         parts = path.relative_to(TESTS).parts
-        assert len(parts) == 1 or parts[0] in ROOMS or parts[0] == "oracle", path
+        assert len(parts) == 1 or parts[0] in LAYERS or parts[0] == "oracle", path
     for path in TESTS.glob("test_*.py"):
         about = {
             name.split(".")[1] for name, _ in imported(ast.parse(path.read_text())) if name.startswith("poolscope.")
         }
-        assert not about & set(ROOMS) or path.name in OF_ALL, f"{path.name} tests a room: {sorted(about)}"
+        assert not about & set(LAYERS) or path.name in OF_ALL, f"{path.name} tests a layer: {sorted(about)}"
 
 
 def test_no_module_is_long():
-    assert [f"{module}: {n}" for path, module in modules() if (n := len(path.read_text().splitlines())) > 400] == []
+    assert [f"{module}: {n}" for path, module in modules() if (n := len(path.read_text().splitlines())) > 450] == []

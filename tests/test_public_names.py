@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,17 +44,6 @@ def test_every_name_of_a_namespace_is_there_and_documented(space):
     home = getattr(poolscope, space)
     for name in home.__all__:
         assert (inspect.getdoc(getattr(home, name)) or "").strip(), name
-
-
-def test_attack_is_the_verb_whatever_was_imported_before():
-    """The room of the same name does not take its place."""
-    import poolscope.attack.adversary
-
-    assert callable(poolscope.attack)
-    assert poolscope.attack is sys.modules["poolscope.verbs.attack.attack"].attack
-    from poolscope.attack import adversary
-
-    assert adversary.Adversary is poolscope.Adversary
 
 
 def test_unknown_names_are_errors():

@@ -14,15 +14,15 @@ import polars as pl
 from cases.synthetic import SEED
 
 from poolscope import metrics
-from poolscope.attack.adversary import Adversary
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.leakage import answers, leakage_of, security_of
 from poolscope.metrics.records import Counted, prior_guess
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
 
 Metric = Callable[[pl.DataFrame], Estimate]
 

@@ -6,12 +6,11 @@ from functools import cache
 import numpy as np
 from cases.synthetic import SEED
 
-from poolscope.attack.adversary import Adversary
-from poolscope.base.randomness import user_keys
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import draw_traces, draw_users
-from poolscope.world.universe import Universe
+from poolscope.core.randomness import user_keys
+from poolscope.inference.adversary import Adversary
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
 
 TINY = Universe.sized(5, {"a": 2, "b": 2})
 ORACLE = Adversary(name="oracle", universe=TINY, popularity=np.array([0.1, 0.3, 0.2, 0.15, 0.25]))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 
 
 class Plain:

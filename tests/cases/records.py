@@ -8,7 +8,7 @@ from typing import Any
 from poolscope.mechanisms import Sending
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
-from poolscope.verbs.comparison import Choice
+from poolscope.workflows.compare import Choice
 
 
 class Everyone(defaultdict):

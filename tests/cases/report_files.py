@@ -6,13 +6,13 @@ import numpy as np
 import polars as pl
 from cases.synthetic import SEED
 
-from poolscope.base.randomness import user_keys
-from poolscope.base.tables import check_output, writing
 from poolscope.cli import commands as cli
+from poolscope.core.randomness import user_keys
+from poolscope.core.tables import check_output, writing
+from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import numeric_columns, report_frame
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import load_scenario
-from poolscope.world.synthetic import draw_traces, draw_users
 
 BASE = """
 [universe]

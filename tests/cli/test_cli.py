@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import builtin_names, load_scenario
-from poolscope.verbs.audit import manifest, run
+from poolscope.workflows.audit import audit, run_folder
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def test_audit_writes_the_contract(scenario, tmp_path):
     assert "strong" in done.stdout
     assert "After 10 reports" in done.stdout
     assert done.stderr == ""  # no progress bar in a pipe
-    run = tmp_path / "run"
-    summary = json.loads((run / "summary.json").read_text())
+    audit = tmp_path / "run"
+    summary = json.loads((audit / "summary.json").read_text())
     assert summary["seed"] == 3
     assert summary["users"] == 200
     assert summary["version"]
@@ -42,15 +42,15 @@ def test_audit_writes_the_contract(scenario, tmp_path):
             assert isinstance(row[name], float)
         assert row["auc_low"] <= row["auc"] <= row["auc_high"]
         assert row["baseline"] == pytest.approx(1 / 3)
-    outcomes = pl.read_parquet(run / "outcomes" / "*.parquet")
+    outcomes = pl.read_parquet(audit / "outcomes" / "*.parquet")
     assert outcomes.height == 200 * 3 * 2
-    html = (run / "report.html").read_text()
+    html = (audit / "report.html").read_text()
     assert '<div class="chart"' in html
     assert not re.search(r'(?:src|href)="(?:https?:)?//', html)
-    assert {path.name for path in run.iterdir()} == {"manifest.json", "outcomes", "report.html", "summary.json"}
+    assert {path.name for path in audit.iterdir()} == {"manifest.json", "outcomes", "report.html", "summary.json"}
     drawn = poolscope("figures", "run", "--format", "pdf", "--width", "column", cwd=tmp_path)
     assert drawn.returncode == 0, drawn.stderr
-    files = sorted((run / "figures").iterdir())
+    files = sorted((audit / "figures").iterdir())
     assert sorted(drawn.stdout.split()) == [str(path.relative_to(tmp_path)) for path in files]
     assert all(path.read_bytes().startswith(b"%PDF") for path in files)
     wrong = poolscope("figures", "run", "--format", "gif", cwd=tmp_path)
@@ -58,7 +58,7 @@ def test_audit_writes_the_contract(scenario, tmp_path):
     assert "unknown format, got 'gif'" in wrong.stderr
     again = poolscope("report", "run", cwd=tmp_path)
     assert again.returncode == 0
-    assert (run / "report.html").read_text() == html
+    assert (audit / "report.html").read_text() == html
 
 
 def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
@@ -67,10 +67,10 @@ def test_same_seed_same_outcomes_and_resume(scenario, tmp_path):
     one, two = (sorted((tmp_path / out / "outcomes").iterdir()) for out in ("one", "two"))
     assert [f.read_bytes() for f in one] == [f.read_bytes() for f in two]
     # a run that lost its last block goes on to the same bytes
-    manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
-    lost = max(manifest["parts"])
-    del manifest["parts"][lost]
-    (tmp_path / "two" / "manifest.json").write_text(json.dumps(manifest))
+    run_folder = json.loads((tmp_path / "two" / "manifest.json").read_text())
+    lost = max(run_folder["parts"])
+    del run_folder["parts"][lost]
+    (tmp_path / "two" / "manifest.json").write_text(json.dumps(run_folder))
     (tmp_path / "two" / "outcomes" / lost).unlink()
     (tmp_path / "two" / "summary.json").unlink()
     assert poolscope("audit", scenario, "--out", "two", "--resume", cwd=tmp_path).returncode == 0
@@ -215,19 +215,19 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 
 @needs_full_disk
 def test_a_full_disk_is_one_line_and_leaves_nothing(scenario, tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, "write_text", write_to_a_full_disk)
+    monkeypatch.setattr(run_folder, "write_text", write_to_a_full_disk)
     with pytest.raises(InputError, match=r"cannot write: No space left on device"):
-        run.audit(load_scenario(scenario), tmp_path / "run")
+        audit.audit(load_scenario(scenario), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @needs_full_disk
 def test_a_disk_that_is_full_at_the_end_keeps_what_was_played(scenario, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(run, "write_text", write_to_a_full_disk)
+        patched.setattr(audit, "write_text", write_to_a_full_disk)
         with pytest.raises(InputError, match=r"cannot write: No space.*make room and go on with `resume`"):
-            run.audit(load_scenario(scenario), tmp_path / "run")
-    assert run.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
+            audit.audit(load_scenario(scenario), tmp_path / "run")
+    assert audit.audit(load_scenario(scenario), tmp_path / "run", resume=True).users > 0
 
 
 @needs_full_disk
@@ -244,10 +244,10 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path):
 def test_nobody_reads_the_output(tmp_path):
     """A pipe that was closed is no error to speak of."""
     command = [sys.executable, "-m", "poolscope", "scenarios", "apple-emojis"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run.stdout.close()
-    assert run.stderr.read() == ""
-    assert run.wait() == 1
+    audit = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    audit.stdout.close()
+    assert audit.stderr.read() == ""
+    assert audit.wait() == 1
 
 
 def test_help_imports_nothing_heavy(tmp_path):
@@ -265,7 +265,7 @@ def test_the_library_speaks_of_arguments_and_the_command_of_options(scenario, tm
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").touch()
     with pytest.raises(InputError, match=r"choose another with `out`"):
-        run.audit(load_scenario(scenario), tmp_path / "run")
+        audit.audit(load_scenario(scenario), tmp_path / "run")
     done = poolscope("audit", scenario, "--out", "run", cwd=tmp_path)
     assert "choose another with --out" in done.stderr
     assert done.returncode == 2

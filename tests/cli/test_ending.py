@@ -11,7 +11,7 @@ import pytest
 from cases.engines import scenario_text, start
 
 from poolscope.scenario.scenario import load_scenario
-from poolscope.verbs.obfuscate import obfuscate
+from poolscope.workflows.obfuscate import obfuscate
 
 USERS, LENGTH = 400, 60
 

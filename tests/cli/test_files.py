@@ -10,9 +10,9 @@ import pytest
 from cases.report_files import command, scenario_of, small_attack, write_traces
 from cases.synthetic import SEED
 
-from poolscope.base.errors import InputError
-from poolscope.base.tables import Parts
-from poolscope.verbs.attack.attack import attack
+from poolscope.core.errors import InputError
+from poolscope.core.tables import Parts
+from poolscope.workflows.attack.attack import attack
 
 ORACLE = Path(__file__).parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
 

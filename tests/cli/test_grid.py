@@ -4,8 +4,7 @@ import io
 
 import pytest
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import WIDEST, Terminal
+from poolscope.cli.terminal import WIDEST, Grid, Terminal
 
 HEADS = ["adversary", "n", *(f"number {i}" for i in range(8))]
 

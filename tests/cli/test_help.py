@@ -6,9 +6,8 @@ import pytest
 from cases.command_line import SMALL, poolscope
 from typer.testing import CliRunner
 
-from poolscope.cli.app import ORDER
+from poolscope.cli.app import MECHANISMS, ORDER, _names
 from poolscope.cli.commands import app
-from poolscope.cli.options import MECHANISMS, _names
 from poolscope.mechanisms import MECHANISMS as KNOWN
 
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]

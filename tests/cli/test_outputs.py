@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from cases.report_files import ADVERSARIES, command, scenario_of, small_attack, write_traces
 
-from poolscope.base import folders
-from poolscope.base.errors import InputError
-from poolscope.base.scratch import claimed
-from poolscope.base.tables import check_output, check_outputs
+from poolscope.core import files
+from poolscope.core.errors import InputError
+from poolscope.core.files import claimed
+from poolscope.core.tables import check_output, check_outputs
 from poolscope.scenario.scenario import load_scenario
-from poolscope.verbs.attack import attack as attacking
-from poolscope.verbs.audit.run import audit
-from poolscope.verbs.compare import compare
+from poolscope.workflows.attack import attack as attacking
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.compare import compare
 
 OBJECTS = "size = 30\npools = { a = 5, b = 6, c = 7 }", "objects = 'objects.csv'"
 
@@ -157,7 +157,7 @@ def read_only(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, "Permission denied")
         return opened(path, *arguments, **more)
 
-    monkeypatch.setattr(folders.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(files.tempfile, "mkdtemp", refused)
     monkeypatch.setattr(os, "open", no_lock)
     return folder
 

@@ -14,9 +14,9 @@ from cases.command_line import PROGRESS
 from cases.engines import scenario_text
 from rich.progress import Progress as Bar
 
-from poolscope.base.errors import Stopped
 from poolscope.cli.progress import COMPILING, _Shown, working
 from poolscope.cli.terminal import Terminal
+from poolscope.core.errors import Stopped
 
 
 def on_a_terminal(arguments, cwd):

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 import poolscope as ps
-from poolscope.base.randomness import redraw_keys
+from poolscope.core.randomness import redraw_keys
 from poolscope.game import game as game_module
 from poolscope.game.columns import ESTIMATE
 from poolscope.game.game import estimate_of
 from poolscope.mechanisms import make
-from poolscope.metrics.clusters import Clusters, effect_of_share
-from poolscope.reports import curator
+from poolscope.metrics.intervals import Clusters, effect_of_share
+from poolscope.reports import frequencies
 
 SCENARIO = """
 [universe]
@@ -98,9 +98,9 @@ def test_the_closed_distribution_has_the_spread_of_simulated_estimates(kind, par
     mechanism, draws = make(kind, 12, {"epsilon": 1.5} | parameters), 150
     both = []
     for many in (0, 1 << 60):
-        monkeypatch.setattr(curator, "MANY_REPORTS", many)
+        monkeypatch.setattr(frequencies, "MANY_REPORTS", many)
         keys = redraw_keys(np.uint64(7), draws)
-        both.append(np.array(curator.further_popularities(mechanism, popularity, 6000, keys)))
+        both.append(np.array(frequencies.further_popularities(mechanism, popularity, 6000, keys)))
     closed, simulated = both
     spread = np.sqrt((closed.var(axis=0) + simulated.var(axis=0)) / 2)
     apart = np.abs(closed.mean(axis=0) - simulated.mean(axis=0)) / (spread * np.sqrt(2 / draws))

@@ -11,21 +11,20 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 from poolscope import metrics
-from poolscope.attack import fresh
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.attack.shown import non_private_posterior
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import report_keys, user_keys
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.randomness import report_keys, user_keys
 from poolscope.game.game import Game, play, play_block
+from poolscope.inference import independent
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
+from poolscope.inference.non_private import non_private_posterior
 from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
 from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.popularity import zipf
-from poolscope.world.synthetic import Users, draw_traces, draw_users, own_popularity, preferences
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour, Users, draw_traces, draw_users, own_popularity, preferences
+from poolscope.population.densities import Beta
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
 POPULARITY = zipf(UNIVERSE, 1.0)
@@ -59,7 +58,7 @@ def outcomes():
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_threads_and_blocks_change_no_bit(outcomes, engine, block_bytes, monkeypatch):
     monkeypatch.setattr("poolscope.game.game.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr(fresh, "CHUNK", 17)
+    monkeypatch.setattr(independent, "CHUNK", 17)
     assert_frame_equal(play(GAME, 500, SEED, engine=engine), outcomes, check_exact=True)
 
 

@@ -11,16 +11,16 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.attack.memory import posteriors
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
 from poolscope.cli.commands import app
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
+from poolscope.inference.memoized import attack
 from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
 from poolscope.metrics.records import Record, summarise
-from poolscope.metrics.words import chance_in_words
+from poolscope.metrics.text import chance_in_words
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
@@ -59,8 +59,8 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
 @pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(posteriors.OnKept, "most_users", 16)
-    monkeypatch.setattr(posteriors, "CHUNK", 3)
+    monkeypatch.setattr(attack.OnKept, "most_users", 16)
+    monkeypatch.setattr(attack, "CHUNK", 3)
     assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
@@ -77,7 +77,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
     memory = device_of(RAPPOR, memory=True)
     for user in range(6):
         first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
-        found = posteriors.found_by(memory, first, STRONG)
+        found = attack.found_by(memory, first, STRONG)
         row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
         assert row["confidence_error"].item() == found.error[found.posterior.argmax()] > 0
     for name in ("naive", "non-private"):

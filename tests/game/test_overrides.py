@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import attack_on, posterior
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import attack_on, posterior
 from poolscope.mechanisms import (
     CMS,
     GRR,
@@ -24,12 +24,12 @@ from poolscope.mechanisms import (
     device_of,
 )
 from poolscope.mechanisms.checking import ignored
-from poolscope.mechanisms.sending import Sending
-from poolscope.reports.curator import frequencies
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
+from poolscope.mechanisms.policy import Sending
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Beta
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
+from poolscope.reports.frequencies import frequencies
 
 UNIVERSE = Universe.sized(20, {"a": 6, "b": 6})
 RESPONSE = GRR(universe=20, epsilon=1.0)

@@ -5,14 +5,13 @@ import pytest
 from cases.memory import CROWD, STRONG
 from cases.synthetic import SEED
 
-from poolscope.attack.decide import guesses
-from poolscope.attack.role import Posteriors
-from poolscope.base.engines import Local
-from poolscope.base.randomness import user_keys
+from poolscope.core.executors import Local
+from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
-from poolscope.game.referee import Referee
+from poolscope.game.outcomes import Referee
+from poolscope.inference.independent import Posteriors, guesses
 from poolscope.mechanisms import Sending
-from poolscope.world.behaviour import Preferences
+from poolscope.population.behavior import Preferences
 
 USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
 ALL = Sending()

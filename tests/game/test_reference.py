@@ -6,15 +6,15 @@ import pytest
 from cases.synthetic import SEED
 
 from poolscope import metrics
-from poolscope.attack.adversary import Adversary
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import GRR, Fresh
 from poolscope.metrics.precision import successes
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.popularity import uniform, zipf
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Beta
+from poolscope.population.popularity import uniform, zipf
+from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(40, {"a": 8, "b": 8, "c": 8})
 POPULARITY = zipf(UNIVERSE, 1.0)

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 from oracle.pseudonyms import Response, guessed, running, share_exposed, share_right
 from polars.testing import assert_frame_equal
 
-from poolscope.attack import fresh
-from poolscope.attack.adversary import Adversary
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import user_keys
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, play
+from poolscope.inference import independent
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import CMS, GRR, Sending, device_of
 from poolscope.metrics.calibration import calibration_error, calibration_limit
 from poolscope.metrics.records import summarise
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.synthetic import draw_traces, draw_users
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 
 EPSILON, NEVER = 3.0, 10**9
 REFERENCE = Response(ORACLE.popularity, TINY.pool_of, EPSILON)
@@ -122,8 +121,8 @@ def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(li
     whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
     short = play(crowd((4,), **limits), 60, SEED)
     assert_frame_equal(short.select(COLUMNS), whole.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
-    monkeypatch.setattr(fresh.OnFresh, "most_users", 16)
-    monkeypatch.setattr(fresh, "CHUNK", 3)
+    monkeypatch.setattr(independent.OnFresh, "most_users", 16)
+    monkeypatch.setattr(independent, "CHUNK", 3)
     assert_frame_equal(play(crowd(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 

@@ -8,13 +8,13 @@ from cases.command_line import SMALL, poolscope
 from cases.engines import read_outcomes
 from polars.testing import assert_frame_equal
 
-from poolscope.base import machine
-from poolscope.base.errors import InputError
-from poolscope.base.machine import as_bytes
+from poolscope.core import machine
+from poolscope.core.errors import InputError
+from poolscope.core.machine import as_bytes
 from poolscope.game import game as games
-from poolscope.game.size import as_time, check_size, size_of
+from poolscope.game.blocks import as_time, check_size, size_of
 from poolscope.scenario.scenario import parse
-from poolscope.verbs.attack.attack import attack
+from poolscope.workflows.attack.attack import attack
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
     assert check_size(game, 1000, tmp_path, 2) is None
     with pytest.raises(InputError, match=r"users would take about .* on disk, .* are free; take fewer `users`"):
         check_size(game, 10**15, tmp_path / "not yet there", 2)
-    monkeypatch.setattr("poolscope.base.machine.available_disk", lambda _: 10**30)
+    monkeypatch.setattr("poolscope.core.machine.available_disk", lambda _: 10**30)
     with pytest.raises(InputError, match=r"would take about [\d,]+ years on 2 cores; take fewer `users`"):
         check_size(game, 10**15, tmp_path, 2)
     assert "this takes about" in check_size(game, 10**11, tmp_path, 100)

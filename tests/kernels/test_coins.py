@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from poolscope.kernels.coins import TOGETHER, bernoulli_words
+from poolscope.kernels.random import TOGETHER, bernoulli_words
 
 WORD = 2**64
 

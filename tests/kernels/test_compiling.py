@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 from numba import njit
 
-from poolscope.kernels.compiling import Aside
+from poolscope.kernels.compilation import Aside
 
 CALL = """
 import warnings
 warnings.simplefilter("error" if {strict} else "always")
 {before}
 import numpy as np
-from poolscope.kernels.compiling import watched
+from poolscope.kernels.compilation import watched
 told = []
 with watched(lambda: told.append(1)):
     from poolscope.kernels.random import uniforms
@@ -80,7 +80,7 @@ def test_another_process_compiles_what_is_not_there_yet(tmp_path, monkeypatch):
 def test_the_posterior_is_compiled_aside_as_the_game_calls_it(tmp_path):
     """The other process and the game compile one and the same kernel: nothing is compiled twice."""
     call = (
-        "from poolscope.attack.posterior import COMPILED\n"
+        "from poolscope.inference.posterior import COMPILED\n"
         "from poolscope.kernels.posterior import posteriors\n"
         "from poolscope import load_scenario, play\n"
         "COMPILED.begin()\n"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from cases.memory import ORACLE
 
-from poolscope.attack.memory.tables import Tables
-from poolscope.attack.memory.tempering import TableSampler
-from poolscope.kernels.table_chains import draw_behavior, redraw, refresh
+from poolscope.inference.memoized.table_samplers import TableSampler
+from poolscope.inference.memoized.tables import Tables
+from poolscope.kernels.memoized_table_chains import draw_behavior, redraw, refresh
 
 COUNTS = np.array([5, 2, 1])
 LOG_LAW = np.log(np.random.default_rng(3).dirichlet(np.ones(4), size=4))

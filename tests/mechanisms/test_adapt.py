@@ -10,18 +10,18 @@ from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.randomness import children
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
-from poolscope.mechanisms.role import ReportColumn
-from poolscope.reports.curator import estimator, frequencies
+from poolscope.mechanisms.protocols import ReportColumn
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
+from poolscope.reports.frequencies import estimator, frequencies
 from poolscope.reports.utility import measure_utility
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(12, {"a": 3, "b": 4})
 POPULARITY = zipf(UNIVERSE, 1.0)
@@ -212,10 +212,16 @@ def test_without_all_probabilities_there_is_the_likelihood_alone():
 
 
 def test_it_can_have_memory():
-    memory = Memoised(adapt(Own(), UNIVERSE))
+    class Whole(Own):
+        def log_base_measure(self, reports):
+            return np.zeros(len(reports))
+
+    memory = Memoised(adapt(Whole(), UNIVERSE))
     reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
     assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
+    with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
+        posterior(Memoised(adapt(Own(), UNIVERSE)), reports, ORACLE)
 
 
 def test_impossible_reports_are_impossible():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from oracle.kinds import EPSILONS, KINDS, tiny
 
-from poolscope.base.errors import InputError
-from poolscope.mechanisms import SHE, adapt, device_of, she
-from poolscope.world.universe import Universe
+from poolscope.core.errors import InputError
+from poolscope.mechanisms import SHE, adapt, device_of, histogram
+from poolscope.population.universe import Universe
 
 #: Kinds whose devices keep reports as they are, and of which all reports can be listed.
 WHOLE = (
@@ -38,7 +38,7 @@ def test_all_reports_of_an_object_are_sent_with_certainty(kind):
 
 def test_histograms_with_noise_on_a_coarse_grid(monkeypatch):
     """Steps of one eighth, and all reports within 5 scales of the noise but for e^-20."""
-    monkeypatch.setattr(she, "GRID_BITS", 3)
+    monkeypatch.setattr(histogram, "GRID_BITS", 3)
     mechanism = SHE(universe=2, epsilon=8.0)
     x = np.arange(-5.0, 6.0, mechanism.step)
     reports = {"reals": np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.randomness import children
+from poolscope.core.randomness import children
 from poolscope.mechanisms import Likelihood, Rappor
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import Views
 
 UNIVERSE = 70
 

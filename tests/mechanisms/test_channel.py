@@ -7,15 +7,15 @@ from cases.synthetic import SEED
 from oracle import reference
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, views
-from poolscope.attack.devices import posterior
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.game.game import play
+from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import GRR, Channel, Empirical, Likelihood
+from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game, build_mechanism
 from poolscope.scenario.scenario import load_scenario
-from poolscope.world.universe import Universe
 
 UNIVERSE = Universe.sized(4, {"a": 1, "b": 2})
 ADVERSARY = Adversary(name="oracle", universe=UNIVERSE, popularity=np.array([0.1, 0.2, 0.4, 0.3]))

@@ -13,14 +13,14 @@ from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
 from oracle.laws import LARGE, TINY
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, views
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary, views
 from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
-from poolscope.mechanisms.defaults import Counting, Scoring
-from poolscope.mechanisms.role import at, countable, distinct, is_countable
+from poolscope.mechanisms.protocols import at, countable, distinct, is_countable
+from poolscope.mechanisms.pure import Counting, Scoring
+from poolscope.population.universe import Universe
 from poolscope.reports.files import read_reports
-from poolscope.world.universe import Universe
 
 
 def key(report):
@@ -282,8 +282,8 @@ def test_methods_work_in_parts(name, monkeypatch):
     objects, keys = some(mechanism, 500)
     reports = mechanism.report(objects, keys)
     whole = general(mechanism).mass(mechanism, reports, view)
-    monkeypatch.setattr("poolscope.mechanisms.defaults.CELLS_AT_ONCE", 7 * LARGE)
-    monkeypatch.setattr("poolscope.mechanisms.grouping.BUCKETS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.pure.CELLS_AT_ONCE", 7 * LARGE)
+    monkeypatch.setattr("poolscope.mechanisms.hashing.BUCKETS_AT_ONCE", 7 * LARGE)
     monkeypatch.setattr("poolscope.mechanisms.unary.WORDS_AT_ONCE", 22)
     np.testing.assert_allclose(general(mechanism).mass(mechanism, reports, view), whole, atol=1e-13)
     np.testing.assert_allclose(mechanism.mass(reports, view), whole, atol=1e-13)

@@ -1,10 +1,10 @@
-"""Devices: which one sends a mechanism's reports, and what it sends. What is kept is in tests/attack/test_memory.py."""
+"""Devices: which one sends a mechanism's reports, and what it sends; memoized ones are in tests/inference."""
 
 import numpy as np
 import pytest
 from cases.memory import traces_of
 
-from poolscope.base.randomness import report_keys
+from poolscope.core.randomness import report_keys
 from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoised, Rappor, RapporMemory, adapt, device_of, reports_of
 
 CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)

@@ -9,17 +9,17 @@ from oracle.kinds import KINDS, large, law, tiny
 from oracle.laws import multiply_shift
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary, views
-from poolscope.attack.devices import posterior
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.attack import posterior
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms import Likelihood, Pure, make
-from poolscope.mechanisms.defaults import Counting
-from poolscope.mechanisms.the import best_threshold, log_variance
-from poolscope.reports.curator import frequencies, frequencies_of_objects, simulate_frequencies
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
+from poolscope.mechanisms.pure import Counting
+from poolscope.mechanisms.unary import best_threshold, log_variance
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
+from poolscope.reports.frequencies import frequencies, frequencies_of_objects, simulate_frequencies
 
 COUNTED = [name for name in KINDS if KINDS[name].counted]
 every_count = pytest.mark.parametrize("name", COUNTED)

@@ -14,12 +14,12 @@ from cases.synthetic import SEED
 from oracle.laws import xxhash32
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import make
-from poolscope.mechanisms.seeded_hashes import HASHES, XXHash32
-from poolscope.reports.curator import frequencies
-from poolscope.world.universe import Universe
+from poolscope.mechanisms.local_hashing import HASHES, XXHash32
+from poolscope.population.universe import Universe
+from poolscope.reports.frequencies import frequencies
 
 
 def peer_reports(objects, epsilon, g):

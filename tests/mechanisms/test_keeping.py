@@ -10,10 +10,9 @@ from oracle import kept
 from oracle.kinds import rows
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
-from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.kept import Bits, Identical, Values
+from poolscope.mechanisms.devices import Bits, Identical, Keeping, Values
 
 SIZE, USERS = 3, 12_000
 #: Name -> the mechanism of three objects. Two of LOLOHA's meet under every second seed; two of dBitFlip's in a bucket.

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from poolscope.kernels.grouping import bucket_masses
-from poolscope.kernels.rows import sum_set_bits
-from poolscope.mechanisms.layout import packed, plain
-from poolscope.mechanisms.views import Views
+from poolscope.kernels.grouping import bucket_masses, sum_set_bits
+from poolscope.mechanisms.protocols import Views
+from poolscope.mechanisms.sketch import packed, plain
 
 UNIVERSE = 300
 

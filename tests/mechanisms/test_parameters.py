@@ -5,7 +5,7 @@ import pytest
 from oracle.kinds import KINDS, large
 from oracle.laws import LARGE
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
 
 

@@ -5,17 +5,17 @@ import pytest
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.devices import posterior
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
 from poolscope.mechanisms import make
-from poolscope.mechanisms.adapt import adapt
-from poolscope.mechanisms.she import SHE
-from poolscope.reports.curator import frequencies
+from poolscope.mechanisms.custom import adapt
+from poolscope.mechanisms.histogram import SHE
+from poolscope.population.universe import Universe
+from poolscope.reports.frequencies import frequencies
 from poolscope.reports.utility import measure_utility
-from poolscope.verbs.check.check import check
-from poolscope.world.universe import Universe
+from poolscope.workflows.check.check import check
 
 
 class Textbook:
@@ -47,7 +47,7 @@ def test_noise_is_laplace_on_a_grid(epsilon):
 @pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
 def test_noise_on_a_coarse_grid_is_two_sided_geometric(rate):
     """Where the steps are few enough to be counted."""
-    from poolscope.kernels.histogram import noisy
+    from poolscope.kernels.grouping import noisy
 
     out = np.empty((40_000, 1))
     noisy(np.ones(40_000, dtype=np.int64), children(np.uint64(SEED), np.arange(40_000)), rate, 1.0, out)

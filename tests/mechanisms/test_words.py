@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from poolscope.kernels.words import positions_room, set_positions
+from poolscope.kernels.grouping import positions_room, set_positions
 
 
 @njit

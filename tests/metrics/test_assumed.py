@@ -4,10 +4,10 @@ import pytest
 
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, device_of
-from poolscope.metrics.assumed import users_in_words
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta, StepDensity
-from poolscope.world.universe import Universe
+from poolscope.metrics.text import users_in_words
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.universe import Universe
 
 RARE, STEPS = Beta(a=1, b=5), StepDensity((1, 2))
 

@@ -10,19 +10,19 @@ from oracle import bounds as oracle
 from oracle.bounds import exp, mpf
 from scipy import special
 
-from poolscope.attack.adversary import Adversary
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
 from poolscope.mechanisms.devices import device_of
 from poolscope.metrics.bounds import _missed as missed
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.popularity import uniform as evenly
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Beta
+from poolscope.population.popularity import uniform as evenly
+from poolscope.population.universe import Universe
 
 ROUNDING = 1e-12
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, Sending, device_of
 from poolscope.metrics import EpsilonInTime, epsilon_in_time, kept_by
-from poolscope.metrics.epsilon import (
+from poolscope.metrics.bounds import (
     composition_bound,
     devices_in_words,
     epsilon_of,
@@ -20,7 +20,7 @@ from poolscope.metrics.epsilon import (
     in_words,
     of_each_in_words,
 )
-from poolscope.world.universe import Universe
+from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
 

@@ -9,10 +9,10 @@ from cases.records import Pools
 from cases.synthetic import POOLS, SEED, attack, bare
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
+from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import exactly, quantile, share_of
 from poolscope.metrics.leakage import (
@@ -27,9 +27,9 @@ from poolscope.metrics.leakage import (
 )
 from poolscope.metrics.precision import select
 from poolscope.metrics.records import prior_guess, summarise
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.popularity import uniform, zipf
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour
+from poolscope.population.popularity import uniform, zipf
+from poolscope.population.universe import Universe
 
 
 def crowd(right, users=100):

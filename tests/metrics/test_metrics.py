@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from poolscope import metrics
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.metrics.calibration import (
     ERROR_BINS,
     brier,

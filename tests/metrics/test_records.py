@@ -10,7 +10,7 @@ from cases.records import Pools, choice, record
 from cases.synthetic import SEED, attack, bare, game
 
 from poolscope import metrics
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record, summarise

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracle import bounds as oracle
 from oracle.bounds import exp, mpf
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
 from poolscope.metrics import lattice
 from poolscope.metrics.shuffling import (

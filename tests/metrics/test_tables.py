@@ -6,7 +6,7 @@ import sys
 import pytest
 from cases.records import choice, record
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.metrics.tables import Records
 
 TWO = Records([record(n=7, auc=(0.5, 0.25)), record("a_b & <c>", n=30, most_right=math.inf)])

@@ -10,17 +10,17 @@ from cases.report_files import command, scenario_of
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.linking import link_scores, mean_popularity
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import user_keys
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import user_keys
 from poolscope.game import windows
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
-from poolscope.mechanisms.sending import Sending
-from poolscope.metrics.trackability import FALSE_LINKS, linked, roc_area, trackability
-from poolscope.verbs.audit.folder import read_run
+from poolscope.mechanisms.policy import Sending
+from poolscope.metrics.linkability import FALSE_LINKS, linked, roc_area, trackability
+from poolscope.workflows.audit.run_folder import read_run
 
 
 def test_the_area_is_a_count_of_pairs():

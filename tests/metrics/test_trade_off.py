@@ -8,9 +8,8 @@ from oracle import bounds as oracle
 from oracle.bounds import mpf
 from scipy import special
 
-from poolscope.base.errors import InputError
-from poolscope.metrics.bounds import most_right
-from poolscope.metrics.trade_off import trade_off
+from poolscope.core.errors import InputError
+from poolscope.metrics.bounds import most_right, trade_off
 
 ROUNDING = 1e-12
 

@@ -6,9 +6,9 @@ import pytest
 from cases.records import Pools, record
 from cases.synthetic import attack
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.metrics.records import summarise
-from poolscope.metrics.words import headline, in_plain_words, percent
+from poolscope.metrics.text import headline, in_plain_words, percent
 
 KNOWS = {"strong": "an adversary who knows what is popular"}
 

@@ -8,14 +8,13 @@ from cases.synthetic import SEED
 from numba import njit
 from scipy import stats
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
-from poolscope.kernels.alias import lay_alias
-from poolscope.kernels.binomial import binomial, tabulate
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.kernels.random import binomial, lay_alias, tabulate
 from poolscope.mechanisms import CMS, HCMS, NoHashCMS, Pure
-from poolscope.mechanisms.sketch_law import ones_tables
-from poolscope.reports.curator import frequencies, simulate_frequencies
-from poolscope.world.popularity import project_to_simplex
+from poolscope.mechanisms.sketch import ones_tables
+from poolscope.population.popularity import project_to_simplex
+from poolscope.reports.frequencies import frequencies, simulate_frequencies
 
 COUNTS = np.array([200, 120, 60, 20, 0, 0])
 UNIVERSE = len(COUNTS)
@@ -262,7 +261,7 @@ def test_simulation_depends_on_its_key_alone(monkeypatch):
     once = mechanism.simulate_counts(POPULARITY, 5000, np.uint64(4))
     # on any scale, in any chunks, on any threads
     np.testing.assert_array_equal(once, mechanism.simulate_counts(COUNTS, 5000, np.uint64(4)))
-    monkeypatch.setattr("poolscope.mechanisms.sketch_law.BUCKETS_AT_ONCE", 7 * UNIVERSE)
+    monkeypatch.setattr("poolscope.mechanisms.sketch.BUCKETS_AT_ONCE", 7 * UNIVERSE)
     with ThreadPoolExecutor(2) as pool:
         threads = mechanism.simulate_counts(POPULARITY, 5000, np.uint64(4), pool.map)
     np.testing.assert_array_equal(once, threads)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import CMS, GRR, HCMS, Rappor
-from poolscope.reports.curator import Counts, estimator, frequencies, simulate_frequencies
-from poolscope.reports.linear import variance_of_linear
-from poolscope.reports.regression import Design
+from poolscope.reports.estimators import Design, variance_of_linear
+from poolscope.reports.frequencies import Counts, estimator, frequencies, simulate_frequencies
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60

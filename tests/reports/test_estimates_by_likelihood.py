@@ -5,12 +5,12 @@ import pytest
 from cases.synthetic import SEED
 from scipy import optimize
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
-from poolscope.reports.curator import estimator, frequencies, simulate_frequencies
-from poolscope.reports.linear import unbiased
-from poolscope.reports.mixture import most_likely
+from poolscope.reports.estimators import unbiased
+from poolscope.reports.frequencies import estimator, frequencies, simulate_frequencies
+from poolscope.reports.ibu import most_likely
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -181,7 +181,7 @@ def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):
     found = simulate_frequencies(mechanism, popularity, 5000, np.uint64(1), method="ibu")
     assert np.all(np.abs(found.counts / 5000 - popularity) < 5 * found.errors / 5000 + 5 * np.sqrt(popularity / 5000))
     oue = OUE(universe=40, epsilon=1.0)
-    monkeypatch.setattr("poolscope.reports.mixture.MOST_CELLS", 1000)
+    monkeypatch.setattr("poolscope.reports.ibu.MOST_CELLS", 1000)
     with pytest.raises(InputError, match=r"ibu must hold at most 1000 likelihoods .*, got 4000; take fewer reports"):
         simulate_frequencies(oue, np.ones(40), 100, np.uint64(1), method="ibu")
 

@@ -11,16 +11,16 @@ from cases.report_files import WEAK, scenario_of
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Channel, adapt, device_of, make
 from poolscope.mechanisms import reports_of as device_reports
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.reports.files import report_frame
 from poolscope.reports.misfit import Firsts, Misfit
 from poolscope.scenario.build import build_mechanism
-from poolscope.verbs.attack.attack import attack
-from poolscope.verbs.estimate import estimate
-from poolscope.verbs.obfuscate import obfuscate
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.estimate import estimate
+from poolscope.workflows.obfuscate import obfuscate
 
 UNIVERSE = 40
 KINDS = {

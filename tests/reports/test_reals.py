@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 from cases.report_files import write_reports
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
+from poolscope.population.universe import Universe
 from poolscope.reports.files import read_reports
-from poolscope.world.universe import Universe
 
 UNIVERSE, SHE = Universe.sized(3, {"a": 1, "b": 1}), make("she", 3, {"epsilon": 1.0})
 VALUES = np.array([[1.5, -2.0, 0.25], [0.1, 1e-300, -7e20]])

@@ -8,7 +8,7 @@ import pytest
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import Channel, device_of, make, reports_of
 from poolscope.reports.repeats import Repeats, _rarefied, grouped, hashed, least_same
 

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 from cases.report_files import write_reports
 
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
-from poolscope.base.tables import open_table
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
+from poolscope.core.tables import open_table
 from poolscope.mechanisms import MECHANISMS, make
+from poolscope.population.universe import Universe
 from poolscope.reports.files import blocks, read_reports
-from poolscope.world.universe import Universe
 
 LARGE = 130
 NUMBERED = Universe.sized(LARGE, {"a": 30, "b": 40})

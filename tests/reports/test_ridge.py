@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.errors import InputError
 from poolscope.cli.files import print_estimate
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import GRR, Channel
-from poolscope.reports.curator import estimator, frequencies
-from poolscope.reports.ridge import shrunk, unevenness
+from poolscope.reports.channel import shrunk, unevenness
+from poolscope.reports.frequencies import estimator, frequencies
 from poolscope.scenario.scenario import Scenario
-from poolscope.verbs.estimate import estimate
+from poolscope.workflows.estimate import estimate
 
 #: Three objects, of which two reports tell two apart at most.
 BLURRED = np.array([[0.7, 0.3], [0.5, 0.5], [0.2, 0.8]])

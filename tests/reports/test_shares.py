@@ -5,15 +5,15 @@ import pytest
 from oracle.kinds import KINDS, large
 from oracle.laws import LARGE
 
-from poolscope.attack.adversary import Adversary, views
-from poolscope.base.engines import Local
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
-from poolscope.reports.curator import Counting, frequencies
-from poolscope.reports.frequencies import METHODS
-from poolscope.reports.shares import masses, sent_masses
-from poolscope.world.popularity import zipf
-from poolscope.world.universe import Universe
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.randomness import children
+from poolscope.inference.adversary import Adversary, views
+from poolscope.population.popularity import zipf
+from poolscope.population.universe import Universe
+from poolscope.reports.estimators import METHODS
+from poolscope.reports.files import masses, sent_masses
+from poolscope.reports.frequencies import Counting, frequencies
 
 UNIVERSE = Universe.sized(LARGE, {"a": 30, "b": 40})
 VIEW, _ = views([Adversary.weak(UNIVERSE), Adversary(name="o", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))])

@@ -5,15 +5,14 @@ import pytest
 from cases.synthetic import SEED
 from scipy import stats
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.reports import stated_popularity
-from poolscope.reports.mixture import most_likely
-from poolscope.reports.stated_popularity import PopularityCheck, StatedPopularity, exponents, pool_weights
-from poolscope.world.behaviour import Behaviour
-from poolscope.world.densities import Beta
-from poolscope.world.synthetic import draw_traces, draw_users
-from poolscope.world.universe import Universe
+from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.densities import Beta
+from poolscope.population.universe import Universe
+from poolscope.reports import checks
+from poolscope.reports.checks import PopularityCheck, StatedPopularity, exponents, pool_weights
+from poolscope.reports.ibu import most_likely
 
 SIZE, USERS, EACH = 40, 80, 15
 UNIVERSE = Universe.sized(SIZE, {"a": 8, "b": 12, "c": 6})
@@ -52,7 +51,7 @@ def file_of(kind, seed, *, memory=False, stated=None):
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_alarms_are_as_rare_as_stated(kind, memory, monkeypatch):
-    monkeypatch.setattr(stated_popularity, "MARGIN", 0.0)
+    monkeypatch.setattr(checks, "MARGIN", 0.0)
     files = 40
     alarms = 0
     for seed in range(files):
@@ -63,7 +62,7 @@ def test_false_alarms_are_as_rare_as_stated(kind, memory, monkeypatch):
 
 def test_reports_of_a_user_are_not_taken_for_independent(monkeypatch):
     """The negative control: with every memoized report as a user of its own, the variance is too small."""
-    monkeypatch.setattr(stated_popularity, "MARGIN", 0.0)
+    monkeypatch.setattr(checks, "MARGIN", 0.0)
     files = 60
     alarms = 0
     for seed in range(files):
@@ -81,7 +80,7 @@ def test_the_exponent_is_found(exponent, monkeypatch):
         seen.append(exponents(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(stated_popularity, "exponents", spy)
+    monkeypatch.setattr(checks, "exponents", spy)
     stated = popularity_of(SEED) ** (1.0 / exponent) if exponent else np.ones(SIZE)
     if exponent == 0:
         # a uniform popularity has no contrast to look for, so the users' is uniform instead
@@ -95,14 +94,14 @@ def test_the_exponent_is_found(exponent, monkeypatch):
     if abs(exponent - 1) <= 0.5:
         assert abs(found - exponent) < 4 * error + (exponent - 1.0) ** 2
     else:
-        assert found < stated_popularity.ANOTHER_ORDER
+        assert found < checks.ANOTHER_ORDER
         assert "another order of objects" in message
 
 
 def test_few_users_say_nothing():
     check, users = file_of("identity", SEED, stated=popularity_of(SEED)[::-1])
     assert check.found(users) is not None
-    assert check.found(users % (stated_popularity.MIN_USERS - 1)) is None
+    assert check.found(users % (checks.MIN_USERS - 1)) is None
 
 
 def test_objects_without_popularity_are_no_error():

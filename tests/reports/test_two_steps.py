@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from cases.synthetic import SEED
 
-from poolscope.base.randomness import user_keys
+from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, DBitFlip, PIRappor, device_of, reports_of
 from poolscope.mechanisms.loloha import published_values
 from poolscope.mechanisms.longitudinal import response_again
-from poolscope.reports.curator import frequencies, simulate_frequencies
-from poolscope.reports.linear import variance_of_linear
+from poolscope.reports.estimators import variance_of_linear
+from poolscope.reports.frequencies import frequencies, simulate_frequencies
 
 SIZE, REPORTS = 20, 4000
 PAPERS = {"epsilon_infinity": 4.0, "epsilon_first": 2.0}

@@ -3,7 +3,7 @@
 import pytest
 from cases.report_files import ATTACK, BASE
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, Fresh, KeptFlips, KeptHash, KeptResponse
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import parse

@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from cases.command_line import SMALL
 
-from poolscope.base.errors import InputError
-from poolscope.pages.audit import page_of
-from poolscope.scenario.asked import as_asked
+from poolscope.core.errors import InputError
+from poolscope.html.audit import page_of
+from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import parse
-from poolscope.verbs.audit.run import audit
+from poolscope.workflows.audit.audit import audit
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from poolscope.base.engines import Local
+from poolscope.core.executors import Local
 from poolscope.game.game import play
 from poolscope.mechanisms import make
-from poolscope.metrics.epsilon import epsilon_of
+from poolscope.metrics.bounds import epsilon_of
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, builtin_text, load_scenario
 

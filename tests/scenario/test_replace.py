@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import poolscope as ps
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.scenario.scenario import Scenario, as_kept, builtin_names, load_scenario, parse
 from poolscope.scenario.toml import as_toml
 

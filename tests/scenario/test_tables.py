@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolscope.base.errors import InputError, visible
+from poolscope.core.errors import InputError, visible
 from poolscope.scenario import scenario
 
 UNIVERSE = "[universe]\nsize = 10\npools = { a = 2, b = 3 }\n"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from poolscope.base.counting import MIN_USERS
-from poolscope.cli.grid import Grid
-from poolscope.cli.leaving import as_options
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.exit import as_options
+from poolscope.cli.terminal import Grid, Terminal
+from poolscope.core.counting import MIN_USERS
+from poolscope.html.tables import number
 from poolscope.metrics.pools import PoolRecord
-from poolscope.pages.numbers import number
-from poolscope.verbs.advise.advice import Advice, Alternative, Case, Finding, Mitigation
-from poolscope.verbs.advise.alternatives import NO_BETTER, best_in_all, total
-from poolscope.verbs.advise.search import Trial
-from poolscope.verbs.advise.sensitivity import MATCHED
-from poolscope.verbs.advise.words import asked, events, share_or_count, spent_in_words
-from poolscope.verbs.advise.words import number as digits
+from poolscope.workflows.advise.recommend import NO_BETTER, best_in_all, total
+from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
+from poolscope.workflows.advise.search import Trial
+from poolscope.workflows.advise.text import asked, events, share_or_count, spent_in_words
+from poolscope.workflows.advise.text import number as digits
+from poolscope.workflows.advise.variants import MATCHED
 
 #: Pools that a terminal shows at most.
 POOLS = 12

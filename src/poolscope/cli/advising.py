@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Scenario, Scheduler, waited
+from poolscope.cli.app import EngineOption, Scenario, Scheduler, command, waited
 
 
 @command("poolscope advise apple-emojis --exposed 0.05 --error 0.002 --devices 200000 --mechanism cms,olh,oue")
@@ -33,21 +32,21 @@ def advise(
     mitigations: Annotated[bool, typer.Option("--mitigations", help="Play measures side by side.")] = False,
     seed: Annotated[int, typer.Option(help="Same seed and users, same advice.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-advise-SCENARIO.")] = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Say which epsilon, cap and mechanism meet what is asked of privacy and utility."""
     from poolscope.cli.progress import working
 
     with working("Advising") as work:
-        from poolscope.base.folders import new_folder
         from poolscope.cli.advise import print_advice
-        from poolscope.cli.lists import words
-        from poolscope.cli.running import running
-        from poolscope.pages.verbs import advise
+        from poolscope.cli.app import words
+        from poolscope.cli.progress import running
+        from poolscope.core.files import new_folder
+        from poolscope.html.workflows import advise
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.advise.question import parse_range
-        from poolscope.verbs.advise.verdicts import NO
+        from poolscope.workflows.advise.question import parse_range
+        from poolscope.workflows.advise.search import NO
 
         loaded = load_scenario(scenario)
         folder = out or new_folder(f"poolscope-advise-{loaded.name}")

@@ -1,13 +1,21 @@
-"""The command line as a whole: what all commands have in common."""
+"""The command line as a whole: what all commands have in common.
+
+What several commands take, and when the user began to wait.
+
+Options that are lists, written with commas.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from poolscope.core.errors import InputError
 
 #: The commands as a newcomer meets them: a game, what to choose, real data, the paper.
 ORDER = (
@@ -71,3 +79,72 @@ def _root(
     if debug:
         # for this process and its workers
         os.environ[DEBUG] = "1"
+
+
+#: When the user began to wait.
+STARTED = time.perf_counter()
+
+EngineOption = Annotated[
+    str | None, typer.Option(metavar="local|dask", help="Where to run: threads, or Dask's processes. Default local.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, instead of processes here.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files; files that are read never are.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Leave texts of CSV as they are that a spreadsheet would run; default escaped.")
+]
+Observations = Annotated[
+    str | None, typer.Option(metavar="N,...", help="After how many reports, as 7,30, instead of the scenario's.")
+]
+Threshold = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Confidence to be sure, as 0.8, instead of the scenario's.")
+]
+
+#: The names of mechanisms.MECHANISMS, which takes too long to import for a help.
+MECHANISMS = (
+    "blh, channel, cms, cms-no-hash, dbitflip, empirical, grr, hcms, hr, identity, l-grr, l-osue, l-oue, l-soue, "
+    "l-sue, loloha, olh, oue, pi-rappor, rappor, she, spotme, ss, sue, the"
+)
+
+
+def _names(incomplete: str) -> list[str]:
+    """What completes the name of a built-in scenario."""
+    from poolscope.scenario.scenario import builtin_names
+
+    return [name for name in builtin_names() if name.startswith(incomplete)]
+
+
+_SCENARIO = {"help": "A built-in name (poolscope scenarios lists them) or a TOML file.", "autocompletion": _names}
+Scenario = Annotated[str, typer.Argument(metavar="SCENARIO", **_SCENARIO)]
+ScenarioOption = Annotated[str, typer.Option("--scenario", metavar="SCENARIO", **_SCENARIO)]
+
+
+def waited() -> float:
+    """Seconds since the command was given, all but the interpreter's own start."""
+    return time.perf_counter() - STARTED
+
+
+Value = TypeVar("Value")
+
+
+def words(text: str) -> list[str]:
+    """The parts of a list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(text: str, option: str) -> list[float]:
+    """The numbers of a list."""
+    return _each(text, option, float, "numbers")
+
+
+def counts(text: str, option: str) -> list[int]:
+    """The whole numbers of a list."""
+    return _each(text, option, int, "whole numbers")
+
+
+def _each(text: str, option: str, kind: Callable[[str], Value], what: str) -> list[Value]:
+    try:
+        return [kind(part) for part in words(text)]
+    except ValueError:
+        raise InputError(f"must be {what} with commas between them", value=text, place=option) from None

@@ -9,19 +9,18 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from poolscope.attack.levels import in_percent, sure
-from poolscope.base.counting import counted
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
-from poolscope.metrics.epsilon import in_days
+from poolscope.cli.terminal import Grid, Terminal
+from poolscope.core.counting import counted
+from poolscope.inference.levels import in_percent, sure
+from poolscope.metrics.bounds import in_days
 from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.linkability import Trackability, in_words
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.trackability import Trackability, in_words
-from poolscope.metrics.words import chance_in_words, in_plain_words, percent
+from poolscope.metrics.text import chance_in_words, in_plain_words, percent
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
-from poolscope.verbs.audit import manifest
-from poolscope.verbs.audit.folder import Summary
+from poolscope.workflows.audit import run_folder
+from poolscope.workflows.audit.run_folder import Summary
 
 
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:
@@ -96,7 +95,7 @@ def _reports(found: Estimate) -> str:
 
 def kept_users(folder: Path, again: str) -> str:
     """What a stopped run leaves, and if there is a run the command that goes on with it."""
-    if (found := manifest.kept_users(folder)) is None:
+    if (found := run_folder.kept_users(folder)) is None:
         return "nothing was written"
     kept, users = found
     return f"{kept:,} of {counted(users, 'user')} are kept, {again}"

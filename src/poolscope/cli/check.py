@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from poolscope.cli.terminal import Terminal
-from poolscope.verbs.check.fit import Fit
-from poolscope.verbs.check.guesses import Guessed
-from poolscope.verbs.check.law import LAW_CONFIDENCE, Share
-from poolscope.verbs.check.repeats import Repeats
-from poolscope.verbs.check.verdict import TESTED, Sampled, Shown, Verdict
+from poolscope.workflows.check.distribution import LAW_CONFIDENCE, Share
+from poolscope.workflows.check.fit import Fit
+from poolscope.workflows.check.guesses import Guessed
+from poolscope.workflows.check.repeats import Repeats
+from poolscope.workflows.check.verdict import TESTED, Sampled, Shown, Verdict
 
 
 def names_in(text: str | None) -> list[str] | None:

@@ -13,8 +13,18 @@ import typer
 
 from poolscope.cli import advising as advising
 from poolscope.cli import data as data
-from poolscope.cli.app import DEBUG, app, command
-from poolscope.cli.options import MECHANISMS, Engine, Observations, Scenario, Scheduler, Threshold, waited
+from poolscope.cli.app import (
+    DEBUG,
+    MECHANISMS,
+    EngineOption,
+    Observations,
+    Scenario,
+    Scheduler,
+    Threshold,
+    app,
+    command,
+    waited,
+)
 
 #: Objects that are made before the youngest are looked through for garbage.
 GARBAGE = 50_000
@@ -25,7 +35,7 @@ def audit(
     scenario: Scenario,
     users: Annotated[int | None, typer.Option(help="How many users play.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same outcomes.")] = 0,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default poolscope-SCENARIO.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
@@ -40,11 +50,11 @@ def audit(
     from poolscope.cli.progress import going_on, working
 
     with working("Playing") as work:
-        from poolscope.base.folders import last_folder, new_folder
+        from poolscope.cli.app import counts
         from poolscope.cli.audit import kept_users, print_audit
-        from poolscope.cli.lists import counts
-        from poolscope.cli.running import running
-        from poolscope.pages.verbs import audit
+        from poolscope.cli.progress import running
+        from poolscope.core.files import last_folder, new_folder
+        from poolscope.html.workflows import audit
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -79,16 +89,16 @@ def reproduce(
         "poolscope-reproduction"
     ),
     traces: Annotated[Path | None, typer.Option(help="Recorded emojis, for the experiments on real users.")] = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Play the paper's experiments and lay the published numbers beside ours."""
     from poolscope.cli.progress import going_on, working
 
     with working("Reproducing") as work:
+        from poolscope.cli.progress import running
         from poolscope.cli.reproduction import kept_plays, print_reproduction
-        from poolscope.cli.running import running
-        from poolscope.pages.verbs import reproduce
+        from poolscope.html.workflows import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
@@ -112,9 +122,9 @@ def check(
 
     with working("Checking", "reports") as work:
         from poolscope.cli.check import names_in, print_verdict
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.check.check import check
+        from poolscope.workflows.check.check import check
 
         work.stage("Making and looking at reports")
         with watched(work.compiling):
@@ -146,18 +156,18 @@ def compare(
         typer.Option(metavar="N,...", help="After how many reports, instead of the scenario's; the largest is told."),
     ] = None,
     threshold: Threshold = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Play the same users against several mechanisms: privacy against utility."""
     from poolscope.cli.progress import working
 
     with working("Comparing") as work:
-        from poolscope.base.folders import new_folder
+        from poolscope.cli.app import counts, numbers, words
         from poolscope.cli.compare import print_comparison
-        from poolscope.cli.lists import counts, numbers, words
-        from poolscope.cli.running import running
-        from poolscope.pages.verbs import compare
+        from poolscope.cli.progress import running
+        from poolscope.core.files import new_folder
+        from poolscope.html.workflows import compare
         from poolscope.scenario.scenario import load_scenario
 
         loaded = load_scenario(scenario)
@@ -190,7 +200,7 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
 ) -> None:
     """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
-    from poolscope.pages.explore.serving import explore
+    from poolscope.html.explore.server import explore
 
     explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
     typer.echo("poolscope: the explorer has ended", err=True)
@@ -218,7 +228,7 @@ def report(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.finished import write_page
+        from poolscope.html.folders import write_page
 
         page = write_page(folder)
     typer.echo(page)
@@ -234,7 +244,7 @@ def figures(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.pages.finished import write_figures
+        from poolscope.html.folders import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:
@@ -242,20 +252,20 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
-    from poolscope.base.errors import one_line
-    from poolscope.cli.leaving import as_options
+    from poolscope.cli.exit import as_options
+    from poolscope.core.errors import one_line
 
     print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
 
 
 def main() -> None:
     """Run a command; our errors become one line and an exit code."""
-    from poolscope.base.errors import PoolscopeError, Stopped
-    from poolscope.base.hush import enable
-    from poolscope.cli import letters
-    from poolscope.cli.leaving import leave
+    from poolscope.cli import encoding
+    from poolscope.cli.exit import leave
+    from poolscope.core.errors import PoolscopeError, Stopped
+    from poolscope.core.suppress_stderr import enable
 
-    letters.enable()
+    encoding.enable()
     warnings.showwarning = _in_one_line
     if "--debug" not in sys.argv:
         enable()
@@ -279,7 +289,7 @@ def program() -> NoReturn:
 
     Garbage is looked for more rarely than Python does: what a command makes is mostly there to stay.
     """
-    from poolscope.cli.leaving import end_process, flushed
+    from poolscope.cli.exit import end_process, flushed
 
     gc.set_threshold(GARBAGE)
     code: object = 0

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from poolscope.attack.levels import in_percent, sure
-from poolscope.base.counting import counted
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
+from poolscope.core.counting import counted
+from poolscope.html.compare import in_plain_words, reservation
+from poolscope.html.tables import bits, count, decimal, error, log_odds, number, share
+from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.records import EXPOSING
-from poolscope.metrics.words import chance_in_words
-from poolscope.pages.numbers import bits, count, decimal, error, log_odds, number, share
-from poolscope.pages.words import in_plain_words, reservation
-from poolscope.verbs.comparison import Choice, Comparison
+from poolscope.metrics.text import chance_in_words
+from poolscope.workflows.compare import Choice, Comparison
 
 
 def print_comparison(comparison: Comparison, page: Path, seconds: float) -> None:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poolscope.cli.app import command
-from poolscope.cli.options import Engine, Observations, Overwrite, Raw, ScenarioOption, Scheduler
+from poolscope.cli.app import EngineOption, Observations, Overwrite, Raw, ScenarioOption, Scheduler, command
 
 SHOWN = 20
 """Users of each adversary that a page shows: the surest."""
@@ -31,7 +30,7 @@ def traces(
     from poolscope.cli.progress import working
 
     with working("Reading", "rows"):
-        from poolscope.verbs.traces.extract import describe, make_traces
+        from poolscope.workflows.traces.extract import describe, make_traces
 
         made = make_traces(
             sources,
@@ -62,9 +61,9 @@ def obfuscate(
 
     with working("Making", "reports") as work:
         from poolscope.cli.files import print_obfuscated
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.obfuscate import obfuscate
+        from poolscope.workflows.obfuscate import obfuscate
 
         with watched(work.compiling):
             made = obfuscate(traces, load_scenario(scenario), out, seed, overwrite=overwrite, raw=raw, progress=work)
@@ -101,12 +100,12 @@ def attack(
     ] = False,
     overwrite: Overwrite = False,
     raw: Raw = False,
-    engine: Engine = None,
+    engine: EngineOption = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Infer from real reports which pool each user prefers."""
-    from poolscope.base.errors import InputError
     from poolscope.cli.progress import working
+    from poolscope.core.errors import InputError
 
     about_all = observations, threshold, truth, page, links, joined
     if user is not None and (top or any(option is not None for option in about_all)):
@@ -118,15 +117,15 @@ def attack(
     if page is not None and out is None:
         raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
     with working("Attacking", "reports") as work:
-        from poolscope.base.tables import check_outputs
+        from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_story
-        from poolscope.cli.lists import counts
-        from poolscope.cli.running import running
+        from poolscope.cli.progress import running
+        from poolscope.core.tables import check_outputs
         from poolscope.scenario.inputs import input_paths
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.attack.attack import attack
-        from poolscope.verbs.attack.links import check_links, link_users
-        from poolscope.verbs.attack.one import attack_user
+        from poolscope.workflows.attack.attack import attack
+        from poolscope.workflows.attack.linking import check_links, link_users
+        from poolscope.workflows.attack.one_user import attack_user
 
         loaded = load_scenario(scenario)
         outputs = {"out": out, "page": page, "joined": joined, "links": links}
@@ -160,7 +159,7 @@ def attack(
                 linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, raw=raw, engine=own)
         if page is not None and out is not None:
             work.stage("Drawing the page")
-            from poolscope.pages.posteriors import write_page
+            from poolscope.html.attack import write_page
 
             write_page(found, loaded, reports, out, page)
     if user is not None:
@@ -191,9 +190,9 @@ def estimate(
 
     with working("Reading", "reports") as work:
         from poolscope.cli.files import print_estimate
-        from poolscope.kernels.compiling import watched
+        from poolscope.kernels.compilation import watched
         from poolscope.scenario.scenario import load_scenario
-        from poolscope.verbs.estimate import estimate
+        from poolscope.workflows.estimate import estimate
 
         with watched(work.compiling):
             found = estimate(

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from rich.text import Text
 
-from poolscope.attack.levels import sure
-from poolscope.base.counting import MIN_USERS, counted
-from poolscope.base.errors import visible
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
+from poolscope.cli.terminal import Grid, Terminal
+from poolscope.core.counting import MIN_USERS, counted
+from poolscope.core.errors import visible
+from poolscope.inference.levels import sure
 
 if TYPE_CHECKING:
     # a command loads its own verb alone
-    from poolscope.verbs.attack.attack import Inferred
-    from poolscope.verbs.attack.one import Story
-    from poolscope.verbs.attack.truth import Judged
-    from poolscope.verbs.estimate import Estimated
-    from poolscope.verbs.obfuscate import Obfuscated
+    from poolscope.workflows.attack.attack import Inferred
+    from poolscope.workflows.attack.one_user import Story
+    from poolscope.workflows.attack.summary import Judged
+    from poolscope.workflows.estimate import Estimated
+    from poolscope.workflows.obfuscate import Obfuscated
 
 #: Pools that a terminal names; the rest is summed up.
 MOST_POOLS = 12
@@ -50,7 +49,7 @@ METHODS = {
 def print_attack(found: Inferred, out: Path | None, page: Path | None = None, joined: Path | None = None) -> None:
     """How sure each adversary is and what it guesses; without an output file also the first rows."""
     # as above
-    from poolscope.verbs.attack.words import chance_of, estimate_of, joined_in_words
+    from poolscope.workflows.attack.attack import chance_of, estimate_of, joined_in_words
 
     console = Terminal()
     if found.joined is not None:

@@ -1,4 +1,7 @@
-"""What a person sees while a command works, and when they stop it."""
+"""What a person sees while a command works, and when they stop it.
+
+Where a command runs that attacks: its engine, and kernels that are compiled while it begins.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ from pathlib import Path
 from rich import progress as rich
 from rich.text import Text
 
-from poolscope.base.errors import Stopped
-from poolscope.base.progress import Progress
-from poolscope.cli.leaving import ENDING, leave
+from poolscope.cli.exit import ENDING, leave
 from poolscope.cli.terminal import Terminal
+from poolscope.core.errors import Stopped
+from poolscope.core.executors import Engine, Local, chosen
+from poolscope.core.progress import Progress
+from poolscope.inference.posterior import COMPILED
+from poolscope.kernels.compilation import watched
 
 #: Seconds until an end that was asked for and not heard is asked for again.
 AGAIN = 0.05
@@ -221,3 +227,13 @@ def going_on(folder: Path | None = None, resume: bool | None = None) -> str:
     more = [] if folder is None else ["--out", str(folder)]
     more += ["--resume"] if resume is False else []
     return f"go on with: {shlex.join(['poolscope', *sys.argv[1:], *more])}"
+
+
+@contextmanager
+def running(work: Work, engine: str | None, scheduler: str | None) -> Iterator[Engine]:
+    """The engine of that name, see `chosen`."""
+    with watched(work.compiling), chosen(engine, scheduler) as own:
+        if isinstance(own, Local) and own.threads > 1:
+            # workers compile for themselves
+            COMPILED.begin()
+        yield own

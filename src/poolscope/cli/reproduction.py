@@ -7,11 +7,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from poolscope.cli.grid import Grid
-from poolscope.cli.terminal import Terminal
-from poolscope.pages.numbers import rounded
-from poolscope.pages.reproduction import by_experiment, mark, verdict
-from poolscope.verbs.reproduce.runner import Reproduction, finished_plays
+from poolscope.cli.terminal import Grid, Terminal
+from poolscope.html.reproduction import by_experiment, mark, verdict
+from poolscope.html.tables import rounded
+from poolscope.workflows.reproduce.runner import Reproduction, finished_plays
 
 
 def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:

@@ -1,4 +1,9 @@
-"""Blocks of users as tasks of an engine: each writes its outcomes to a file of its own and says only its checksum."""
+"""Blocks of users as tasks of an engine: each writes its outcomes to a file of its own and says only its checksum.
+
+What a game will take of memory, time and disk, told before any of it is taken; docs/scale.md has the numbers.
+
+How a game will be played: how many users, in blocks of how many, and whether that can be had here.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from poolscope.base.arrays import Tick
-from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import PoolscopeError
-from poolscope.base.folders import check_shared, unshared
-from poolscope.base.tables.atomic import write_bytes
+from poolscope.core.arrays import Tick
+from poolscope.core.errors import InputError, PoolscopeError, located
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_shared, unshared
+from poolscope.core.machine import check_disk, check_memory
+from poolscope.core.tables.atomic import write_bytes
 from poolscope.game.game import Game, blocks, play_block
 
 #: Users that are played before the first block, so that one process compiles for all.
@@ -106,3 +112,106 @@ def _wait_for(path: Path) -> None:
         if time.monotonic() > end:
             raise unshared("a worker wrote a file that cannot be seen here", path)
         time.sleep(0.1)
+
+
+#: Bytes of the process before a block is there, and how often a block's masses are held while they are worked on.
+START, COPIES = 300 << 20, 3
+
+#: Core seconds for each report and pool of an adversary; from so many reports on, each costs more the more there are.
+A_REPORT, LONG = 1e-7, 500
+
+#: Bytes of a user on disk, and of each outcome of theirs.
+A_USER, AN_OUTCOME = 60, 17
+
+#: Seconds from which on a user is told how long it will take, and from which on it is refused.
+LONG_TIME, TOO_LONG = 3600.0, 365 * 86400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What playing so many users takes: bytes of memory and of disk, core seconds."""
+
+    memory: int
+    disk: int
+    seconds: float
+
+
+def size_of(game: Game, users: int) -> Size:
+    """An estimate that is right to a factor of two or three, for any game."""
+    pools, attacks = sum(game.pool_counts.values()), len(game.pool_counts)
+    block = min(users, game.block_users) * game.bytes_a_user
+    reports = game.sending.mean_reports(game.horizon)
+    steps = reports * max(1.0, min(reports, game.sending.window or reports) / LONG)
+    return Size(
+        memory=START + COPIES * block,
+        disk=users * (A_USER + AN_OUTCOME * attacks * len(game.observations)),
+        seconds=users * steps * pools * A_REPORT,
+    )
+
+
+def check_size(game: Game, users: int, out: Path, cores: int, times: int = 1) -> str | None:
+    """Refuse what cannot be played here, so many times; a line that tells how long it will take where that is long."""
+    size = size_of(game, users)
+    what = f"a user of {game.horizon:,} reports" if game.block_users == 1 else "a block of users"
+    check_memory(what, size.memory, "take fewer observations, pools or adversaries")
+    check_disk(f"{users:,} users", size.disk, out, "take fewer `users`, or choose another folder with `out`")
+    seconds = times * size.seconds / cores
+    if seconds > TOO_LONG:
+        rule = f"{users:,} users would take about {as_time(seconds)} on {cores} cores"
+        raise InputError(rule, remedy="take fewer `users`: a few thousand tell the same")
+    return (
+        f"this takes about {as_time(seconds)} on {cores} cores; fewer `users` take less"
+        if seconds > LONG_TIME
+        else None
+    )
+
+
+def as_time(seconds: float) -> str:
+    """As people say it: 3 days."""
+    for unit, length in (("year", 365 * 86400.0), ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
+        if seconds >= length:
+            count = round(seconds / length)
+            return f"{count:,} {unit}{'s' * (count != 1)}"
+    return f"{max(1, round(seconds))} seconds"
+
+
+#: Seconds that a game takes where nobody says how many users.
+SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many users play, users to a block, and a line that tells how long it will take where that is long."""
+
+    users: int
+    block: int
+    warning: str | None
+
+
+def playing(game: Game, asked: int | None) -> int | None:
+    """How many play of the users asked for; recorded ones are no more than there are, and all where nobody asks."""
+    return asked if game.recorded is None else min(asked or len(game.recorded), len(game.recorded))
+
+
+def planned(game: Game, users: int | None, seed: int, engine: Engine, out: Path, file: str | Path | None) -> Plan:
+    """The plan for so many users, or for as many as take about ten seconds.
+
+    What cannot be played is refused, as asked for by the file.
+    """
+    users, cores = users or fitting_users(game, seed, engine), engine.threads * engine.workers
+    with located(file=file):
+        warning = check_size(game, users, out, cores)
+    return Plan(users=users, block=block_size(game, users, engine), warning=warning)
+
+
+def fitting_users(game: Game, seed: int, engine: Engine) -> int:
+    """Users that take about ten seconds, from a pilot; two significant digits."""
+    own = Local(threads=engine.threads)
+    play_block(game, range(16), seed, engine=own)
+    pilot = min(2048, game.block_users)
+    started = time.perf_counter()
+    play_block(game, range(pilot), seed, engine=own)
+    pace = (time.perf_counter() - started) / pilot
+    count = max(100, SECONDS / pace)
+    unit = 10 ** (len(str(int(count))) - 2)
+    return int(count // unit * unit)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from poolscope.attack.levels import at_levels
+from poolscope.inference.levels import at_levels
 
 #: The adversary row of the game without a mechanism.
 NON_PRIVATE = "non-private"

@@ -12,27 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.attack.adversary import Adversary, check_adversary, view_width
-from poolscope.attack.devices import attack_on
-from poolscope.attack.shown import non_private_posteriors
-from poolscope.base.arguments import checked
-from poolscope.base.arrays import Floats, Integers, Keys, Tick
-from poolscope.base.checks import as_floats, check_integers, is_number
-from poolscope.base.engines import Engine, Local
-from poolscope.base.errors import InputError, check_count
-from poolscope.base.machine import available_memory
-from poolscope.base.randomness import user_keys
+from poolscope.core.arguments import as_floats, check_integers, checked, is_number
+from poolscope.core.arrays import Floats, Integers, Keys, Tick
+from poolscope.core.errors import InputError, check_count
+from poolscope.core.executors import Engine, Local
+from poolscope.core.machine import available_memory
+from poolscope.core.randomness import user_keys
 from poolscope.game.columns import NON_PRIVATE
-from poolscope.game.outcomes import Attacked, joined_groups, table
-from poolscope.game.referee import Referee
+from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
+from poolscope.inference.adversary import Adversary, check_adversary, view_width
+from poolscope.inference.attack import attack_on
+from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.devices import Device, draws_fresh
-from poolscope.mechanisms.role import Mechanism
-from poolscope.mechanisms.sending import Sending, Sent
-from poolscope.world.behaviour import NONE, Behaviour, Preferences, Truth
-from poolscope.world.popularity import uniform
-from poolscope.world.recorded import Recorded
-from poolscope.world.synthetic import draw_traces, draw_users, preferences
-from poolscope.world.universe import Universe
+from poolscope.mechanisms.policy import Sending, Sent
+from poolscope.mechanisms.protocols import Mechanism
+from poolscope.population.behavior import NONE, Behaviour, Preferences, Truth, draw_traces, draw_users, preferences
+from poolscope.population.popularity import uniform
+from poolscope.population.recorded import Recorded
+from poolscope.population.universe import Universe
 
 #: Bytes that a block holds, and the part of what is free that they may be; bounds the memory, changes no bit.
 BLOCK_BYTES, SHARE = 448 << 20, 6

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from poolscope.base.engines import Local
-from poolscope.base.tables.batch import chosen
-from poolscope.base.tables.parquet_check import check_file
-from poolscope.base.tables.reading import HELD, check_decoding, check_names, decoding, scan
+from poolscope.core.executors import Local
+from poolscope.core.tables.batch import chosen
+from poolscope.core.tables.parquet_check import check_file
+from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
 from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
 
 Attack = tuple[str, int]

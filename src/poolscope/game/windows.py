@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.attack.adversary import Adversary
-from poolscope.attack.linking import link_scores
-from poolscope.base.arrays import Floats, places
-from poolscope.base.engines import Local
+from poolscope.core.arrays import Floats, places
+from poolscope.core.executors import Local
 from poolscope.game.game import Game, players
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.devices import Keeping
-from poolscope.mechanisms.role import Reports
+from poolscope.mechanisms.protocols import Reports
 
 #: Devices at most, and what their windows may add up to: reports, and reports times objects.
 MOST, REPORTS, CELLS = 400, 1 << 11, 1 << 23

@@ -1,5 +1,5 @@
 """Numba functions only: arrays in, out filled, no checks, no options. `compiling` says when and where they compile."""
 
-from poolscope.kernels.compiling import keep_somewhere
+from poolscope.kernels.compilation import keep_somewhere
 
 keep_somewhere()

@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.coins import bernoulli_words
-from poolscope.kernels.random import word
-from poolscope.kernels.words import clear_bit, is_set, positions_room, set_bit, set_positions
+from poolscope.kernels.grouping import clear_bit, is_set, positions_room, set_bit, set_positions
+from poolscope.kernels.random import bernoulli_words, word
 
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -4,8 +4,7 @@ A call of the C library takes one number; these loops have no branch and no call
 the bits do not depend on the machine. The relative error is a few units in the last place.
 """
 
-from poolscope.kernels.fma import fma
-from poolscope.kernels.uncounted import unchecked
+from poolscope.kernels.compilation import fma, unchecked
 
 #: Words of the square root of one half, and of a double whose last bits count units: 1.5 * 2^52, also as a number.
 _ROOT, _UNITS, _SHIFT = 0x3FE6A09E667F3BCD, 0x4338000000000000, 6755399441055744.0

@@ -1,16 +1,222 @@
-"""Reports by hash function: which one a report has, whose reports they are, and the masses of its buckets."""
+"""One-hot vectors with noise on a grid.
+
+Bits in words of 64: bit i is bit i mod 64, least significant first, of word i div 64.
+
+Sums in vector registers, which loops over short rows do not reach by themselves.
+
+Reports by hash function: which one a report has, whose reports they are, and the masses of its buckets.
+
+Sums of a table's rows, at positions or at the set bits of a report.
+
+Objects that all weigh the same to an adversary are counted: the counts of several columns stand in the bits of one
+word, behind the masses of the other columns, and are summed as integers. A row is half as long then.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from poolscope.kernels.random import uniform
-from poolscope.kernels.vector import add_two
+from poolscope.kernels.random import trailing_zeros, uniform
+
+#: Half of the distance of two uniforms: added to one, it is never zero and its logarithm never infinite.
+_HALF = 5.551115123125783e-17
+
+
+@njit(inline="always")
+def _two_sided(u, rate, both):
+    """The integer k at the quantile u of the law with probabilities in proportion to e^(-rate |k|).
+
+    At or below -m lies e^(-rate m) / (1 + e^-rate) for every m from 0 on, and as much at or above m; `both` is
+    1 + e^-rate.
+    """
+    if u * both < 1.0:
+        return -np.floor(-np.log(u * both) / rate)
+    return np.floor(-np.log((1.0 - u) * both) / rate)
+
+
+@njit(nogil=True, cache=True)
+def noisy(objects, keys, rate, step, out):
+    """out[r, i] = [i is object r] + step * noise; the sum has no sign of zero that would tell what it is a sum of."""
+    both = 1.0 + np.exp(-rate)
+    for r in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            noise = _two_sided(uniform(keys[r], i) + _HALF, rate, both) * step
+            out[r, i] = (1.0 if i == objects[r] else 0.0) + noise
+
+
+#: Positions that are written at a time.
+AT_ONCE = 10
+
+_ONE, _ZERO = np.uint64(1), np.uint64(0)
+_S6, _LOW6 = np.uint64(6), np.uint64(63)
+
+
+def positions_room(bits: int) -> NDArray[np.uint64]:
+    """Room for `set_positions` of so many bits: it writes beyond the last."""
+    return np.empty(-(-bits // 64) * 64 + AT_ONCE, dtype=np.uint64)
+
+
+@njit(inline="always")
+def is_set(words, position):
+    return (words[position >> _S6] >> (position & _LOW6)) & _ONE
+
+
+@njit(inline="always")
+def set_bit(words, position):
+    words[position >> _S6] |= _ONE << (position & _LOW6)
+
+
+@njit(inline="always")
+def clear_bit(words, position):
+    words[position >> _S6] &= ~(_ONE << (position & _LOW6))
+
+
+@njit(inline="always")
+def population(word):
+    """Number of set bits of a word: in pairs, fours and bytes, which one product sums."""
+    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@njit(inline="always")
+def set_positions(words, positions):
+    """Write the positions of the set bits to their room (`positions_room`); return how many.
+
+    Unsigned: a signed index would be checked for its sign.
+
+    A word's positions are written several at a time, whether there are so many or not: a loop that ends after each
+    word's own number of bits is mispredicted at every word.
+    """
+    count = _ZERO
+    for w in range(words.shape[0]):
+        rest, here = words[w], count
+        first = np.uint64(64 * w)
+        count += population(rest)
+        while here < count:
+            for i in range(AT_ONCE):
+                positions[here + np.uint64(i)] = first + trailing_zeros(rest)
+                rest &= rest - _ONE
+            here += np.uint64(AT_ONCE)
+    return np.int64(count)
+
+
+LANES = 8
+
+# Sums that go on side by side, a power of two.
+CHAINS = 2
+
+
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
+    size = math.prod(shape)
+    room = np.empty(size + LANES)
+    begin = -room.ctypes.data // room.itemsize % LANES
+    return room[begin : begin + size].reshape(shape)
+
+
+@intrinsic
+def add_two(typingctx, array, index, first, second):
+    """array[index] += first and array[index + 1] += second, at once; array (any,) contiguous float64, index uint64."""
+
+    def codegen(context, builder, signature, args):
+        two, lane = ir.VectorType(ir.DoubleType(), 2), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        here = builder.bitcast(builder.gep(data, [args[1]]), two.as_pointer())
+        more = builder.insert_element(ir.Constant(two, ir.Undefined), args[2], lane(0))
+        more = builder.insert_element(more, args[3], lane(1))
+        builder.store(builder.fadd(builder.load(here, align=8), more), here, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, index, first, second), codegen
+
+
+@intrinsic
+def sum_rows(typingctx, table, positions, count, masses, words):
+    """masses[c], words[c] = sum over i < count of table[positions[i], c], read as doubles and as words.
+
+    table (rows, wide) and masses (wide,) contiguous float64, words (wide,) uint64, wide a multiple of LANES; positions
+    contiguous uint64, count int64. Every CHAINSth position is summed apart, so that additions overlap.
+    """
+
+    def codegen(context, builder, signature, args):
+        def array(k):
+            return context.make_array(signature.args[k])(context, builder, args[k])
+
+        rows, where, masses, words = (array(k).data for k in (0, 1, 3, 4))
+        stop, pitch = args[2], builder.extract_value(array(3).shape, 0)
+        word, strip_type = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
+        words_type = ir.VectorType(word, LANES)
+        nothing = [ir.Constant(strip_type, [0.0] * LANES), ir.Constant(words_type, [0] * LANES)]
+
+        def constant(value):
+            return ir.Constant(word, value)
+
+        def strip_at(base, offset, kind):
+            return builder.bitcast(builder.gep(base, [offset]), kind.as_pointer())
+
+        def loop(begin, end, step, carried, body):
+            """for i in range(begin, end, step): carried = body(i, carried)."""
+            before = builder.block
+            head, inside, after = (builder.append_basic_block(n) for n in ("head", "inside", "after"))
+            builder.branch(head)
+            builder.position_at_end(head)
+            i = builder.phi(word)
+            i.add_incoming(begin, before)
+            phis = [builder.phi(value.type) for value in carried]
+            for phi, value in zip(phis, carried, strict=True):
+                phi.add_incoming(value, before)
+            builder.cbranch(builder.icmp_unsigned("<", i, end), inside, after)
+            builder.position_at_end(inside)
+            for phi, value in zip(phis, body(i, phis), strict=True):
+                phi.add_incoming(value, builder.block)
+            i.add_incoming(builder.add(i, constant(step)), builder.block)
+            builder.branch(head)
+            builder.position_at_end(after)
+            return phis
+
+        def strip(column, _):
+            def add(totals, i):
+                position = builder.load(builder.gep(where, [i]))
+                offset = builder.add(builder.mul(position, pitch), column)
+                row = builder.load(strip_at(rows, offset, strip_type), align=8)
+                return both(totals, [row, builder.bitcast(row, words_type)])
+
+            def both(totals, more):
+                return [builder.fadd(totals[0], more[0]), builder.add(totals[1], more[1])]
+
+            def add_some(i, chains):
+                turns = [add(chains[2 * c : 2 * c + 2], builder.add(i, constant(c))) for c in range(CHAINS)]
+                return [total for totals in turns for total in totals]
+
+            whole = builder.and_(stop, constant(-CHAINS))
+            found = loop(constant(0), whole, CHAINS, CHAINS * nothing, add_some)
+            totals = loop(whole, stop, 1, found[:2], lambda i, totals: add(totals, i))
+            for c in range(1, CHAINS):
+                totals = both(totals, found[2 * c : 2 * c + 2])
+            builder.store(totals[0], strip_at(masses, column, strip_type), align=8)
+            builder.store(totals[1], strip_at(words, column, words_type), align=8)
+            return []
+
+        loop(constant(0), pitch, LANES, [], strip)
+        return context.get_dummy_value()
+
+    return types.void(table, positions, count, masses, words), codegen
+
 
 #: Objects of a run to a bucket from which on they are summed apart: two sums a bucket fit into the first cache, where
 #: rows do not.
 LONG = 4
 
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_UNIT, _TWO = np.uint64(1), np.uint64(2)
 
 
 @njit(nogil=True, cache=True)
@@ -59,7 +265,7 @@ def bucket_masses(buckets, runs, weights, table):
             _add_pairs(table, to, views, more)
         elif views == 2:
             for z in objects:
-                add_two(flat, buckets[z] * pitch + to, weights[z, of], weights[z, of + _ONE])
+                add_two(flat, buckets[z] * pitch + to, weights[z, of], weights[z, of + _UNIT])
         elif views == 1 and word == 0:
             for z in objects:
                 table.masses[buckets[z], to] += weights[z, of]
@@ -78,7 +284,7 @@ def _sum_pairs(buckets, objects, weights, view, views, pairs):
     pairs[:] = 0.0
     if views == 2:
         for z in objects:
-            add_two(pairs, _TWO * buckets[z], weights[z, view], weights[z, view + _ONE])
+            add_two(pairs, _TWO * buckets[z], weights[z, view], weights[z, view + _UNIT])
     else:
         for z in objects:
             add_two(pairs, _TWO * buckets[z], weights[z, view], 1.0)
@@ -90,6 +296,64 @@ def _add_pairs(table, column, views, word):
     for b in range(table.masses.shape[0]):
         table.masses[b, column] += table.pairs[2 * b]
         if views == 2:
-            table.masses[b, column + _ONE] += table.pairs[2 * b + 1]
+            table.masses[b, column + _UNIT] += table.pairs[2 * b + 1]
         else:
             table.words[b, table.words.shape[1] - 1] += word * np.uint64(table.pairs[2 * b + 1])
+
+
+class Table(NamedTuple):
+    """Rows in memory, read as masses and as words: each column holds one or the other; and room for two sums a row."""
+
+    masses: NDArray[np.float64]  # (rows, columns)
+    words: NDArray[np.uint64]  # (rows, columns)
+    pairs: NDArray[np.float64]  # (2 rows,)
+
+
+class Places(NamedTuple):
+    """Where a row holds each column of a view: a mass in a column of its own, a count in some bits of its last word."""
+
+    column: NDArray[np.int64]  # (width,) -1 where there is a count
+    weight: NDArray[np.float64]  # (width,) of one that is counted
+    shift: NDArray[np.uint64]  # (width,) to the bits of a count
+    mask: NDArray[np.uint64]  # (width,) of a count
+
+
+class Rows(NamedTuple):
+    """A table, its rows padded to whole vectors, and room for one sum of rows."""
+
+    table: Table
+    places: Places
+    positions: NDArray[np.uint64]  # `positions_room` of the rows
+    masses: NDArray[np.float64]  # (wide,)
+    words: NDArray[np.uint64]  # (wide,)
+
+
+def empty_table(rows: int, columns: int) -> Table:
+    """A table to be filled."""
+    masses = aligned(rows, columns)
+    return Table(masses, masses.view(np.uint64), aligned(2 * rows))
+
+
+def empty_rows(rows: int, columns: int, places: Places) -> Rows:
+    """Rows to be filled."""
+    wide = -(-columns // LANES) * LANES
+    return Rows(empty_table(rows, wide), places, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
+
+
+@njit(inline="always")
+def sum_positions(rows, count, out):
+    """out[c] = sum of the table's rows at the first `count` positions."""
+    places = rows.places
+    sum_rows(rows.table.masses, rows.positions, np.int64(count), rows.masses, rows.words)
+    word = rows.words[rows.words.shape[0] - 1]
+    for c in range(out.shape[0]):
+        if places.column[c] >= 0:
+            out[c] = rows.masses[places.column[c]]
+        else:
+            out[c] = places.weight[c] * np.int64((word >> places.shift[c]) & places.mask[c])
+
+
+@njit(inline="always")
+def sum_set_bits(words, rows, out):
+    """out[c] = sum of the table's rows at the set bits."""
+    sum_positions(rows, set_positions(words, rows.positions), out)

@@ -1,10 +1,17 @@
-"""The Walsh-Hadamard transform and Hadamard Count Mean Sketch."""
+"""The Walsh-Hadamard transform and Hadamard Count Mean Sketch.
+
+The curator's sketch of Hadamard Count Mean Sketch by its closed law, a few hash functions at a time.
+
+Randomized response on values, on hashed values and on the rows of a Hadamard matrix.
+"""
+
+from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.grouping import bucket_masses
-from poolscope.kernels.random import uniform
+from poolscope.kernels.grouping import bucket_masses, sum_positions
+from poolscope.kernels.random import binomial, uniform, word
 
 
 @njit(inline="always")
@@ -67,3 +74,184 @@ def sketch(starts, order, coordinate, bit, out):
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             out[coordinate[r], f] += bit[r]
+
+
+# Functions that are transformed together: their entries fill a vector register or two.
+TOGETHER = 8
+
+# Up to so many reports to a coordinate, drawing them one by one costs less than two binomials for every coordinate.
+FEW = 4
+
+
+@njit(nogil=True, cache=True)
+def _bits(total, key, flip, mass, out):
+    """Sum of the bits of a function's reports at each coordinate; mass is the transform of its buckets' popularity.
+
+    A report's coordinate is uniform and its object drawn on its own: at coordinate l its entry is one with probability
+    (1 + mass[l]) / 2, before the flip.
+    """
+    m = mass.shape[0]
+    index = np.int64(0)
+    out[:] = 0
+    if total < FEW * m:
+        for _ in range(total):
+            l = np.int64(uniform(key, index) * m)
+            one = 0.5 + (0.5 - flip) * mass[l]
+            out[l] += 1 if uniform(key, index + 1) < one else -1
+            index += 2
+        return
+    left = total
+    for l in range(m):
+        here, index = binomial(left, 1.0 / (m - l), key, index)
+        ones, index = binomial(here, 0.5 + (0.5 - flip) * mass[l], key, index)
+        out[l] = 2 * ones - here
+        left -= here
+
+
+@njit(nogil=True, cache=True)
+def sketch_rows(buckets, totals, keys, flip, popularity, mass, bits, out):
+    """out[z] += reports of the chunk's functions that agree with z, given how many reports each function has.
+
+    buckets (functions, universe); mass and bits (m, TOGETHER) are scratch.
+    """
+    functions, universe = buckets.shape
+    for first in range(0, functions, TOGETHER):
+        some = min(TOGETHER, functions - first)
+        mass[:] = 0.0
+        for i in range(some):
+            for z in range(universe):
+                mass[buckets[first + i, z], i] += popularity[z]
+        transform(mass)
+        for i in range(some):
+            _bits(totals[first + i], keys[first + i], flip, mass[:, i], bits[:, i])
+        transform(bits)
+        for i in range(some):
+            for z in range(universe):
+                out[z] += (totals[first + i] + bits[buckets[first + i, z], i]) // 2
+
+
+_S32 = np.uint64(32)
+_ONE = np.uint64(1)
+
+#: Objects whose counts stay in the first cache while all reports pass.
+TILE = 2048
+
+
+@njit(inline="always")
+def _respond(key, value, size, kept):
+    """The value with probability `kept`, else one of the other `size` - 1, from the words 1 and 2 of the stream."""
+    if uniform(key, 1) < kept:
+        return value
+    other = np.int64(uniform(key, 2) * (size - 1))
+    return other + 1 if other >= value else other
+
+
+@njit(nogil=True, cache=True)
+def respond(objects, keys, size, kept, out):
+    """k-ary randomized response."""
+    for r in range(objects.shape[0]):
+        out[r] = _respond(keys[r], objects[r], size, kept)
+
+
+@njit(inline="always")
+def _hashed(seed, z, g):
+    """floor(g * h / 2^32) for the upper 32 bits h of a z + b modulo 2^64, with a and b the first words of the seed."""
+    mixed = word(seed, 0) * np.uint64(z) + word(seed, 1)
+    return np.int64(((mixed >> _S32) * np.uint64(g)) >> _S32)
+
+
+@njit(inline="always")
+def _progression(seed, value, g):
+    """Step, start and end: object z has the value if start + z * step modulo 2^64 is below the end.
+
+    The value's hashes h lie from ceil(value 2^32 / g) to before ceil((value + 1) 2^32 / g); the first is subtracted
+    from the start, so that one unsigned comparison decides. Going through the objects costs an addition each.
+    """
+    parts, at = np.uint64(g), np.uint64(value)
+    first = ((at << _S32) + parts - _ONE) // parts
+    beyond = (((at + _ONE) << _S32) + parts - _ONE) // parts
+    return word(seed, 0), word(seed, 1) - (first << _S32), (beyond - first) << _S32
+
+
+@njit(nogil=True, cache=True)
+def seeds(keys, shift, out):
+    """A seed for each report: the upper bits of the stream's first word."""
+    for r in range(out.shape[0]):
+        out[r] = word(keys[r], 0) >> shift
+
+
+@njit(nogil=True, cache=True)
+def hashed_values(seed, objects, g, out):
+    """out[r] = the hash of object r under seed r."""
+    for r in range(out.shape[0]):
+        out[r] = _hashed(np.uint64(seed[r]), objects[r], g)
+
+
+@njit(nogil=True, cache=True)
+def hashed_support(seed, value, g, out):
+    """out[r, z] = whether the seed of report r hashes z to its value."""
+    for r in range(out.shape[0]):
+        step, at, end = _progression(np.uint64(seed[r]), value[r], g)
+        for z in range(out.shape[1]):
+            out[r, z] = at < end
+            at += step
+
+
+@njit(nogil=True, cache=True)
+def hashed_counts(seed, value, g, out):
+    """out[z] += number of reports whose seed hashes z to their value."""
+    for first in range(0, out.shape[0], TILE):
+        part = out[first : first + TILE]
+        for r in range(seed.shape[0]):
+            step, at, end = _progression(np.uint64(seed[r]), value[r], g)
+            at += step * np.uint64(first)
+            for z in range(part.shape[0]):
+                part[z] += at < end
+                at += step
+
+
+@njit(nogil=True, cache=True)
+def hashed_mass(seed, value, g, universe, rows, out):
+    """out[r, c] = sum of the table's rows at the objects that the seed of report r hashes to its value."""
+    for r in range(out.shape[0]):
+        step, at, end = _progression(np.uint64(seed[r]), value[r], g)
+        count = 0
+        for z in range(universe):
+            # written always, kept if it counts: there is no branch to mispredict
+            rows.positions[np.uint64(count)] = np.uint64(z)
+            count += at < end
+            at += step
+        sum_positions(rows, count, out[r])
+
+
+@njit(nogil=True, cache=True)
+def respond_hadamard(objects, keys, blocks, order, kept, turned, out):
+    """A uniform column in which the object's row has 1, in its block of the matrix; -1 with probability `turned`.
+
+    What is neither `kept` nor turned is a uniform column of another block.
+    """
+    for r in range(objects.shape[0]):
+        block, row = objects[r] // (order - 1), objects[r] % (order - 1) + 1
+        column = np.int64(uniform(keys[r], 1) * order)
+        luck = uniform(keys[r], 2)
+        if blocks > 1 and luck >= kept + turned:
+            other = np.int64(uniform(keys[r], 3) * (blocks - 1))
+            block = other + 1 if other >= block else other
+        elif hadamard_entry(row, column) != (1 if luck < kept else -1):
+            # the lowest bit of the row turns every entry round: columns of one sign go to those of the other
+            column ^= row & -row
+        out[r] = block * order + column
+
+
+@njit(nogil=True, cache=True)
+def hadamard_mass(value, table, out):
+    """out[r, c] = (sum of column c + its transform at the value) / 2, in the block of the value.
+
+    table (order, blocks, width) is transformed.
+    """
+    order = table.shape[0]
+    for r in range(out.shape[0]):
+        block, column = value[r] // order, value[r] % order
+        for c in range(out.shape[1]):
+            # column 0 of the matrix is all ones: the sum. Rounding must not make a mass negative.
+            out[r, c] = max(0.5 * (table[0, block, c] + table[column, block, c]), 0.0)

@@ -2,7 +2,13 @@
 
 For pool i a report's factor at the node (g, u) is  L0 (1-g) + g (Lbar (1-u) + Li u): every term is non-negative, so
 nothing cancels. A row of a grid holds all pools and all u side by side, and LANE reports go through it in one pass.
+
+The recurrence of the polynomials that are orthogonal for a discrete measure.
+
+What all reports of a user say of relevant interest and of polarization, at the nodes of one grid.
 """
+
+from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -11,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from poolscope.kernels.fma import fma
+from poolscope.kernels.compilation import fma
 
 # Reports to one pass over the nodes, and rows of nodes to a step of it.
 LANE, ROWS = 4, 4
@@ -304,3 +310,60 @@ def _write(t, size_u, sums, room, out, log_mean):
             out[t + r + 1, i] = inverse * sums[r, i]
         if log_mean.shape[0] > 0:
             log_mean[t + r + 1] = np.log(totals[r]) + top * np.log(2.0)
+
+
+@njit(nogil=True, cache=True)
+def recurrence(x, mass, alpha, beta):
+    """alpha and beta (nodes,): p_{i+1} = (x - alpha_i) p_i - beta_i p_{i-1}; beta_0 is the measure's mass.
+
+    Points are added one after another by plane rotations (W. B. Gragg, W. J. Harwood. Numerische Mathematik 44, 1984),
+    which is stable and takes as many steps as there are points times nodes. There are no fewer points than nodes.
+    """
+    nodes = alpha.shape[0]
+    alpha[:] = 0.0
+    beta[:] = 0.0
+    alpha[0], beta[0] = x[0], mass[0]
+    for point in range(1, x.shape[0]):
+        left, cosine, sine, carried = mass[point], 1.0, 0.0, 0.0
+        if point < nodes:
+            alpha[point] = x[point]
+        for i in range(min(point + 1, nodes)):
+            before = sine
+            total = beta[i] + left
+            kept = cosine * total
+            if total <= 0.0:
+                cosine, sine = 1.0, 0.0
+            else:
+                cosine, sine = beta[i] / total, left / total
+            moved = sine * (alpha[i] - x[point]) - cosine * carried
+            alpha[i] -= moved - carried
+            left = before * beta[i] if sine <= 0.0 else moved * moved / sine
+            carried = moved
+            beta[i] = kept
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def marginals(likelihood, steps, reports, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
+    """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis).
+
+    likelihood and steps as `scale_reports` has them. Returns whether the reports are possible; if not, both are NaN.
+    """
+    out_g[:] = np.nan
+    out_u[:] = np.nan
+    n = scale_reports(likelihood, 0, steps, reports, floor, slope, room)
+    if n < reports:
+        return False
+    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
+    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)), np.empty(0))
+    rescale(wide, grid, pool_prior, room)
+    out_g[:] = 0.0
+    out_u[:] = 0.0
+    for e in range(out_g.shape[0]):
+        for i in range(pool_prior.shape[0]):
+            for b in range(out_u.shape[0]):
+                mass = room.scale[i] * grid.product[e, i * out_u.shape[0] + b]
+                out_g[e] += mass
+                out_u[b] += mass
+    out_g /= out_g.sum()
+    out_u /= out_u.sum()
+    return True

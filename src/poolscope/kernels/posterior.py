@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.fma import fma
+from poolscope.kernels.compilation import fma
 from poolscope.kernels.nodes import LANE, ROWS, carry, lay_grid, scale_reports
 
 # The reports for which the first grid is exact. What a look may miss of an integrand's sharpness: a margin, and some

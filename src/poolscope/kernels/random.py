@@ -6,11 +6,33 @@ to the next, so what a user draws depends neither on threads, nor on blocks, nor
 References
 ----------
 G. L. Steele, D. Lea, C. H. Flood. Fast splittable pseudorandom number generators. OOPSLA 2014.
+
+Words of independent coins, 64 to a word.
+
+Walker's alias tables: a draw from any finite distribution costs one uniform number and no branch.
+
+References
+----------
+M. D. Vose. A linear algorithm for generating random numbers with a given distribution. IEEE Transactions on Software
+Engineering 17, 1991.
+
+Binomial numbers from keyed streams, exact for any n.
+
+References
+----------
+W. Hörmann. The generation of binomial random variates. J. Stat. Comput. Simul. 46, 1993 (algorithm BTRS).
 """
 
+from __future__ import annotations
+
+import math
+from typing import Any
+
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
 from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import intrinsic
 
 __all__ = [
     "child",
@@ -71,3 +93,275 @@ def uniforms(keys, index, out):
     """out[i] = uniform(keys[i], index)."""
     for i in range(out.shape[0]):
         out[i] = uniform(keys[i], index)
+
+
+#: Words that are tossed together: their bits stay in vector registers until the last of them is decided.
+TOGETHER = 16
+
+
+def _tosses(lanes: int) -> Any:
+    """An intrinsic for so many neighbouring words."""
+
+    @intrinsic
+    def toss(typing, state, stride, threshold, out, first):
+        """out[first + i] = coins that are one with probability threshold / 2^64, i < lanes; returns the steps it took.
+
+        Step b compares bit b of every coin's uniform binary fraction, most significant first, with that of the
+        threshold: word i takes the words of the stream at `state` + (i + 1) GOLDEN + b `stride`.
+        """
+
+        def codegen(context, builder, signature, args):
+            word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), lanes)
+
+            def constant(values):
+                return ir.Constant(vector, [value % 2**64 for value in values])
+
+            def same(value):
+                return constant([value] * lanes)
+
+            def everywhere(value):
+                begun = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+                places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+                return builder.shuffle_vector(begun, ir.Constant(vector, ir.Undefined), places)
+
+            def mixed(z):
+                for shift, factor in MIXERS:
+                    z = builder.mul(builder.xor(z, builder.lshr(z, same(shift))), same(factor))
+                return builder.xor(z, builder.lshr(z, same(LAST_SHIFT)))
+
+            begin = builder.add(everywhere(args[0]), constant([(i + 1) * int(GOLDEN) for i in range(lanes)]))
+            step, none, all_ = everywhere(args[1]), same(0), same(-1)
+            before = builder.block
+            bit, decided = builder.append_basic_block("bit"), builder.append_basic_block("decided")
+            builder.branch(bit)
+            builder.position_at_end(bit)
+            at, ones, open_ = (builder.phi(vector) for _ in range(3))
+            rest, steps = builder.phi(word), builder.phi(word)
+            # all ones where this bit of the threshold is set
+            set_ = everywhere(builder.ashr(rest, word(63)))
+            # zeros of the fraction: below the threshold if its bit is one, still open if it is zero
+            zeros = builder.xor(mixed(at), all_)
+            after = {
+                at: (begin, builder.add(at, step)),
+                ones: (none, builder.or_(ones, builder.and_(builder.and_(open_, zeros), set_))),
+                open_: (all_, builder.and_(open_, builder.xor(zeros, set_))),
+                rest: (args[2], builder.shl(rest, word(1))),
+                steps: (word(0), builder.add(steps, word(1))),
+            }
+            for phi, (first, then) in after.items():
+                phi.add_incoming(first, before)
+                phi.add_incoming(then, bit)
+            lanes_open = builder.bitcast(builder.icmp_unsigned("!=", after[open_][1], none), ir.IntType(lanes))
+            more = builder.icmp_unsigned("!=", lanes_open, ir.IntType(lanes)(0))
+            # below the last set bit of the threshold nothing can become one any more
+            more = builder.and_(more, builder.icmp_unsigned("!=", after[rest][1], word(0)))
+            builder.cbranch(more, bit, decided)
+            builder.position_at_end(decided)
+            data = context.make_array(signature.args[3])(context, builder, args[3]).data
+            place = builder.bitcast(builder.gep(data, [args[4]]), vector.as_pointer())
+            builder.store(after[ones][1], place, align=8)
+            return after[steps][1]
+
+        return types.int64(types.uint64, types.uint64, types.uint64, out, types.int64), codegen
+
+    return toss
+
+
+_toss_many, _toss_one = _tosses(TOGETHER), _tosses(1)
+
+
+@njit(inline="always")
+def bernoulli_words(key, index, threshold, out):
+    """Words of independent coins, each one with probability threshold / 2^64; returns the next free index.
+
+    Every coin compares a uniform binary fraction with the threshold, bit after bit from the most significant, and is
+    decided at the first difference: 1,024 coins after about eleven bits. Bit b of word w is that of `word` number
+    index + b count + w, of count words.
+    """
+    count, steps = out.shape[0], 0
+    if threshold == 0:
+        for w in range(count):
+            out[w] = 0
+        return index
+    stride, state = np.uint64(count) * GOLDEN, key + np.uint64(index) * GOLDEN
+    whole = count - count % TOGETHER
+    for w in range(0, whole, TOGETHER):
+        steps = max(steps, _toss_many(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
+    for w in range(whole, count):
+        steps = max(steps, _toss_one(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
+    return index + steps * count
+
+
+_SIGN = np.uint64(63)
+
+
+@njit(nogil=True, cache=True)
+def lay_alias(weights, stack, keep, alias):
+    """Fill keep and alias: column z, drawn uniformly, stands for alias[z, 1] = z with probability keep[z], else for
+    alias[z, 0].
+
+    weights need not add up to one; stack is room for as many integers: poor columns from the left, rich from the right.
+    """
+    size, total = weights.shape[0], 0.0
+    for z in range(size):
+        total += weights[z]
+    scale = size / total
+    poor, rich = 0, size
+    for z in range(size):
+        keep[z] = weights[z] * scale
+        alias[z, 0] = alias[z, 1] = z
+        if keep[z] < 1.0:
+            stack[poor] = z
+            poor += 1
+        else:
+            rich -= 1
+            stack[rich] = z
+    while poor > 0 and rich < size:
+        poor -= 1
+        z, donor = stack[poor], stack[rich]
+        alias[z, 0] = donor
+        keep[donor] -= 1.0 - keep[z]
+        if keep[donor] < 1.0:
+            rich += 1
+            stack[poor] = donor
+            poor += 1
+    # the poor that rounding leaves over are full
+    for i in range(poor):
+        keep[stack[i]] = 1.0
+
+
+@njit(inline="always")
+def pick(keep, alias, row, u):
+    """The column that the uniform number u in [0, 1) draws from a row of tables.
+
+    The sign of a difference says where to look, so that no branch is guessed, which would be in vain half of the time;
+    a slice of the tables would be counted in and out.
+    """
+    x = u * keep.shape[1]
+    z = np.int64(x)
+    at = np.uint64(z)
+    kept = np.float64(x - np.float64(z) - keep[row, at]).view(np.uint64) >> _SIGN
+    return alias[row, at, kept]
+
+
+_TAIL = np.array(
+    [
+        0.0810614667953272,
+        0.0413406959554092,
+        0.0276779256849983,
+        0.0207906721037650,
+        0.0166446911898211,
+        0.0138761288230707,
+        0.0118967099458917,
+        0.0104112652619720,
+        0.00925546218271273,
+        0.00833056343336287,
+    ]
+)
+
+
+@njit(nogil=True, cache=True)
+def _stirling_tail(k):
+    """log k! minus Stirling's formula for it."""
+    if k <= 9:
+        return _TAIL[int(k)]
+    square = (k + 1.0) * (k + 1.0)
+    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1.0)
+
+
+@njit(nogil=True, cache=True)
+def _walk(n, p, u):
+    """Inversion for n p < 10: walk up the probabilities until they exceed u."""
+    ratio = p / (1.0 - p)
+    probability = math.exp(n * math.log1p(-p))
+    x = 0
+    while u > probability and x < n:
+        u -= probability
+        x += 1
+        probability *= ratio * (n + 1 - x) / x
+    return x
+
+
+@njit(nogil=True, cache=True)
+def _reject(n, p, key, index):
+    """Transformed rejection with squeeze for n p >= 10 and p <= 1/2."""
+    spread = math.sqrt(n * p * (1.0 - p))
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c = n * p + 0.5
+    squeeze = 0.92 - 4.2 / b
+    alpha = (2.83 + 5.1 / b) * spread
+    odds = p / (1.0 - p)
+    mode = math.floor((n + 1) * p)
+    while True:
+        u = uniform(key, index) - 0.5
+        v = 1.0 - uniform(key, index + 1)
+        index += 2
+        us = 0.5 - abs(u)
+        if us <= 0.0:
+            continue
+        k = math.floor((2.0 * a / us + b) * u + c)
+        if us >= 0.07 and v <= squeeze:
+            return np.int64(k), index
+        if k < 0 or k > n:
+            continue
+        v = math.log(v * alpha / (a / (us * us) + b))
+        bound = (
+            (mode + 0.5) * math.log((mode + 1.0) / (odds * (n - mode + 1.0)))
+            + (n + 1.0) * math.log((n - mode + 1.0) / (n - k + 1.0))
+            + (k + 0.5) * math.log(odds * (n - k + 1.0) / (k + 1.0))
+            + _stirling_tail(mode)
+            + _stirling_tail(n - mode)
+            - _stirling_tail(k)
+            - _stirling_tail(n - k)
+        )
+        if v <= bound:
+            return np.int64(k), index
+
+
+@njit(nogil=True, cache=True)
+def binomial(n, p, key, index):
+    """A Binomial(n, p) number and the next free index of the stream."""
+    if n <= 0 or p <= 0.0:
+        return np.int64(0), index
+    if p >= 1.0:
+        return np.int64(n), index
+    if p > 0.5:
+        failures, index = binomial_half(n, 1.0 - p, key, index)
+        return n - failures, index
+    return binomial_half(n, p, key, index)
+
+
+@njit(nogil=True, cache=True)
+def binomial_half(n, p, key, index):
+    """`binomial` for 0 < p <= 1/2."""
+    if n * p < 10.0:
+        return np.int64(_walk(n, p, uniform(key, index))), index + 1
+    return _reject(n, p, key, index)
+
+
+@njit(nogil=True, cache=True)
+def tabulate(first, p, probabilities, stack, starts, keep, alias):
+    """Alias tables of Binomial(first + r, p) for every row r of `keep`.
+
+    Column z of row r is the value starts[r] + z; what is left out on either side is below the resolution of a uniform
+    number. probabilities and stack (int64) are room for one row.
+    """
+    rows, width = keep.shape
+    for r in range(rows):
+        n = first + r
+        begin = max(0, math.floor(n * p) - width // 2)
+        log_first = (
+            math.lgamma(n + 1.0)
+            - math.lgamma(begin + 1.0)
+            - math.lgamma(n - begin + 1.0)
+            + begin * math.log(p)
+            + (n - begin) * math.log1p(-p)
+        )
+        probability = math.exp(log_first)
+        for i in range(width):
+            probabilities[i] = probability
+            k = begin + i
+            probability *= (n - k) / (k + 1.0) * p / (1.0 - p) if k < n else 0.0
+        lay_alias(probabilities, stack, keep[r], alias[r])
+        starts[r] = begin

@@ -17,35 +17,27 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from poolscope.base.errors import InputError, did_you_mean
-from poolscope.mechanisms.adapt import Adapted, adapt
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.mechanisms.channel import Channel, Empirical
-from poolscope.mechanisms.cms import CMS, NoHashCMS
-from poolscope.mechanisms.composed import composed
+from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
+from poolscope.mechanisms.custom import Adapted, adapt
 from poolscope.mechanisms.dbitflip import DBitFlip
 from poolscope.mechanisms.devices import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
 from poolscope.mechanisms.grr import GRR, Identity
 from poolscope.mechanisms.hadamard_response import HadamardResponse
-from poolscope.mechanisms.hcms import HCMS
-from poolscope.mechanisms.keeping import KeptFlips, KeptHash, KeptPositions, KeptResponse
-from poolscope.mechanisms.l_grr import LGRR
-from poolscope.mechanisms.l_unary import LOSUE, LOUE, LSOUE, LSUE
-from poolscope.mechanisms.likelihood import Likelihood
+from poolscope.mechanisms.histogram import SHE
+from poolscope.mechanisms.l_mechanisms import LGRR, LOSUE, LOUE, LSOUE, LSUE
 from poolscope.mechanisms.local_hashing import BLH, OLH
 from poolscope.mechanisms.loloha import LOLOHA
-from poolscope.mechanisms.oue import OUE
-from poolscope.mechanisms.parameters import check_parameters
+from poolscope.mechanisms.memoized import KeptFlips, KeptHash, KeptPositions, KeptResponse
 from poolscope.mechanisms.pi_rappor import PIRappor
-from poolscope.mechanisms.pure import Pure
+from poolscope.mechanisms.policy import Sending
+from poolscope.mechanisms.protocols import Countable, Mechanism, ReportColumn, Reports, Views, check_parameters
+from poolscope.mechanisms.pure import Likelihood, Pure
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Countable, Mechanism, ReportColumn, Reports
-from poolscope.mechanisms.sending import Sending
-from poolscope.mechanisms.she import SHE
-from poolscope.mechanisms.spotme import SpotMe
-from poolscope.mechanisms.ss import SubsetSelection
-from poolscope.mechanisms.sue import SUE
-from poolscope.mechanisms.the import THE
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.registry import composed
+from poolscope.mechanisms.subset import SubsetSelection
+from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
 
 __all__ = [
     "BLH",
@@ -138,7 +130,7 @@ def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
     >>> ps.mechanisms.make("gr", 30, {"epsilon": 2.0})
     Traceback (most recent call last):
         ...
-    poolscope.base.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
+    poolscope.core.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
     """
     if kind not in MECHANISMS:
         remedy = did_you_mean(str(kind), MECHANISMS)

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.checks import as_floats
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import generator
+from poolscope.core.arguments import as_floats
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import generator
 from poolscope.kernels.random import uniforms
-from poolscope.mechanisms.grouping import check_range
-from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, derived, settle
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.hashing import check_range
+from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, derived, settle
+from poolscope.mechanisms.pure import Likelihood
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
 MOST_CELLS = 1 << 27

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError, did_you_mean
-from poolscope.mechanisms.adapt import Adapted, as_columns, is_ours, owner
-from poolscope.mechanisms.bits import check_bits
-from poolscope.mechanisms.defaults import Counting, Reporting, Scoring
-from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.listing import declared_columns
-from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import ReportColumn, Reports
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
+from poolscope.mechanisms.protocols import ReportColumn, Reports
+from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring
+from poolscope.mechanisms.registry import declared_columns
+from poolscope.mechanisms.unary import check_bits
 
 #: What a game and an attack call.
 NEEDED = ("epsilon", "universe", "floor", "slope", "report", "mass", "sent_masses", "shared_by")

@@ -11,14 +11,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Objects
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import children
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import children
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.bits import as_bytes, check_bits, threshold, words_of
-from poolscope.mechanisms.defaults import Scoring
-from poolscope.mechanisms.likelihood import Likelihood
-from poolscope.mechanisms.role import (
+from poolscope.mechanisms.protocols import (
     Rates,
     ReportColumn,
     Reports,
@@ -28,6 +25,8 @@ from poolscope.mechanisms.role import (
     lie,
     settle,
 )
+from poolscope.mechanisms.pure import Likelihood, Scoring
+from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
 
 #: Bits after the point of what a bit that is not asked for scores.
 GRID = 1 << 20

@@ -1,4 +1,9 @@
-"""What a user's device sends, from the objects that the user picks.
+"""What the reports of one user say of the answers that its device keeps: all that an attack needs of such a device.
+
+Objects in one *slot* share one kept answer; for most devices every object is a slot of its own. Reports that come from
+one answer are a *set*, and a law says how likely a set is, given the slot.
+
+What a user's device sends, from the objects that the user picks.
 
 A mechanism says what one report reveals of one object; a device says which reports are sent over time. Where it keeps
 its answers, a user's reports are not independent, so that memory is no mechanism of single objects.
@@ -9,21 +14,93 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.checks import as_integers
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import Stream, children
+from poolscope.core.arguments import as_integers
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import Stream, children
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.checking import check_mechanism, check_permanent
-from poolscope.mechanisms.defaults import tabulated
-from poolscope.mechanisms.kept import Bits, Evidence, Identical
+from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, distinct, stated
+from poolscope.mechanisms.pure import tabulated
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Mechanism, Reports, check_objects, distinct, stated
+
+
+class Identical(NamedTuple):
+    """A report is its answer: all reports of a set are the same.
+
+    answer : (reports,) which of the user's different answers each is, the first to come being 0.
+    log_law : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to have one
+        answer; -inf is impossible.
+    """
+
+    answer: Integers
+    log_law: Floats
+
+    def first(self, count: int) -> Identical:
+        """Of the first reports; answers are numbered as they come."""
+        answer = self.answer[:count]
+        return Identical(answer, self.log_law[: answer.max(initial=-1) + 1])
+
+
+class Bits(NamedTuple):
+    """Answers and reports are vectors of m independent bits.
+
+    ones : (reports, m) zeros and ones.
+    positions : (any, slots) the bits that a slot sets, each once; m stands for none.
+    permanent : Pr[a bit of the answer is one], where the slot sets it and where it does not.
+    again : Pr[a bit of the report is one], where that of the answer is one and where it is zero.
+    """
+
+    ones: NDArray[np.uint8]
+    positions: NDArray[np.integer]
+    permanent: tuple[float, float]
+    again: tuple[float, float]
+
+    def first(self, count: int) -> Bits:
+        """Of the first reports."""
+        return self._replace(ones=self.ones[:count])
+
+
+class Values(NamedTuple):
+    """Answers and reports are among g values, each by randomized response.
+
+    value : (reports,) what was sent, 0..g-1.
+    own : (slots,) the value of each slot.
+    values : g.
+    permanent : Pr[answer], of the slot's value and of each other.
+    again : Pr[report], of the answer and of each other.
+    """
+
+    value: Integers
+    own: Integers
+    values: int
+    permanent: tuple[float, float]
+    again: tuple[float, float]
+
+    def first(self, count: int) -> Values:
+        """Of the first reports."""
+        return self._replace(value=self.value[:count])
+
+
+class Evidence(NamedTuple):
+    """The reports of one user.
+
+    slots : (universe,) the slot of each object, 0, 1, ...
+    law : of sets of these reports.
+    """
+
+    slots: Integers
+    law: Identical | Bits | Values
+
+    def first(self, count: int) -> Evidence:
+        """Of the first reports."""
+        return Evidence(self.slots, self.law.first(count))
+
 
 #: Branches below a user's reports that no report's number reaches: kept answers, and what else the user keeps.
 ANSWERS, OWN = -1, -2
@@ -31,7 +108,7 @@ ANSWERS, OWN = -1, -2
 
 @runtime_checkable
 class Device(Protocol):
-    """What a user's device sends. How its reports are attacked is `poolscope.attack.devices`.
+    """What a user's device sends. How its reports are attacked is `poolscope.inference.attack`.
 
     A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
     memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.

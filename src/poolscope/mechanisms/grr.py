@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Map, Objects
-from poolscope.kernels import response as kernels
-from poolscope.mechanisms.defaults import drawn
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
-from poolscope.mechanisms.views import Views
+from poolscope.core.arrays import Floats, Keys, Map, Objects
+from poolscope.kernels import hadamard as kernels
+from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.pure import Sized, drawn, even_measure
 
 
 @dataclass(frozen=True, kw_only=True)

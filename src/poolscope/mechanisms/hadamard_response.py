@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
-from poolscope.base.errors import InputError
-from poolscope.base.randomness import generator
-from poolscope.kernels import response as kernels
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import generator
+from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.defaults import binomial_noise
-from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.role import LARGEST_EPSILON, ReportColumn, Reports, check_objects, derived, settle
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, ReportColumn, Reports, Views, check_objects, derived, settle
+from poolscope.mechanisms.pure import Sized, binomial_noise, even_measure
 
 #: Up to this epsilon one block is the published form.
 HIGH_PRIVACY = 1.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.mechanisms.local_hashing import MOST_VALUES, LocalHashing
 from poolscope.mechanisms.longitudinal import TwoResponses
-from poolscope.mechanisms.role import LARGEST_EPSILON, check_epsilon, derived, settle
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, check_epsilon, derived, settle
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
+from poolscope.mechanisms.protocols import check_epsilon, derived, settle
 from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import check_epsilon, derived, settle
 from poolscope.mechanisms.unary import Unary
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.arrays import Floats, Keys, Objects
-from poolscope.base.errors import InputError
-from poolscope.kernels import lines as kernels
-from poolscope.mechanisms.grouping import check_range
-from poolscope.mechanisms.layout import packed
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.kernels import unary as kernels
+from poolscope.mechanisms.hashing import check_range
+from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, lie
 from poolscope.mechanisms.pure import Sized, even_measure
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects, lie
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.sketch import packed
 
 #: Beyond it products of two values of the field do not fit into 64 bits.
 LARGEST_PRIME = (1 << 31) - 1

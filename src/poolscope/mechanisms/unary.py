@@ -1,22 +1,94 @@
-"""What mechanisms share whose report is a bit for each object: a set bit supports its object."""
+"""Bit vectors of reports: as bytes they are kept and written, as words they are drawn and read.
+
+What mechanisms share whose report is a bit for each object: a set bit supports its object.
+
+Symmetric unary encoding: the one-hot vector with every bit flipped on its own.
+
+Optimised unary encoding: zeros are kept as well as the privacy allows, at the cost of the one.
+
+Thresholded histogram encoding: the positions at which a noisy one-hot vector exceeds a threshold.
+
+SpotMe: for each location the truth, or else a coin.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlog1py, xlogy
 
-from poolscope.base.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.bits import as_bytes, as_words, check_bits, log_bit_measure, threshold, words_of
-from poolscope.mechanisms.defaults import drawn
-from poolscope.mechanisms.layout import packed
-from poolscope.mechanisms.pure import Sized
-from poolscope.mechanisms.role import ReportColumn, Reports, check_objects
-from poolscope.mechanisms.views import Views
+from poolscope.mechanisms.protocols import (
+    ReportColumn,
+    Reports,
+    Views,
+    check_epsilon,
+    check_finite_epsilon,
+    check_objects,
+    derived,
+    lie,
+    settle,
+)
+from poolscope.mechanisms.pure import Sized, drawn
+from poolscope.mechanisms.sketch import packed
+
+
+def words_of(m: int) -> int:
+    """Words that hold m bits."""
+    return -(-m // 64)
+
+
+def threshold(probability: float) -> np.uint64:
+    """A probability below one as a 64-bit fraction."""
+    return np.uint64(int(probability * 2.0**64))
+
+
+def as_bytes(words: NDArray[np.uint64], m: int) -> NDArray[np.uint8]:
+    """(reports, ceil(m / 8)): bit i is bit i mod 8, least significant first, of byte i div 8."""
+    # reports are many: without a copy wherever the words are the bytes already
+    return np.ascontiguousarray(words.astype("<u8", copy=False).view(np.uint8)[:, : -(-m // 8)])
+
+
+def check_bits(bits: NDArray[np.uint8], m: int) -> None:
+    """(reports, ceil(m / 8)) bytes."""
+    size = -(-m // 8)
+    if bits.ndim != 2 or bits.shape[1] != size:
+        raise InputError(f"bits must be {size} bytes (m = {m})", value=bits.shape[1:])
+    if m % 8 and np.any(bits[:, -1] >> (m % 8)):
+        raise InputError(f"no bit beyond m = {m} may be set")
+
+
+def log_bit_measure(bits: NDArray[np.uint8], m: int, own: float, other: float) -> Floats:
+    """(reports,) log Pr[bits | an object whose bit is set]: its own is one with probability `own`, others with `other`.
+
+    A report without any bit supports nothing. An object outside the support is less likely by the odds of the two
+    bits, from which its probability follows for any number of bits.
+    """
+    check_bits(bits, m)
+    ones = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    if not other:
+        return np.where(ones == 1, math.log(own), -np.inf)
+    found: Floats = math.log(own) + xlogy(ones - 1, other) + xlog1py(m - ones, -other)
+    return found
+
+
+def as_words(bits: NDArray[np.uint8], m: int) -> NDArray[np.uint64]:
+    """(reports, words) from bytes, whose number is checked."""
+    check_bits(bits, m)
+    size = bits.shape[1]
+    if size % 8 == 0:
+        return np.ascontiguousarray(bits).view("<u8").astype(np.uint64, copy=False)
+    padded = np.zeros((len(bits), 8 * words_of(m)), dtype=np.uint8)
+    padded[:, :size] = bits
+    return padded.view("<u8").astype(np.uint64, copy=False)
+
 
 Words = NDArray[np.uint64]
 
@@ -97,3 +169,232 @@ class Unary(ObjectBits):
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
         rng, own = drawn(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SUE(Unary):
+    r"""Basic one-time RAPPOR, or symmetric unary encoding.
+
+    A report of z is v, the one-hot vector of z in {0,1}^d with each bit flipped with probability xi = 1 / (1 +
+    e^(epsilon/2)). It supports the objects with v[z] = 1: two one-hot vectors differ in two bits, so the likelihood
+    ratio is ((1-xi)/xi)^2 = e^epsilon. It is Count Mean Sketch without hashing (`cms-no-hash`), without its column
+    for the hash function.
+
+    .. math:: p^* = 1 - \xi, \qquad q^* = \xi, \qquad
+              \mathrm{Var}_0 = N \frac{e^{\epsilon/2}}{(e^{\epsilon/2} - 1)^2}
+
+    with Var_0 the variance of the count of an object that nobody has.
+
+    References
+    ----------
+    U. Erlingsson, V. Pihur, A. Korolova. RAPPOR: randomized aggregatable privacy-preserving ordinal response. CCS 2014.
+
+    Examples
+    --------
+    >>> sue = ps.mechanisms.SUE(universe=30, epsilon=2.0)
+    >>> round(sue.p_star, 3), round(sue.q_star, 3)
+    (0.731, 0.269)
+    """
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - lie(self.epsilon / 2.0)
+
+    @property
+    def q_star(self) -> float:
+        return lie(self.epsilon / 2.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OUE(Unary):
+    r"""Optimised unary encoding.
+
+    A report of z is v in {0,1}^d: v[z] is one with probability 1/2, every other bit with probability 1 / (e^epsilon +
+    1), all independent. It supports the objects with v[z] = 1; the odds of the two bits give the likelihood ratio
+    p*(1-q*) / (q*(1-p*)) = e^epsilon. Of all p* and q* with these odds, p* = 1/2 makes the variance of the count of a
+    rare object, N q*(1-q*) / (p*-q*)^2, the smallest.
+
+    .. math:: p^* = \frac12, \qquad q^* = \frac{1}{e^\epsilon + 1}, \qquad
+              \mathrm{Var}_0 = N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
+
+    Without noise half of the reports would still be empty: epsilon must be finite.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
+    Security 2017.
+
+    Examples
+    --------
+    >>> oue = ps.mechanisms.OUE(universe=30, epsilon=1.0)
+    >>> oue.p_star, round(oue.q_star, 3)
+    (0.5, 0.269)
+    """
+
+    def __post_init__(self) -> None:
+        check_finite_epsilon(self.epsilon)
+
+    @property
+    def p_star(self) -> float:
+        return 0.5
+
+    @property
+    def q_star(self) -> float:
+        return lie(self.epsilon)
+
+
+#: Where the best threshold lies; at 1/2 the two errors of a bit are alike, beyond 1 the own bit is lost too often.
+LOWEST, HIGHEST = 0.5, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class THE(Unary):
+    r"""Thresholded histogram encoding.
+
+    To each entry of the one-hot vector of z in {0,1}^d Laplace noise of scale 2/epsilon is added, which alone is
+    epsilon-private, as two one-hot vectors differ by two in all. The report is the set of positions above the threshold
+    theta in [1/2, 1]; as bits, they are independent with
+
+    .. math:: p^* = 1 - \tfrac12 e^{\epsilon(\theta - 1)/2}, \qquad q^* = \tfrac12 e^{-\epsilon\theta/2}
+
+    It supports the objects whose position is in the set. Sending only the set throws information away: the likelihood
+    ratio p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses the true one (`ratio`).
+
+    The default threshold minimises the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As
+    epsilon grows it approaches 1, and p* approaches 2/3, not 1: epsilon must be finite.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. Locally differentially private protocols for frequency estimation. USENIX
+    Security 2017.
+
+    Examples
+    --------
+    >>> round(ps.mechanisms.THE(universe=30, epsilon=2.0).threshold, 3)
+    0.71
+    """
+
+    threshold: float = derived()
+
+    def __post_init__(self) -> None:
+        check_finite_epsilon(self.epsilon)
+        if self.threshold is None:
+            settle(self, threshold=best_threshold(self.epsilon))
+        if not LOWEST <= self.threshold <= HIGHEST:
+            raise InputError(f"must be {LOWEST:g} to {HIGHEST:g}", value=self.threshold, place="threshold")
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - 0.5 * math.exp(self.epsilon * (self.threshold - 1.0) / 2.0)
+
+    @property
+    def q_star(self) -> float:
+        return 0.5 * math.exp(-self.epsilon * self.threshold / 2.0)
+
+    @property
+    def ratio(self) -> float:
+        """Likelihood of an object in the support over that of one outside, at most e^epsilon."""
+        p, q = self.p_star, self.q_star
+        return p * (1.0 - q) / (q * (1.0 - p))
+
+    @property
+    def floor(self) -> float:
+        return 1.0 / self.ratio
+
+    @property
+    def slope(self) -> float:
+        return 1.0 - self.floor
+
+
+def log_variance(threshold: float, epsilon: float) -> float:
+    """log(q*(1-q*) / (p*-q*)^2), the variance of a rare object's count for one report."""
+    log_q = -epsilon * threshold / 2.0 - math.log(2.0)
+    gap = 1.0 - 0.5 * math.exp(epsilon * (threshold - 1.0) / 2.0) - math.exp(log_q)
+    return log_q + math.log1p(-math.exp(log_q)) - 2.0 * math.log(gap)
+
+
+def best_threshold(epsilon: float) -> float:
+    """The threshold of least variance, by golden sections: the variance falls, then rises."""
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    low, high = LOWEST, HIGHEST
+    for _ in range(80):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        if log_variance(left, epsilon) < log_variance(right, epsilon):
+            high = right
+        else:
+            low = left
+    return float(np.clip((low + high) / 2.0, LOWEST, HIGHEST))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpotMe(Unary):
+    r"""Randomized response for each location on its own.
+
+    A report of z has a bit for each location. With probability 1 - lambda (`coin`) a bit is the truth, one for z and
+    zero for the others; with probability lambda it is a coin that says one with probability y (`yes`). Hence
+
+    .. math:: p^* = 1 - \lambda (1 - y), \qquad q^* = \lambda y, \qquad
+              e^\epsilon = \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
+
+    It supports the locations with a one. For a given epsilon, the odds are a quadratic equation for lambda,
+    (e^epsilon - 1) y (1-y) lambda^2 + lambda - 1 = 0, with the root
+
+    .. math:: \lambda = \frac{2}{1 + \sqrt{1 + 4 (e^\epsilon - 1) y (1-y)}}
+
+    Either epsilon is given or lambda. A fair coin, the default, is symmetric unary encoding (`sue`); a rarer yes keeps
+    reports short.
+
+    As published, a phone that does not tell the truth always says yes (y = 1): the true location is among the reported
+    ones always, and what is not reported is ruled out. Then p* = 1 and q* = lambda, and epsilon is infinite, however
+    many erroneous locations are reported beside; ``SpotMe(universe=..., coin=0.5, yes=1)`` is that mechanism. A finite
+    epsilon needs a coin that sometimes says no.
+
+    References
+    ----------
+    D. Quercia, I. Leontiadis, L. McNamara, C. Mascolo, J. Crowcroft. SpotME if you can: randomized responses for
+    location obfuscation on mobile phones. ICDCS 2011, 363-372.
+
+    Examples
+    --------
+    >>> round(ps.mechanisms.SpotMe(universe=30, epsilon=2.0).epsilon, 3)
+    2.0
+    """
+
+    epsilon: float = derived()
+    coin: float = derived()
+    yes: float = 0.5
+
+    def __post_init__(self) -> None:
+        stated = self.coin is not None
+        if not stated:
+            settle(self, coin=coin_for(self.epsilon, self.yes))
+        if not 0.0 <= self.coin < 1.0:
+            raise InputError("must be from 0 to below 1", value=self.coin, place="coin")
+        if not 0.0 < self.yes <= 1.0:
+            raise InputError("must be above 0, and at most 1", value=self.yes, place="yes")
+        dropped = self.coin * (1.0 - self.yes)
+        odds = dropped * self.q_star
+        spent = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
+        if stated and self.epsilon not in (None, spent):
+            raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
+        settle(self, epsilon=spent)
+
+    @property
+    def p_star(self) -> float:
+        return 1.0 - self.coin * (1.0 - self.yes)
+
+    @property
+    def q_star(self) -> float:
+        return self.coin * self.yes
+
+
+def coin_for(epsilon: float | None, yes: float) -> float:
+    """lambda, the probability of a coin, for which the mechanism spends epsilon."""
+    if epsilon is None:
+        raise InputError("is missing", place="epsilon", remedy="or give coin")
+    check_epsilon(epsilon)
+    if not 0.0 < yes < 1.0:
+        raise InputError("must lie between 0 and 1 for an epsilon", value=yes, place="yes", remedy="give coin, or less")
+    far = math.exp(-epsilon)
+    root = math.sqrt(far - 4.0 * math.expm1(-epsilon) * yes * (1.0 - yes))
+    return 2.0 * math.sqrt(far) / (math.sqrt(far) + root)

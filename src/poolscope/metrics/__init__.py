@@ -5,9 +5,16 @@ count n, a row per user (``select``), and give an ``Estimate``: a value and its 
 epsilon alone, as does what it adds up to in time (``epsilon_in_time``); ``trackability`` takes a game.
 """
 
-from poolscope.metrics.bounds import most_right
+from poolscope.metrics.bounds import (
+    EpsilonInTime,
+    KeptAnswers,
+    TradeOff,
+    epsilon_in_time,
+    kept_by,
+    most_right,
+    trade_off,
+)
 from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
-from poolscope.metrics.epsilon import EpsilonInTime, KeptAnswers, epsilon_in_time, kept_by
 from poolscope.metrics.exposure import (
     exposed,
     exposure,
@@ -18,6 +25,7 @@ from poolscope.metrics.exposure import (
 )
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import bayes_security, bayes_security_least, evidence, min_entropy_leakage
+from poolscope.metrics.linkability import Trackability, trackability
 from poolscope.metrics.pools import PoolRecord, per_pool
 from poolscope.metrics.precision import (
     auc,
@@ -31,9 +39,7 @@ from poolscope.metrics.precision import (
 from poolscope.metrics.records import Record, summarise
 from poolscope.metrics.shuffling import shuffled_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
 from poolscope.metrics.tables import Records
-from poolscope.metrics.trackability import Trackability, trackability
-from poolscope.metrics.trade_off import TradeOff, trade_off
-from poolscope.metrics.words import headline, in_plain_words
+from poolscope.metrics.text import headline, in_plain_words
 
 __all__ = [
     "EpsilonInTime",

@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError
-from poolscope.metrics.clusters import clusters_of, effect_of_share
-from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson
+from poolscope.core.errors import InputError
+from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, clusters_of, effect_of_share
 from poolscope.metrics.precision import successes
 
 ERROR_BINS = 15

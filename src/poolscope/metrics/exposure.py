@@ -17,14 +17,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
-from poolscope.metrics.clusters import (
+from poolscope.metrics.intervals import (
+    Estimate,
+    between,
+    clopper_pearson,
     clusters_of,
     effect_of_share,
     effects_of_shares,
     group_count,
+    quantile,
     share_of_users,
 )
-from poolscope.metrics.intervals import Estimate, between, clopper_pearson, quantile
 from poolscope.metrics.precision import successes
 
 CHANCE = (LATE, "", EARLY)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize, special
 
-from poolscope.base.arrays import Floats, Integers
+from poolscope.core.arrays import Floats, Integers
 
 LENGTH = 1 << 17
 """Points of the lattice at most, unless the largest value were less than a step."""

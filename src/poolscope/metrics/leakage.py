@@ -14,8 +14,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from poolscope.metrics.clusters import clusters_of, effect_of_share, share_of_users
-from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson, exactly, quantile, ratio
+from poolscope.metrics.intervals import (
+    TAIL,
+    Estimate,
+    clopper_pearson,
+    clusters_of,
+    effect_of_share,
+    exactly,
+    quantile,
+    ratio,
+    share_of_users,
+)
 from poolscope.metrics.precision import successes
 
 SMALLEST_DOUBT = 2.0**-53

@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from poolscope.game.columns import ESTIMATE, EXPOSED
-from poolscope.metrics.clusters import effect_of, effect_of_share
 from poolscope.metrics.exposure import CHANCE, by_chance
-from poolscope.metrics.intervals import Estimate, between, bounded_mean, share_of
+from poolscope.metrics.intervals import Estimate, between, bounded_mean, effect_of, effect_of_share, share_of
 from poolscope.metrics.precision import successes
-from poolscope.metrics.rows import Row
+from poolscope.metrics.reading import Row
 
 #: What posteriors are rounded to before they are added up.
 GRAIN = 2.0**-36

@@ -13,10 +13,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 from poolscope.game.columns import CORRECT, ESTIMATE
-from poolscope.metrics.clusters import Clusters, clusters_of, effect_of, effect_of_share, group_count
-from poolscope.metrics.intervals import Estimate, bounded_mean, clopper_pearson, share_above
+from poolscope.metrics.intervals import (
+    Clusters,
+    Estimate,
+    bounded_mean,
+    clopper_pearson,
+    clusters_of,
+    effect_of,
+    effect_of_share,
+    group_count,
+    share_above,
+)
 
 TIE_DECIMALS = 12
 """Confidences equal to so many decimals are ties: below is the rounding of the posterior."""

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from poolscope.attack.levels import DEFAULT_THRESHOLD, at_levels
-from poolscope.base.arguments import checked
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.arguments import checked
+from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.inference.levels import DEFAULT_THRESHOLD, at_levels
 from poolscope.metrics.bounds import most_right_in_mean
 from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
-from poolscope.metrics.clusters import effect_of_share
 from poolscope.metrics.exposure import (
     CHANCE,
     by_chance,
@@ -25,10 +24,10 @@ from poolscope.metrics.exposure import (
     reports_until,
     sure,
 )
-from poolscope.metrics.intervals import Estimate, between, exactly, share_of
+from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
-from poolscope.metrics.rows import Row
+from poolscope.metrics.reading import Row
 from poolscope.metrics.tables import Records
 
 if TYPE_CHECKING:

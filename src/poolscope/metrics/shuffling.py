@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-from poolscope.base.arrays import Floats, Integers
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.errors import InputError
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
-from poolscope.mechanisms.role import LARGEST_EPSILON, Mechanism
 from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
 
 MOST_DEVICES = 10**10

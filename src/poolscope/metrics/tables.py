@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from poolscope.attack.levels import in_percent
-from poolscope.base.errors import InputError, did_you_mean
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 
 if TYPE_CHECKING:

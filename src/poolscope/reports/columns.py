@@ -13,11 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.base.tables import Batch
-from poolscope.base.tables.batch import first_false
-from poolscope.mechanisms.role import ReportColumn
-from poolscope.world.objects_file import objects_of
-from poolscope.world.universe import Universe
+from poolscope.core.tables import Batch
+from poolscope.core.tables.batch import first_false
+from poolscope.mechanisms.protocols import ReportColumn
+from poolscope.population.universe import Universe, objects_of
 
 #: Bits that are unpacked at once.
 UNPACKED = 1 << 24

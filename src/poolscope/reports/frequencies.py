@@ -1,88 +1,263 @@
-"""What a curator learns, and the role of an estimator that learns it."""
+"""From reports to the popularity that the curator, or a curious one, learns: which estimator, and how it is fed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Integers, Map
-from poolscope.base.errors import InputError
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Engine
+from poolscope.core.randomness import children, generator
 from poolscope.mechanisms.channel import Channel
-from poolscope.mechanisms.defaults import added
-from poolscope.mechanisms.role import Countable, Reports
-from poolscope.world.popularity import project_to_simplex
+from poolscope.mechanisms.checking import check_mechanism, checked_reports
+from poolscope.mechanisms.protocols import (
+    Countable,
+    Mechanism,
+    Reports,
+    countable,
+    is_countable,
+    is_stated,
+    report_count,
+)
+from poolscope.mechanisms.pure import drawn, numbered
+from poolscope.mechanisms.registry import as_channel
+from poolscope.mechanisms.sketch import Hashed
+from poolscope.population.popularity import project_to_simplex
+from poolscope.reports.channel import Inverse, Ridge
+from poolscope.reports.estimators import (
+    IBU,
+    LINEAR,
+    METHODS,
+    REGRESSION,
+    RIDGE,
+    Design,
+    Estimator,
+    Frequencies,
+    Tallied,
+    check_reports,
+    unbiased,
+    variance_of_linear,
+)
+from poolscope.reports.files import shares_of, some
+from poolscope.reports.ibu import Mixture
 
-#: The ways to estimate, by the names that scenarios and commands use.
-LINEAR, REGRESSION, RIDGE, IBU = METHODS = ("linear", "regression", "ridge", "ibu")
+#: Share of the linear estimate's variance that collisions must have for a regression to be worth its time.
+NOTABLE = 0.05
+
+#: Reports above which sums over them are taken as normal, in draws beside the first.
+MANY_REPORTS = 5_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frequencies:
-    """Estimated number of reports made from each object, its standard error, and the popularity that follows.
+def frequencies(mechanism: Mechanism, reports: Reports, method: str | None = None) -> Frequencies:
+    """Frequency estimate from reports.
 
-    counts and errors (universe,); reports is their number; method, which estimator made it. Linear estimates and
-    regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
-    simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
-    with: these are uncertain by sqrt(N f (1 - f)) more. None: the estimate has no standard errors (`ridge`).
+    Parameters
+    ----------
+    method : "linear", from p* and q*; "regression", least squares on the known hash functions, or through a channel;
+        "ridge", through a channel that need not have an inverse; "ibu", the popularity that makes the reports most
+        likely. Where absent, the linear one or, where collisions are a notable part of its error, the regression if its
+        error is smaller; through a channel the regression, or ibu where it has no inverse. A mechanism without p* and
+        q* whose reports are few is a channel; of others there is ibu.
+
+    Examples
+    --------
+    >>> reports = mechanism.obfuscate(np.repeat([0, 1], [3000, 1000]), rng)
+    >>> ps.frequencies(mechanism, reports).counts[:3].round(-2)
+    array([3000., 1000.,    0.])
     """
-
-    reports: int
-    counts: Floats
-    errors: Floats | None
-    method: str = LINEAR
-
-    @property
-    def popularity(self) -> Floats:
-        return project_to_simplex(self.counts / self.reports)
+    check_mechanism(mechanism)
+    columns, found = checked_reports(mechanism, reports), estimator(mechanism, method)
+    return found.estimate(found.count(columns), report_count(columns))
 
 
-class Estimator(Protocol):
-    """From reports to frequencies. What is counted in parts of the reports can be joined, in any order."""
-
-    def count(self, reports: Reports) -> Any:
-        """What the estimate needs to know of some reports."""
-        ...
-
-    def join(self, counted: Iterable[Any]) -> Any:
-        """The same of all of them together."""
-        ...
-
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Any:
-        """The same of so many reports on objects drawn from the popularity."""
-        ...
-
-    def estimate(self, counted: Any, reports: int) -> Frequencies:
-        """What is learnt from so many reports."""
-        ...
-
-    def expected(self, counts: Floats) -> Floats | None:
-        """Variance of the estimate if these are the true counts; None where it has no closed form."""
-        ...
+def simulate_frequencies(
+    mechanism: Mechanism,
+    popularity: Floats,
+    count: int,
+    key: np.uint64,
+    threads: Map = map,
+    method: str | None = None,
+) -> Frequencies:
+    """The estimate from so many reports on objects drawn from the popularity."""
+    found = estimator(mechanism, method)
+    return found.estimate(found.simulate(popularity, count, key, threads), count)
 
 
-Mechanism = TypeVar("Mechanism", Channel, Countable)
+def frequencies_of_objects(
+    mechanism: Mechanism, objects: Objects, key: np.uint64, threads: Map = map, method: str | None = None
+) -> Frequencies:
+    """The estimate from one report on each of these objects: obfuscated one by one, in parts."""
+    found = estimator(mechanism, method)
+
+    def part(numbers: Integers) -> Any:
+        return found.count(mechanism.report(objects[numbers], children(key, numbers)))
+
+    return found.estimate(found.join(threads(part, numbered(len(objects)))), len(objects))
+
+
+def further_popularities(
+    mechanism: Mechanism,
+    popularity: Floats,
+    count: int,
+    keys: Keys,
+    threads: Map = map,
+    method: str | None = None,
+) -> list[Floats]:
+    r"""Popularities that other draws of as many reports would give, one for each key.
+
+    Few reports are simulated, as `simulate_frequencies` does. For many (`MANY_REPORTS`) the closed distribution is
+    enough: the true counts are multinomial, and each estimate is normal around them with the estimator's variance.
+    Covariances between the errors of two objects are left out. Where they are the same for all pairs, as in the linear
+    estimate of a mechanism that treats objects alike, they shift all counts, and the projection takes a shift away.
+    """
+    found = estimator(mechanism, method)
+    if count <= MANY_REPORTS or found.expected(count * np.asarray(popularity) / np.sum(popularity)) is None:
+        return [simulate_frequencies(mechanism, popularity, count, key, threads, method).popularity for key in keys]
+    counts = (drawn(popularity, count, key) for key in keys)
+    return [_noisy(found, own, rng) for rng, own in counts]
+
+
+def further_popularities_of_objects(
+    mechanism: Mechanism, objects: Objects, keys: Keys, threads: Map = map, method: str | None = None
+) -> list[Floats]:
+    """The same for other reports on the same objects, one on each."""
+    found, counts = estimator(mechanism, method), np.bincount(objects, minlength=mechanism.universe)
+    if len(objects) <= MANY_REPORTS or found.expected(counts.astype(np.float64)) is None:
+        return [frequencies_of_objects(mechanism, objects, key, threads, method).popularity for key in keys]
+    return [_noisy(found, counts, generator(key)) for key in keys]
+
+
+def _noisy(found: Estimator, counts: Integers, rng: np.random.Generator) -> Floats:
+    variance = found.expected(counts.astype(np.float64))
+    assert variance is not None
+    noisy = counts + np.sqrt(variance) * rng.standard_normal(len(counts))
+    return project_to_simplex(noisy / counts.sum())
+
+
+def estimator(mechanism: Mechanism, method: str | None = None) -> Estimator:
+    """The estimator of this name, or the one that suits the mechanism."""
+    if method not in (None, *METHODS):
+        raise InputError(f"must be one of {', '.join(METHODS)}", value=method, place="method")
+    if method == IBU:
+        return Mixture(mechanism)
+    return _suited(mechanism, channel_of(mechanism), method)
+
+
+def closed_estimator(mechanism: Mechanism) -> Estimator | None:
+    """The estimator that suits a mechanism, if there is one that need not hold what reports are likely of."""
+    # a channel that has to be worked out takes long: once
+    channel = channel_of(mechanism)
+    return None if channel is None and not is_countable(mechanism) else _suited(mechanism, channel, None)
+
+
+def _suited(mechanism: Mechanism, channel: Channel | None, method: str | None) -> Estimator:
+    if channel is not None:
+        return _through(channel, method) or Mixture(mechanism)
+    if method == RIDGE:
+        rule, remedy = "ridge must have a channel, or few reports", "take linear or ibu"
+        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy=remedy)
+    if method is None and not is_countable(mechanism) and is_stated(mechanism):
+        return Mixture(mechanism)
+    counts = Counts(countable(mechanism), method)
+    if method == REGRESSION and (counts.design is None or counts.design.inverse is None):
+        rule = "regression must have hash functions few enough, and buckets enough to tell all objects apart"
+        raise InputError(rule, value=type(mechanism).__name__, place="method", remedy="take linear or ibu")
+    return counts
+
+
+def channel_of(mechanism: Mechanism) -> Channel | None:
+    """The channel that is estimated through: the mechanism itself, or one that states nothing but its few reports."""
+    if isinstance(mechanism, Channel):
+        return mechanism
+    return as_channel(mechanism) if not is_countable(mechanism) and is_stated(mechanism) else None
+
+
+def _through(channel: Channel, method: str | None) -> Estimator | None:
+    """The estimator through a channel; None where it has no inverse and nobody says what then."""
+    if method == RIDGE:
+        return Ridge(channel)
+    if method == LINEAR:
+        rule = "a channel must be estimated by regression, ridge or ibu"
+        raise InputError(rule, value=method, place="method")
+    inverse = Inverse(channel)
+    if method == REGRESSION and inverse.first is None:
+        rule = "regression must have a channel that tells all objects apart"
+        raise InputError(rule, value=channel.matrix.shape, place="method", remedy="take ridge or ibu")
+    return None if inverse.first is None else inverse
+
+
+class Counting:
+    """What an estimate needs to know of reports, counted block after block."""
+
+    def __init__(self, mechanism: Mechanism, engine: Engine, method: str | None = None) -> None:
+        self._mechanism, self._engine = mechanism, engine
+        self._estimator = estimator(mechanism, method)
+        self.counted: Any = None
+        self.reports = 0
+
+    def add(self, reports: Reports) -> None:
+        """Count a block."""
+        rows = shares_of(self._mechanism, reports, self._engine.threads)
+        for counted in self._engine.map(lambda own: self._estimator.count(some(reports, own)), rows):
+            self.join(counted, 0)
+        self.reports += report_count(reports)
+
+    def join(self, counted: Any, reports: int) -> None:
+        """Add what others have counted in so many reports."""
+        if counted is not None:
+            self.counted = counted if self.counted is None else self._estimator.join([self.counted, counted])
+        self.reports += reports
+
+    def estimate(self) -> Frequencies:
+        """What the curator learns from them."""
+        check_reports(self.reports)
+        return self._estimator.estimate(self.counted, self.reports)
 
 
 @dataclass(frozen=True, eq=False)
-class Tallied(Generic[Mechanism]):
-    """What estimators share that need a mechanism's tally of the reports, and no more of them."""
+class Counts(Tallied[Countable]):
+    """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
 
-    mechanism: Mechanism
+    method: str | None = None
 
-    def count(self, reports: Reports) -> Integers:
-        return self.mechanism.tally(reports)
+    @cached_property
+    def design(self) -> Design | None:
+        """For a regression, where there are hash functions and not too many."""
+        if not isinstance(self.mechanism, Hashed):
+            return None
+        design = Design(self.mechanism)  # type: ignore[arg-type]
+        return design if design.affordable else None
 
-    def join(self, counted: Iterable[Integers]) -> Integers:
-        return added(counted)
+    def estimate(self, counted: Integers, reports: int) -> Frequencies:
+        if self.method == REGRESSION:
+            assert self.design is not None
+            return self.design.estimate(counted, reports)
+        linear = unbiased(self.mechanism, counted[0], reports)
+        if self.method == LINEAR or not self._worth(linear.popularity * reports):
+            return linear
+        assert self.design is not None
+        regression = self.design.estimate(counted, reports)
+        return min(linear, regression, key=_mean_squared)
 
-    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Integers:
-        return self.mechanism.simulate_tally(popularity, count, key, threads)
+    def expected(self, counts: Floats) -> Floats:
+        noise, collisions = variance_of_linear(self.mechanism, counts)
+        if self.method != REGRESSION and (self.method == LINEAR or not self._worth(counts)):
+            return noise + collisions
+        assert self.design is not None
+        regression = self.design.variance(counts)
+        return min(noise + collisions, regression, key=np.mean) if self.method is None else regression
+
+    def _worth(self, counts: Floats) -> bool:
+        """Whether collisions matter at these counts, and a regression can tell them apart."""
+        noise, collisions = variance_of_linear(self.mechanism, counts)
+        notable = np.mean(collisions) > NOTABLE * np.mean(noise + collisions)
+        return bool(notable and self.design is not None and self.design.inverse is not None)
 
 
-def check_reports(count: int) -> None:
-    """There is something to estimate from."""
-    if count == 0:
-        raise InputError("an estimate needs at least one report", value=0)
+def _mean_squared(found: Frequencies) -> float:
+    assert found.errors is not None
+    return float(np.mean(found.errors**2))

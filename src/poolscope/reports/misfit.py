@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from poolscope.base.arrays import Floats, Integers, Keys
-from poolscope.base.randomness import user_keys
+from poolscope.core.arrays import Floats, Integers, Keys
+from poolscope.core.randomness import user_keys
+from poolscope.mechanisms.protocols import Mechanism, Reports, is_countable, report_count
 from poolscope.mechanisms.rappor import Rappor
-from poolscope.mechanisms.role import Mechanism, Reports, is_countable, report_count
-from poolscope.reports.curator import channel_of
-from poolscope.reports.mixture import lack_of_fit
+from poolscope.reports.frequencies import channel_of
+from poolscope.reports.ibu import lack_of_fit
 
 #: How often reports that are as they should be may be called otherwise.
 ERROR = 1e-4

@@ -28,14 +28,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, rel_entr
 
-from poolscope.base.arrays import Floats, Integers, Keys
-from poolscope.base.randomness import user_keys
-from poolscope.kernels.names import hash_names
-from poolscope.mechanisms.devices import Device, Keeping
+from poolscope.core.arrays import Floats, Integers, Keys
+from poolscope.core.randomness import user_keys
+from poolscope.kernels.hashing import hash_names
+from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.grr import GRR
-from poolscope.mechanisms.kept import Identical
-from poolscope.mechanisms.role import Mechanism, Reports, report_count
-from poolscope.reports.curator import channel_of
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
+from poolscope.reports.frequencies import channel_of
 
 #: Reports of a user that are looked at; and those that are simulated of each of some objects, more where equal pairs
 #: are more likely than this, as they are of mechanisms with few different reports.

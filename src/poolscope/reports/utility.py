@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poolscope.base.arrays import Floats, Map
-from poolscope.base.randomness import children
-from poolscope.mechanisms.role import Mechanism, is_countable, is_stated
-from poolscope.reports.curator import closed_estimator
-from poolscope.reports.frequencies import Estimator
-from poolscope.reports.linear import variance_of_linear
-from poolscope.reports.mixture import MOST_CELLS, Mixture
+from poolscope.core.arrays import Floats, Map
+from poolscope.core.randomness import children
+from poolscope.mechanisms.protocols import Mechanism, is_countable, is_stated
+from poolscope.reports.estimators import Estimator, variance_of_linear
+from poolscope.reports.frequencies import closed_estimator
+from poolscope.reports.ibu import MOST_CELLS, Mixture
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
 FEWEST_ERRORS, MOST_DRAWS = 2000, 20

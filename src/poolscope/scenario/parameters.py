@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poolscope.base.errors import InputError, located, reading
-from poolscope.base.files import check_regular
-from poolscope.base.tables import Batch, read_table
+from poolscope.core.errors import InputError, located, reading
+from poolscope.core.files import check_regular
+from poolscope.core.tables import Batch, read_table
 from poolscope.mechanisms.channel import MOST_CELLS, check_cells
-from poolscope.mechanisms.role import ReportColumn
+from poolscope.mechanisms.protocols import ReportColumn
+from poolscope.population.universe import Universe, objects_of
 from poolscope.reports.columns import KINDS
-from poolscope.world.objects_file import objects_of
-from poolscope.world.universe import Universe
 
 
 def read_array(path: Path, universe: Universe) -> NDArray[Any]:

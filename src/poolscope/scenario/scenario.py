@@ -1,4 +1,9 @@
-"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for."""
+"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for.
+
+The files that a scenario is made of: its own, and those that it names.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Mapping
@@ -10,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from poolscope.base.errors import InputError, did_you_mean, located, reading
-from poolscope.base.files import check_regular
-from poolscope.base.json import plain
-from poolscope.base.machine import check_memory
-from poolscope.scenario.tables import (
+from poolscope.core.errors import InputError, did_you_mean, located, reading
+from poolscope.core.files import check_regular, plain
+from poolscope.core.machine import check_memory
+from poolscope.scenario.model import (
     OUTSIDE,
     AdversaryTable,
     AttackTable,
@@ -34,9 +38,10 @@ from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
 if TYPE_CHECKING:
     import numpy as np
 
-    from poolscope.base.arrays import Map
+    from poolscope.core.arrays import Map
     from poolscope.game.game import Game
-    from poolscope.world.universe import Universe
+    from poolscope.population.universe import Universe
+
 
 AN_OBJECT = 40
 """Bytes of an object, for the truth and for each adversary: its pool, popularity and weight."""
@@ -125,7 +130,7 @@ class Scenario(Table):
             made.universe()
         return made
 
-    def replace(self, changes: Mapping[str, Any]) -> "Scenario":
+    def replace(self, changes: Mapping[str, Any]) -> Scenario:
         """The scenario with some keys set, each named with dots; None takes a key away.
 
         Its text says what is played: ``scenario.replace({"mechanism.epsilon": 2, "devices.cap": None})``.
@@ -195,21 +200,21 @@ class Scenario(Table):
         """What a command asked for in place of what the file says, by the names of its options."""
         return dict(self._source.asked)
 
-    def universe(self) -> "Universe":
+    def universe(self) -> Universe:
         """The universe of ``[universe]``; a file of objects is read once."""
         return self._objects[0]
 
-    def game(self, seed: int, threads: "Map" = map) -> "Game":
+    def game(self, seed: int, threads: Map = map) -> Game:
         """The game that this scenario plays. The curator's estimates are drawn from the run's seed."""
         from poolscope.scenario.build import build_game
 
         return build_game(self, seed, threads)
 
-    def true_popularity(self, universe: "Universe") -> "np.ndarray":
+    def true_popularity(self, universe: Universe) -> np.ndarray:
         """The popularity of ``[popularity]``, (size,) float64."""
         import numpy as np
 
-        from poolscope.world import popularity
+        from poolscope.population import popularity
 
         table = self.popularity_table
         if table is None:
@@ -221,9 +226,9 @@ class Scenario(Table):
             return popularity.random(universe, np.random.default_rng(table.seed))
         return popularity.uniform(universe) if table.kind == "uniform" else self._column(universe)
 
-    def given_popularity(self, adversary: AdversaryTable, universe: "Universe") -> "np.ndarray":
+    def given_popularity(self, adversary: AdversaryTable, universe: Universe) -> np.ndarray:
         """The popularity that an adversary is given, by its own file or by the file of objects."""
-        from poolscope.world.popularity import read_popularity
+        from poolscope.population.popularity import read_popularity
 
         if adversary.file is None:
             return self._column(universe)
@@ -261,10 +266,9 @@ class Scenario(Table):
         return tables
 
     @cached_property
-    def _objects(self) -> "tuple[Universe, np.ndarray | None]":
-        from poolscope.world.builtin import builtin_universe
-        from poolscope.world.objects_file import read_objects
-        from poolscope.world.universe import Universe
+    def _objects(self) -> tuple[Universe, np.ndarray | None]:
+        from poolscope.population.builtin import builtin_universe
+        from poolscope.population.universe import Universe, read_objects
 
         table = self.universe_table
         if table.builtin is not None:
@@ -285,9 +289,9 @@ class Scenario(Table):
                 adversary.prior.pool_weights(names)
         return content
 
-    def _column(self, universe: "Universe") -> "np.ndarray":
+    def _column(self, universe: Universe) -> np.ndarray:
         """The popularity in the file of objects."""
-        from poolscope.world.popularity import given
+        from poolscope.population.popularity import given
 
         assert self.universe_table.objects is not None
         with located(file=self.resolve(self.universe_table.objects)):
@@ -309,7 +313,7 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
     >>> ps.load_scenario("apple-emoji")
     Traceback (most recent call last):
         ...
-    poolscope.base.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
+    poolscope.core.errors.InputError: unknown scenario, neither buil...ple-emoji'; did you mean 'apple-emojis'?
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise InputError("must be a built-in name or a path", value=name_or_path)
@@ -377,3 +381,9 @@ def builtin_text(name: str) -> str:
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
     return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
+
+
+
+
+
+

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from poolscope.base.errors import InputError
+from poolscope.core.errors import InputError
 
 
 def parse_toml(text: str) -> dict[str, Any]:

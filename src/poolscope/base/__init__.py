@@ -1,1 +1,0 @@
-"""What every room stands on: errors, randomness, engines, tables."""

@@ -1,0 +1,88 @@
+"""What this process may still use of the machine: cores, memory, disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from poolscope.core.errors import InputError
+from poolscope.core.files import nearest_folder
+
+#: Where control groups tell a limit and what is used of it: version 2, then version 1.
+GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may still take: the machine's, its container's and its own limit; None if unknown."""
+    found = [
+        bytes_ for bytes_ in (_of_the_machine(), *map(_of_a_group, GROUPS), _of_the_process()) if bytes_ is not None
+    ]
+    return min(found, default=None)
+
+
+def check_memory(what: str, size: int, remedy: str) -> None:
+    """Refuse what takes more memory than is left, before any of it is taken."""
+    free = available_memory()
+    if free is not None and size > free:
+        rule = f"{what} would take about {as_bytes(size)} of memory, {as_bytes(free)} are free"
+        raise InputError(rule, remedy=remedy)
+
+
+def check_disk(what: str, size: int, folder: Path, remedy: str) -> None:
+    """Refuse what takes more of the disk than is left."""
+    free = available_disk(folder)
+    if size > free:
+        raise InputError(f"{what} would take about {as_bytes(size)} on disk, {as_bytes(free)} are free", remedy=remedy)
+
+
+def as_bytes(count: float) -> str:
+    """As people say it: 1.5 GB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.0f} PB"
+
+
+def available_disk(folder: Path) -> int:
+    """Bytes that are free where the folder is, or will be."""
+    return shutil.disk_usage(nearest_folder(folder)).free
+
+
+def _of_the_machine() -> int | None:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return None
+
+
+def _of_a_group(files: tuple[str, str]) -> int | None:
+    with suppress(OSError, ValueError):  # "max" is no number: no limit
+        limit, used = (int(Path(file).read_text()) for file in files)
+        return max(limit - used, 0)
+    return None
+
+
+def _of_the_process() -> int | None:
+    """What `ulimit -v` leaves."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            return max(limit - pages * resource.getpagesize(), 0)
+    return None

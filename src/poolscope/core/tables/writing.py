@@ -1,0 +1,152 @@
+"""A table written in parts, in any order, by any thread, and joined in the order of their numbers.
+
+The parts are files in a folder beside the target. They become one file in bounded memory, which takes the target's
+place at once: what was there before is there until then, and after an error nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from poolscope.core.errors import InputError, one_line
+from poolscope.core.files import check_writable, scratch_folder, told
+from poolscope.core.tables.atomic import put_in_place
+from poolscope.core.tables.text import escaped, read_back
+
+#: Rows of a row group: what a reader of the file needs to hold at once.
+GROUP_ROWS = 1 << 16
+
+#: Endings of tables and of HTML reports.
+TABLES, PAGES = (".csv", ".parquet"), (".html",)
+
+Compression = Literal["uncompressed", "zstd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Where the parts of a table go.
+
+    Parameters
+    ----------
+    text : whether the table is CSV; raw : whether its texts are then left as they are, rather than escaped.
+    numeric : columns of CSV that are lists of numbers, which are never escaped.
+    """
+
+    target: Path
+    folder: Path
+    text: bool
+    raw: bool = False
+    numeric: Sequence[str] = ()
+
+    def write(self, number: int, frame: pl.DataFrame) -> None:
+        """Write a part; its number is its place in the table."""
+        path = self.folder / f"{number:012d}.parquet"
+        frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
+        with _told(self.target):
+            # Read once, soon and from here: compressing a part would cost more than it saves.
+            frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
+
+    def scan(self, names: Sequence[str]) -> pl.LazyFrame:
+        """The parts so far, in the order of their numbers, with these columns as the texts that were given."""
+        table = scan_files(sorted(self.folder.iterdir())).with_columns(pl.col(names).cast(pl.String))
+        return table.with_columns(read_back(pl.col(names))) if self.text and not self.raw else table
+
+
+def check_output(
+    path: Path,
+    *,
+    overwrite: bool = False,
+    inputs: Sequence[Path] = (),
+    endings: Sequence[str] = TABLES,
+    option: str = "out",
+) -> None:
+    """Refuse an output that cannot or must not be written, before anything is computed.
+
+    Parameters
+    ----------
+    overwrite : whether an existing file may be replaced; one of the inputs never is.
+    inputs : files and folders that are read.
+    option : what a message calls the output.
+    """
+    another = f"choose another with `{option}`"
+    if path.suffix.lower() not in endings:
+        raise InputError(f"an output must end in {' or '.join(endings)}", file=path)
+    if path.is_dir():
+        raise InputError("an output must be a file, is a folder", file=path)
+    if not path.parent.is_dir():
+        raise InputError("the output's folder must exist", file=path)
+    for other in inputs:
+        if _same(path, other):
+            raise InputError("the output must not be a file that is read", file=path, remedy=another)
+        if other.is_dir() and path.resolve().is_relative_to(other.resolve()):
+            raise InputError(f"the output must not lie in {other}, which is read", file=path, remedy=another)
+    if path.exists() and not path.is_file():
+        raise InputError("an output must be a regular file", file=path, remedy=another)
+    if path.exists() and not overwrite:
+        raise InputError("the output is there already", file=path, remedy=f"{another}, or replace it with `overwrite`")
+    check_writable(path.parent, path, another)
+
+
+def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """Check several outputs by the names of their options, of which no two are one file; a ``page`` is HTML."""
+    there = {option: path for option, path in outputs.items() if path is not None}
+    for place, (option, path) in enumerate(there.items()):
+        for other, earlier in list(there.items())[:place]:
+            if path.resolve() == earlier.resolve() or _same(path, earlier):
+                rule = f"must be another file than that of `{other}`"
+                raise InputError(rule, value=str(path), place=f"`{option}`")
+        endings = PAGES if option == "page" else TABLES
+        check_output(path, overwrite=overwrite, inputs=inputs, endings=endings, option=option)
+
+
+def scan_files(files: list[Path]) -> pl.LazyFrame:
+    """Parquet files by their names alone: brackets and equals signs in them mean nothing."""
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+@contextmanager
+def writing(
+    path: Path, *, compression: Compression = "zstd", raw: bool = False, numeric: Sequence[str] = ()
+) -> Iterator[Parts]:
+    """Parts of the table that takes the place of `path` when all of them are written; see `Parts`."""
+    text = path.suffix.lower() == ".csv"
+    with _told(path), scratch_folder(path.parent) as scratch:
+        folder = scratch / "parts"
+        folder.mkdir()
+        yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
+        joined = scratch / path.name
+        _join(sorted(folder.iterdir()), joined, text, compression)
+        put_in_place(joined, path)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """The same where it is polars that says it for the disk."""
+    with told(path):
+        try:
+            yield
+        except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:
+            if "IO error" not in str(error):
+                raise
+            raise OSError(one_line(str(error))[:80]) from error
+
+
+def _join(files: list[Path], out: Path, text: bool, compression: Compression) -> None:
+    if len(files) == 1 and compression == "uncompressed" and not text:
+        files[0].replace(out)
+        return
+    parts = scan_files(files)
+    if text:
+        parts.sink_csv(out)
+    else:
+        parts.sink_parquet(out, compression=compression, statistics=False, row_group_size=GROUP_ROWS)

@@ -1,0 +1,285 @@
+"""How all pictures look: colours, axes, panels, what a point answers; one grammar, Vega-Lite by way of Altair.
+
+Text and lines are dark on nothing: the page shows through. Quantities with an order (the observation count n, the
+thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any colour blindness
+and on a grey printer.
+
+Names come from outside. They are values of a table, titles or domains, never part of an expression or of a field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+import altair as alt
+import polars as pl
+from altair.utils.schemapi import debug_mode
+
+from poolscope.core.errors import one_line
+
+# Any: what altair gives back is not worth a type of its own.
+Picture = Any
+"""A finished chart: an ``alt.FacetChart`` with a panel for each of something, or a single ``alt.LayerChart``."""
+
+PANEL = 220
+"""Pixels: the height of a panel with curves."""
+
+INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
+"""Colours of text, of axes and references, of grids and of what is absent."""
+
+PAPER = "#ffffff"
+"""What a picture is drawn on; the page turns it with the other colours where it is dark."""
+
+PALE = "#afb8c1"
+"""What stands behind, to compare with."""
+
+EXPOSURE_COLOURS = ("#e3a02f", "#c8553d", "#5b2a56")
+"""From the lowest threshold to the highest."""
+
+POOL_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f7b00")
+"""For what has no order; after Okabe and Ito."""
+
+PRECISION_COLOURS = ("#fdfed3", "#d9f0b5", "#a3dbb7", "#56bfc0", "#2698c1", "#225da8", "#22308d", "#081d58")
+"""From 0 to 1."""
+
+SHADES = ("#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58")
+"""Of lines, from light to dark: none so light that it is lost on white."""
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Liberation Sans", sans-serif'
+
+DASHED = (4, 3)
+"""Lines to compare with: the baseline, the diagonal."""
+
+
+def config(size: float) -> dict[str, Any]:
+    """The look of a picture whose text is so many pixels high."""
+    small = {"labelFontSize": size, "titleFontSize": size, "labelColor": INK, "titleColor": INK}
+    return {
+        "aria": False,  # the page says what a picture shows; hundreds of marks would say it again
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None},
+        "facet": {"spacing": 24},
+        "axis": {
+            **small,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+            "domainColor": MUTED,
+            "tickColor": MUTED,
+            "tickSize": 4,
+            "gridColor": FAINT,
+            "labelOverlap": "greedy",
+            "labelSeparation": 4,
+        },
+        "header": {
+            **small,
+            "title": None,
+            "labelFontWeight": "bold",
+            "labelAnchor": "start",
+            "labelPadding": 6,
+            "labelLimit": 320,
+        },
+        "legend": {
+            **small,
+            "title": None,
+            "orient": "top",
+            "direction": "horizontal",
+            "symbolType": "stroke",
+            "symbolStrokeWidth": 2.5,
+            "symbolSize": 180,
+            "columnPadding": 14,
+            "labelLimit": 320,
+            "offset": 8,
+        },
+    }
+
+
+def layer(data: str | None = None) -> alt.Chart:
+    """The beginning of a layer, of the picture's own rows or of those of another of its tables."""
+    return alt.Chart() if data is None else alt.Chart(alt.NamedData(name=data))
+
+
+def rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """A table as a picture carries it: five digits are more than can be seen."""
+    return [{name: _short(value) for name, value in row.items()} for row in table.to_dicts()]
+
+
+def _short(value: Any) -> Any:
+    if not isinstance(value, float):
+        return one_line(value) if isinstance(value, str) else value
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+quickly = debug_mode(False)
+"""Decorates what makes a chart: altair holds no part of it against its schema, which takes longer than all the rest."""
+
+
+def percent(value: str, digits: str = ".1f") -> str:
+    """An expression: a share as the reader sees it."""
+    return f"format(100 * {value}, '{digits}') + '\u202f%'"
+
+
+def between(low: str = "datum.low", high: str = "datum.high") -> str:
+    """An expression: the interval of a share."""
+    return f"format(100 * {low}, '.1f') + ' to ' + {percent(high)}"
+
+
+def answer(lines: Mapping[str, str], title: str | None = None) -> str:
+    """What a mark says to the pointer: lines of words and an expression each, of the mark's row and of nothing else."""
+    said = {**({"title": title} if title else {}), **lines}
+    return "{" + ", ".join(f"{json.dumps(word)}: {value}" for word, value in said.items()) + "}"
+
+
+def percent_axis(title: str, *, values: Sequence[float] = (0, 0.2, 0.4, 0.6, 0.8, 1), **axis: Any) -> alt.Axis:
+    """An axis of shares."""
+    # a count above theirs: of more values than that every other one would be left out
+    return alt.Axis(
+        title=title, values=list(values), tickCount=2 * len(values), labelExpr=percent("datum.value", ".3~g"), **axis
+    )
+
+
+def share_scale(**scale: Any) -> alt.Scale:
+    """A scale of shares, 0 to 100 %."""
+    return alt.Scale(domain=[0, 1], nice=False, **scale)
+
+
+def keys(colours: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
+    """The colour and the dash of each line, by its name in the field ``line``, and one legend for both."""
+    dashes = [list(DASHED) if name in dashed else [1, 0] for name in colours]
+    return {
+        "stroke": alt.Stroke("line:N", scale=_scale(colours, list(colours.values())), legend=_legend()),
+        "strokeDash": alt.StrokeDash("line:N", scale=_scale(colours, dashes), legend=_legend()),
+    }
+
+
+def fills(colours: Mapping[str, str]) -> alt.Fill:
+    """The colour of what belongs to a line, by its name; a part of the line's legend."""
+    return alt.Fill("line:N", scale=_scale(colours, list(colours.values())), legend=_legend())
+
+
+def gradient(title: str, **legend: Any) -> alt.Legend:
+    """The legend of a scale of colours."""
+    return alt.Legend(
+        title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
+    )
+
+
+def _scale(names: Iterable[str], values: Sequence[Any]) -> alt.Scale:
+    return alt.Scale(domain=list(names), range=values)
+
+
+def _legend() -> alt.Legend:
+    return alt.Legend(labelOverlap=False, symbolOpacity=1)
+
+
+def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Picture:
+    """A point that is seen, and answers, where it is the nearest to the pointer."""
+    # who answers is the cell around the point, and its datum is the point
+    said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
+    near = alt.selection_point(name="near", nearest=True, on="pointerover", clear="pointerout", empty=False)
+    return (
+        layer()
+        .mark_point(filled=True, size=50, tooltip=alt.ExprRef(said), clip=True)
+        .encode(
+            x=x,
+            y=y,
+            fill=fills(colours),
+            opacity=alt.Opacity(condition={"param": "near", "value": 1, "empty": False}, value=0),
+        )
+        .add_params(near)
+    )
+
+
+def zoom() -> alt.Parameter:
+    """Shift and the wheel zoom, dragging moves, a double click is the way back; the plain wheel is the page's."""
+    return alt.selection_interval(name="zoom", bind="scales", zoom="wheel![event.shiftKey]")
+
+
+def panels(
+    layers: Sequence[Picture],
+    tables: Mapping[str, pl.DataFrame],
+    field: str,
+    order: Sequence[Any],
+    *,
+    height: float = PANEL,
+    least: float = 280,
+    legend: Sequence[str] = (),
+    behind: str | None = None,
+) -> Picture:
+    """The same layers for each value of a field, side by side as far as there is room.
+
+    Parameters
+    ----------
+    layers : charts
+        Those of ``layer()`` show the panel's rows, those of ``layer(name)`` a table of that name in every panel.
+    tables : mapping of DataFrame
+        By name; the panels' own is the first.
+    field : str
+        A column of the first table; its values are the panels' titles.
+    order : sequence
+        The titles from left to right.
+    height, least : float
+        Pixels of a panel: its height, and its least width with its axis.
+    legend : sequence of str
+        The words of the legend above.
+    behind : str, optional
+        Colour of a panel where nothing is drawn.
+    """
+    titles = [one_line(str(value)) for value in order]
+    layered = alt.layer(*layers).properties(height=height)
+    if behind:
+        layered = layered.properties(view=alt.ViewBackground(fill=behind))
+    chart = layered.facet(
+        facet=alt.Facet(f"{field}:N", sort=titles, header=alt.Header(title=None)),
+        data=alt.NamedData(name=next(iter(tables))),
+        columns=len(titles),
+    )
+    return _finished(chart.resolve_axis(x="independent"), tables, _room(len(titles), least, legend))
+
+
+def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
+    """A picture of one panel without a title."""
+    chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
+    return _finished(chart, {"rows": table}, _room(1, 1, legend))
+
+
+def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], room: dict[str, float]) -> Picture:
+    """The chart with its rows, which come last: altair copies all of a chart at every step before."""
+    chart.usermeta = room
+    chart.datasets = {name: rows(table) for name, table in tables.items()}
+    return chart
+
+
+def _room(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
+    """What decides how a picture is laid out where it stands: see `charts.fit`."""
+    widths = [34 + 6.2 * len(words) for words in legend]
+    return {"panels": panels, "least": least, "legend": sum(widths), "entry": max(widths, default=1)}
+
+
+def shades_of(observations: Sequence[int]) -> dict[int, str]:
+    """A colour for each observation count, the largest the darkest."""
+    counts = sorted(observations)
+    places = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
+    return {n: _shade(place) for n, place in zip(counts, places, strict=True)}
+
+
+def exposure_colours(count: int) -> list[str]:
+    """A colour for each of some thresholds of exposure, from the lowest to the highest."""
+    return [_shade(place / max(count - 1, 1), EXPOSURE_COLOURS) for place in range(count)]
+
+
+def _shade(place: float, colours: Sequence[str] = SHADES) -> str:
+    """The colour at a place between the lightest, 0, and the darkest, 1."""
+    left = min(int(place * (len(colours) - 1)), len(colours) - 2)
+    part = place * (len(colours) - 1) - left
+    pairs = ((int(colours[left][i : i + 2], 16), int(colours[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(low + part * (high - low)):02x}" for low, high in pairs)
+
+
+def colours_of_pools(count: int) -> list[str]:
+    """Colours for unordered pools, used again from the start when they run out."""
+    return list(islice(cycle(POOL_COLOURS), count))

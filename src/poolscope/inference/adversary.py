@@ -1,0 +1,144 @@
+"""What an attacker believes, and the posterior that follows from it.
+
+From which confidence on an adversary is sure of a user: at n if it is so after n reports.
+
+A user is exposed by n if the adversary has been sure at some time up to n. A scenario may add a threshold of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.core.arguments import as_floats
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError
+from poolscope.inference.posterior import posteriors
+from poolscope.inference.quadrature import axis, point_axis
+from poolscope.mechanisms.protocols import Mechanism, Views
+from poolscope.population.behavior import NONE, Behaviour
+from poolscope.population.popularity import uniform, within_pools
+from poolscope.population.universe import Universe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adversary:
+    """Pools, popularity and priors in an attacker's head.
+
+    Parameters
+    ----------
+    name : how outcomes call it.
+    universe : the objects and the pools of interest; two adversaries on the same reports may differ in their pools.
+    popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
+    belief : priors of relevant interest, polarization and preferred pool.
+    phrase : who that is, in plain words.
+    knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
+    redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
+        estimate of its own, so that intervals hold for the draw of the estimate too.
+
+    Examples
+    --------
+    >>> weak = ps.Adversary.weak(universe)
+    >>> weak.name, weak.k
+    ('weak', 3)
+    """
+
+    name: str
+    universe: Universe
+    popularity: Floats
+    belief: Behaviour = field(default_factory=Behaviour)
+    phrase: str = ""
+    knows_memory: bool = True
+    redraws: tuple[Adversary, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError("an adversary's name must be a text", value=self.name)
+        if not isinstance(self.universe, Universe):
+            raise InputError("an adversary's universe must be a Universe", value=self.universe)
+        if not isinstance(self.belief, Behaviour):
+            raise InputError("an adversary's belief must be a Behaviour", value=self.belief)
+        popularity = as_floats("popularity", self.popularity)
+        if popularity.shape != (self.universe.size,):
+            raise InputError(
+                f"popularity must have one value for each of {self.universe.size} objects",
+                value=popularity.shape,
+            )
+        if np.any(~np.isfinite(popularity)) or np.any(popularity < 0):
+            raise InputError("popularity must be finite and not negative")
+
+    @property
+    def k(self) -> int:
+        return self.universe.k
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What a posterior is over: the pools, and `NONE` where the adversary holds that a user may prefer none."""
+        return (*self.universe.pool_names, NONE) if self.belief.none else self.universe.pool_names
+
+    @property
+    def prior(self) -> Floats:
+        """Probability of each hypothesis before any report."""
+        return self.belief.hypothesis_prior(self.k)
+
+    def with_estimate(self, number: int) -> Adversary:
+        """The adversary with one of its estimates, from 0; itself where it has one popularity alone."""
+        return self.redraws[number - 1] if number and self.redraws else self
+
+    @classmethod
+    def weak(cls, universe: Universe, belief: Behaviour | None = None) -> Adversary:
+        """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
+        return cls(
+            name="weak",
+            universe=universe,
+            popularity=uniform(universe),
+            belief=belief or Behaviour(),
+            phrase="who knows nothing about popularity",
+        )
+
+
+#: What a subclass cannot bring along: attacks are chosen by the device, and ask an adversary for its fields alone.
+NEVER_ASKED = ("posterior", "posteriors", "likelihood", "log_likelihood", "attack", "guess")
+
+
+def check_adversary(adversary: object) -> None:
+    """Refuse what is no adversary, and one with a method of its own that no attack would call."""
+    if not isinstance(adversary, Adversary):
+        raise InputError("must be an Adversary", value=adversary)
+    for name in NEVER_ASKED:
+        if hasattr(adversary, name):
+            rule = f"an adversary's own {name} is never called: what it believes is in its fields"
+            remedy = "call it yourself on the reports, or give the likelihoods to posterior_of_likelihood"
+            raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
+
+
+def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
+    """All adversaries side by side, and the columns of each: neutral pool, then pools.
+
+    The columns of one section stand together, so that what an object adds for all adversaries lies in one place of
+    memory; who has fewer pools than others has columns without objects. A pool to which an estimated popularity gives
+    no mass at all is believed uniform: the attacker knows no better.
+    """
+    side = len(adversaries)
+    column_of = np.stack([side * (a.universe.pool_of + 1) + v for v, a in enumerate(adversaries)])
+    weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
+    columns = [slice(v, side * (a.k + 1), side) for v, a in enumerate(adversaries)]
+    return Views(column_of.astype(np.uint32), weights, view_width(adversaries)), columns
+
+
+def view_width(adversaries: Sequence[Adversary]) -> int:
+    """Columns of the `views` of these adversaries."""
+    return len(adversaries) * (max((a.k for a in adversaries), default=0) + 1)
+
+
+def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
+    """Posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
+    _, n, _ = mass.shape
+    # without neutral objects the relevant interest is one, whatever is believed of it
+    interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
+    polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
+    axes = interest, polarization
+    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, *axes, prior, adversary.belief.none)

@@ -1,0 +1,77 @@
+"""What adversaries make of the reports of devices: here the kind of a device chooses the attack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from poolscope.core.arguments import check_integers
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.errors import InputError
+from poolscope.inference.adversary import Adversary, check_adversary
+from poolscope.inference.independent import Attack, OnFresh, lengths_of
+from poolscope.inference.memoized.attack import OnKept
+from poolscope.mechanisms.checking import checked_reports
+from poolscope.mechanisms.devices import Device, Fresh, Keeping
+from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
+
+
+def attack_on(device: Device) -> Attack:
+    """The attack on a device: one for all that keep their answers, and the paper's."""
+    if not isinstance(device, Device):
+        lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
+        rule = f"must be a device, which has {', '.join(lacking)}"
+        raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
+    if isinstance(device, Keeping):
+        return OnKept(device)
+    if device.memoizes:
+        rule = "a device that memoizes must have own and evidence"
+        raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoised has them")
+    return OnFresh(device)
+
+
+def posterior(
+    device: Device | Mechanism,
+    reports: Reports,
+    adversary: Adversary,
+    *,
+    lengths: Integers | None = None,
+    observations: Sequence[int] | None = None,
+) -> Floats:
+    """Posterior of one user, or of several whose reports follow each other, after every report or some of them.
+
+    Parameters
+    ----------
+    device : what sent the reports; a mechanism stands for devices that draw every report anew. Where devices keep their
+        answers, an adversary who knows of it (`knows_memory`) groups reports by the answer that they come from.
+    lengths : (users,) reports of each user; one user where absent.
+    observations : the report counts to look at; 0, 1, 2 and so on to the longest user's where absent. An adversary who
+        groups reports attacks anew for each of them, which takes its time.
+
+    Returns
+    -------
+    (rows, k) for one user, (users, rows, k) for several, a row for each report count. A user with fewer reports is
+    scored on those there are.
+
+    Examples
+    --------
+    >>> reports = mechanism.obfuscate(np.array([0, 0, 1, 0]), rng)
+    >>> ps.posterior(mechanism, reports, strong).shape
+    (5, 3)
+    >>> ps.posterior(mechanism, reports, strong, observations=[0, 4])[1].round(3)
+    array([0.853, 0.074, 0.074])
+    """
+    if observations is not None:
+        check_integers("observations", observations, 0)
+    # what has the parts of a device is meant as one, though it may lack others
+    meant = isinstance(device, Device) or (hasattr(device, "sent") and hasattr(device, "mechanism"))
+    given: Any = device if meant else Fresh(cast(Mechanism, device))
+    attack, mechanism = attack_on(given), given.mechanism
+    check_adversary(adversary)
+    if adversary.universe.size != mechanism.universe:
+        rule = f"the adversary's universe must have the mechanism's {mechanism.universe} objects"
+        raise InputError(rule, value=adversary.universe.size)
+    columns = checked_reports(mechanism, reports)
+    sizes = None if lengths is None else lengths_of(lengths, report_count(columns))
+    out = attack.posterior(columns, adversary, sizes, observations)
+    return out[0] if lengths is None else out

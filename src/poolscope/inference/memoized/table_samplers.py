@@ -1,0 +1,311 @@
+"""The posterior of the pools by sampled tables of permanent responses, where there are too many to add up.
+
+Each chain runs at several temperatures (`kernels.memoized_table_chains`). It starts from a table and a behavior of its
+own, drawn from the prior, so that chains differ more at the start than later. A pilot of a few chains says how many
+sweeps others need to agree to `TOLERANCE`. They get `MIN_SWEEPS` at least, and what `MAX_WORK` allows at most; only
+they count. The error is what they differ by: it is large where they have not converged in that time.
+
+References
+----------
+C. J. Geyer. Markov chain Monte Carlo maximum likelihood. Computing Science and Statistics 23, 1991.
+A. Gelman, D. B. Rubin. Inference from iterative simulation using multiple sequences. Statistical Science 7, 1992.
+
+The posterior of the pools where identical reports are one slot's, by importance samples of who is whose.
+
+Reports that are identical are a *group*. Where two slots hardly ever share a response, groups are different slots, and
+the likelihood is a sum over injective maps from groups to slots. Maps are sampled (`kernels.memoized_tables`) at nodes
+of the behavior, which are drawn by what the occupancy says of them. A sample counts by its importance weight. Given its
+map, the posterior of the pools is exact. Batches of samples are independent: the error is what they differ by.
+
+References
+----------
+I. Beichl, F. Sullivan. Approximating the permanent via importance sampling with application to the dimer covering
+problem. Journal of Computational Physics 149, 1999.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.randomness import children, generator
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.memoized.chains import Found, between
+from poolscope.inference.memoized.tables import ROUNDING, Tables, axes, section_weights
+from poolscope.kernels.memoized_table_chains import Chain, Problem, Scratch, run
+from poolscope.kernels.memoized_tables import allocate, occupancy
+
+#: Inverse temperatures of a chain.
+LEVELS = 0.02 ** (np.arange(6) / 5.0)
+
+#: Chains that count, those of the pilot and its sweeps.
+CHAINS, PILOT_CHAINS, PILOT_SWEEPS = 12, 4, 16
+
+#: Pairs of slots that a sweep redraws, at most and as a share of all slots.
+MAX_PAIRS, PAIR_SHARE = 32, 1.5
+
+#: A slot without weight is redrawn this often, relative to the slot with the most.
+SLOWEST = 0.01
+
+#: The standard error that is asked for, sweeps at least and at most, and of all sweeps the share that does not count.
+TOLERANCE, MIN_SWEEPS, MAX_SWEEPS, BURN_IN = 0.005, 32, 1024, 1 / 3
+
+#: Logarithms and exponentials of a user at most, a fifth of a second, and as how many the rest of a pair counts.
+MAX_WORK, PAIR_WORK = 6.0e7, 60
+
+#: The relative error that lines of nodes may leave an integral with, as a power of e.
+LINE_ERROR = -8.0
+
+
+class TableSampler:
+    """Chains over the tables of one user."""
+
+    def __init__(self, tables: Tables, adversary: Adversary) -> None:
+        k, n = adversary.k, int(tables.counts.sum())
+        interest, polarization = axes(adversary.belief, k, adversary.universe.neutral_size > 0, n, LINE_ERROR)
+        with np.errstate(divide="ignore"):
+            for axis in (interest, polarization):
+                axis[2] = np.log(axis[2])
+            log_prior = np.log(adversary.belief.pool_prior(k))
+        mass, log_law = _two_at_least(tables)
+        self.problem = Problem(
+            mass=mass,
+            log_law=log_law,
+            counts=tables.counts.astype(np.float64),
+            base=tables.base,
+            fixed=tables.base.any(axis=1),
+            rate=np.array(tables.rate),
+            interest=interest,
+            polarization=polarization,
+            log_prior=log_prior,
+            # a slot of much weight decides more, but all must move
+            cumulative=np.cumsum(_pace(mass)),
+            levels=LEVELS,
+        )
+        responses, lines = len(tables.counts), max(interest.shape[1], k * polarization.shape[1])
+        x, y = np.empty((2, max(lines, 4 * (responses + 1))))
+        words = x.view(np.int64), y.view(np.int64)
+        self.scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
+        self.pairs = int(np.clip(PAIR_SHARE * len(mass), 1, MAX_PAIRS))
+        #: Logarithms and exponentials of a sweep.
+        pair, behavior = 7 * (responses + 1) + PAIR_WORK, responses * (interest.shape[1] + lines)
+        self.work = len(LEVELS) * (self.pairs * pair + behavior)
+
+    def start(self, key: np.uint64) -> Chain:
+        """A chain with a table and a behavior from the prior; a response that is sent without noise has a slot."""
+        problem, rng = self.problem, generator(key)
+        (slots, wide), levels = problem.log_law.shape, len(LEVELS)
+        noise = rng.gumbel(size=(slots, wide))
+        table = np.argmax(problem.log_law + noise, axis=1)
+        if problem.rate[0] == 0:
+            open_ = np.flatnonzero(~problem.fixed)
+            cost = -(problem.log_law[:, open_] + noise[:, open_]).T
+            response, slot = linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e6))
+            table[slot] = open_[response]
+        nodes = problem.interest.shape[1], problem.polarization.shape[1]
+        behavior = [rng.integers(high, size=levels) for high in (len(problem.log_prior), *nodes)]
+        responses, sections = problem.base.shape
+        return Chain(
+            table=np.tile(table, (levels, 1)),
+            behavior=np.stack(behavior, axis=1),
+            share=np.empty((levels, responses, sections)),
+            holders=np.empty((levels, responses), dtype=np.int64),
+            phi=np.empty((levels, slots)),
+            weight=np.empty((levels, responses)),
+            power=np.empty((levels, responses)),
+            score=np.empty(levels),
+        )
+
+    def means(self, key: np.uint64, chains: int, sweeps: int) -> Floats:
+        """(chains, k) mean posteriors of independent chains."""
+        burn_in, out = int(np.ceil(BURN_IN * sweeps / (1 - BURN_IN))), np.zeros((chains, len(self.problem.log_prior)))
+        for own, mean in zip(children(key, np.arange(chains)), out, strict=True):
+            chain, at = self.start(own), 0
+            for count in (burn_in, sweeps):
+                mean[:] = 0.0
+                at = run(self.problem, chain, self.scratch, own, at, count, self.pairs, mean)
+            mean /= sweeps
+        return out
+
+    def posterior(self, key: np.uint64, chains: int, sweeps: int) -> Found:
+        """The mean over chains, and its error.
+
+        What fewer than one sampled table in all says is not seen, however well chains agree: the error is no smaller.
+        """
+        mean, error = between(self.means(key, chains, sweeps))
+        return Found(mean, np.hypot(error, 1.0 / (chains * sweeps)))
+
+
+def tempered_posterior(tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
+    """Posterior of the pools and its standard error."""
+    sampler, (pilot, own) = TableSampler(tables, adversary), children(key, np.arange(2))
+    error = sampler.posterior(pilot, PILOT_CHAINS, PILOT_SWEEPS).error.max()
+    needed = PILOT_SWEEPS * (error / TOLERANCE) ** 2 * PILOT_CHAINS / CHAINS
+    most = np.clip((1 - BURN_IN) * MAX_WORK / sampler.work / CHAINS, MIN_SWEEPS, MAX_SWEEPS)
+    return sampler.posterior(own, CHAINS, int(np.clip(np.ceil(needed), MIN_SWEEPS, most)))
+
+
+def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
+    """Mass and law of the slots; where there are fewer than two, slots without mass that nobody reports."""
+    missing = max(0, 2 - len(tables.mass))
+    law = np.full((missing, tables.log_law.shape[1]), -np.inf)
+    law[:, -1] = 0.0
+    mass = np.vstack([tables.mass, np.zeros((missing, tables.mass.shape[1]))])
+    return mass, np.vstack([tables.log_law, law])
+
+
+def _pace(mass: Floats) -> Floats:
+    """(slots,) how often a slot is redrawn."""
+    root = np.sqrt(mass.max(axis=1))
+    pace: Floats = root + max(SLOWEST * root.max(), 1e-300)
+    return pace
+
+
+#: Independent batches, and maps at each node of the behavior.
+BATCHES, DRAWS = 12, 8
+
+#: Nodes of a batch at least and at most, and times groups and slots: a fifth of a second.
+MIN_NODES, MAX_NODES, ALLOCATION_MAX_WORK = 16, 160, 2.5e5
+
+#: Nodes are drawn by this power of what the occupancy says of them: it may be wrong.
+FLATTENED = 0.7
+
+#: Slots that all groups together want less often than this, in the mean, stand for each other: hardly ever do two
+#: groups want one of them. There must be this many slots to a group: else groups find slots taken, and want others.
+RARELY, SLOTS_TO_MERGE = 0.003, 4
+
+#: The relative error that nodes may leave an integral with, as a power of e.
+NODE_ERROR = -6.0
+
+
+class _Slots(NamedTuple):
+    """Slots to allocate: mass (slots, k + 1), log_law (groups, slots), load (slots, k + 1) by which reports come, and
+    single (slots,): one where a slot is a group's at most."""
+
+    mass: Floats
+    log_law: Floats
+    load: Floats
+    single: Floats
+
+
+def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
+    """Posterior of the pools and its standard error, if no two slots share a response."""
+    k, n = adversary.k, int(tables.counts.sum())
+    order = np.argsort(-tables.counts, kind="stable")
+    counts = tables.counts[order].astype(np.float64)
+    interest, polarization = axes(adversary.belief, k, adversary.universe.neutral_size > 0, n, NODE_ERROR)
+    weights = section_weights(interest, polarization, k)
+    with np.errstate(divide="ignore"):
+        log_prior = np.log(adversary.belief.pool_prior(k))
+        log_node = (log_prior[:, None] + np.log(np.outer(interest[2], polarization[2])).ravel()).ravel()
+        interest[2], polarization[2] = np.log(interest[2]), np.log(polarization[2])
+    # (pools * nodes, k + 1): the preferred pool is a part of a node
+    weights = np.ascontiguousarray(weights.transpose(0, 2, 1)).reshape(len(log_node), k + 1)
+    log_law = np.ascontiguousarray(tables.log_law[:, :-1].T[order])
+    middle = np.full(k + 1, 0.5 / k)
+    middle[0] = 0.5 if adversary.universe.neutral_size else 0.0
+    slots = _merged(tables.mass, log_law, counts, middle)
+    groups, count = slots.log_law.shape
+    log_phi, load = np.log(weights @ slots.mass.T), n * (weights @ slots.load.T)
+    weight, room = np.empty((groups, count)), np.empty((5, count))
+    wide, proposal = np.empty(2 * count), np.empty(len(log_node))
+    occupancy(slots.log_law, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal)
+    proposal = FLATTENED * (proposal + log_node)
+    proposal = np.exp(proposal - proposal.max())
+    proposal /= proposal.sum()
+    problem = Problem(
+        mass=slots.mass,
+        log_law=slots.log_law,
+        counts=counts,
+        base=np.zeros((groups, k + 1)),
+        fixed=np.zeros(groups, dtype=bool),
+        rate=np.array([0.0, 1.0]),
+        interest=interest,
+        polarization=polarization,
+        log_prior=log_prior,
+        cumulative=np.ones(count),
+        levels=np.ones(1),
+    )
+    lines = k * polarization.shape[1]
+    x, y = np.empty((2, lines))
+    words = x.view(np.int64), y.view(np.int64)
+    scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
+    drawn = int(np.clip(ALLOCATION_MAX_WORK / (groups * count), MIN_NODES, MAX_NODES))
+    log_weight, posterior = np.empty((BATCHES, drawn * DRAWS)), np.empty((BATCHES, drawn * DRAWS, k))
+    for batch, own in enumerate(children(key, np.arange(BATCHES))):
+        nodes = _systematic(proposal, drawn, float(generator(own).random()))
+        gamma = nodes % (len(log_node) // k) // polarization.shape[1]
+        allocate(
+            problem,
+            scratch,
+            slots.single,
+            np.ascontiguousarray(log_phi[nodes]),
+            gamma,
+            DRAWS,
+            own,
+            weight,
+            room,
+            room[0].view(np.int64),
+            np.empty(groups),
+            np.empty((groups, k + 1)),
+            log_weight[batch],
+            posterior[batch],
+        )
+        log_weight[batch] += np.repeat(log_node[nodes] - np.log(proposal[nodes]), DRAWS)
+    return weighted_mean(log_weight, posterior)
+
+
+def weighted_mean(log_weight: Floats, posterior: Floats) -> Found:
+    """The mean (k,) of posteriors (batches, samples, k) by weights (batches, samples), and its error.
+
+    The error is the largest of three: what leaving out a batch changes (jackknife), what the weights say (delta
+    method), and one over the effective number of samples, for what none of them has seen.
+    """
+    batches = len(log_weight)
+    weight = np.exp(log_weight - log_weight.max())
+    total = weight.sum()
+    sums = np.einsum("bs,bsk->bk", weight, posterior)
+    mean = sums.sum(axis=0) / total
+    rest = total - weight.sum(axis=1)
+    left = rest > ROUNDING * total
+    without = (sums.sum(axis=0) - sums)[left] / rest[left][:, None]
+    jackknife = (batches - 1) / batches * ((without - mean) ** 2).sum(axis=0)
+    delta = np.einsum("bs,bsk->k", weight**2, (posterior - mean) ** 2) / total**2
+    unseen = (weight**2).sum() / total**2
+    return Found(mean, np.sqrt(np.maximum(np.maximum(jackknife, delta), unseen**2)))
+
+
+def _systematic(chances: Floats, count: int, offset: float) -> Integers:
+    """Indices, `count` of them, each as often as its chance says but for one."""
+    at = (np.arange(count) + offset) / count
+    return np.minimum(np.searchsorted(np.cumsum(chances), at, side="right"), len(chances) - 1).astype(np.int64)
+
+
+def _merged(mass: Floats, log_law: Floats, counts: Floats, section: Floats) -> _Slots:
+    """Slots that hardly any group wants are one for each section, which any number of groups may have.
+
+    What such a slot says of a group is the sum over those that it stands for. Slots that lie in several sections stay.
+    """
+    with np.errstate(divide="ignore"):
+        logs = log_law + counts[:, None] * np.log(mass @ section)
+    chance = np.exp(logs - logs.max(axis=1, keepdims=True))
+    wanted = (chance / chance.sum(axis=1, keepdims=True)).sum(axis=0)
+    bulk = (wanted < RARELY) & ((mass > 0).sum(axis=1) == 1) & (len(mass) >= SLOTS_TO_MERGE * len(counts))
+    sections, share = mass.argmax(axis=1), mass.max(axis=1)
+    single, parts = np.flatnonzero(~bulk), [np.flatnonzero(bulk & (sections == j)) for j in range(mass.shape[1])]
+    parts = [part for part in parts if len(part)]
+    unit = np.zeros((len(parts), mass.shape[1]))
+    load, laws = unit.copy(), []
+    for row, part in enumerate(parts):
+        unit[row, sections[part[0]]] = 1.0
+        load[row, sections[part[0]]] = share[part].sum()
+        laws.append(np.logaddexp.reduce(log_law[:, part] + counts[:, None] * np.log(share[part]), axis=1))
+    return _Slots(
+        mass=np.vstack([mass[single], unit]),
+        log_law=np.hstack([log_law[:, single], np.array(laws).T.reshape(len(counts), len(parts))]),
+        load=np.vstack([mass[single], load]),
+        single=np.repeat([1.0, 0.0], [len(single), len(parts)]),
+    )

@@ -1,0 +1,253 @@
+r"""Memoized devices whose permanent responses come from a small set: the posterior by tables of responses.
+
+A device draws one permanent response :math:`a_s` for each slot s. Given the *table* of all of them and the behavior,
+reports are independent, and the objects behind them sum out:
+
+.. math:: \Pr[\text{reports}] = E_a \prod_y \Big(\alpha + \beta \sum_{s: a_s = y} \Phi(s)\Big)^{c_y} ,
+
+with c_y reports of response y, and :math:`\alpha = 0, \beta = 1` where a report is the response itself. Instantaneous
+randomized response has the two probabilities q and p - q instead. Responses that were never reported are one to this
+formula.
+
+Where slots are few, `table_sum` adds up all tables (`kernels.memoized_tables`) on a grid of relevant interest and
+polarization: no error is left but that of the grid. Where they are many, tables are sampled (`tempering`); where two
+slots hardly ever share a response, maps from responses to slots are (`allocation`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.special import gammaln
+
+from poolscope.core.arrays import Floats, Integers
+from poolscope.inference.adversary import Adversary
+from poolscope.kernels.memoized_tables import TILE, sum_tables
+from poolscope.mechanisms.devices import Evidence, Identical, Values
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Density
+from poolscope.population.popularity import within_pools
+
+#: Below it the probability of "any other response" is what rounding left of nothing.
+ROUNDING = 1e-13
+
+#: Products and sums up to which all tables are added up: a third of a second.
+SUM_WORK = 1e9
+
+#: As how many products and sums it counts to list a pair of sets of slots, for which there is memory then as well.
+PAIR_WORK = 300
+
+#: Reports up to which the products of a sum stay in the range of a double.
+SUM_REPORTS = 1500
+
+#: The relative error that a grid may leave an integral with, as a power of e.
+GRID_ERROR = -10.0
+
+
+class Tables(NamedTuple):
+    """The reports of one user as tables of permanent responses see them.
+
+    mass : (slots, k + 1) popularity of a slot within each section, of slots that have a choice.
+    log_law : (slots, responses + 1) log Pr[response | slot] of the responses that were reported, "any other" last.
+    counts : (responses,) reports of each.
+    base : (responses, k + 1) mass of slots that have no choice.
+    rate : alpha and beta.
+    """
+
+    mass: Floats
+    log_law: Floats
+    counts: Integers
+    base: Floats
+    rate: tuple[float, float]
+
+    @property
+    def possible(self) -> bool:
+        """Whether there can be such reports: a response that is sent without noise needs a slot of its own."""
+        if self.rate[0] > 0:
+            return True
+        held = np.isfinite(self.log_law[:, :-1])[:, ~self.base.any(axis=1)]
+        if held.all():
+            return bool(held.shape[1] <= held.shape[0])
+        return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
+
+    @property
+    def sharing(self) -> float:
+        """A bound of how many further slots are expected to have sent a response that was reported.
+
+        A slot has sent one with probability n times its largest weight at most. Infinite where reports are noisy: then
+        any slot may have sent any of them.
+        """
+        if self.rate[0] > 0 or self.base.any():
+            return np.inf
+        sent = np.minimum(1.0, self.counts.sum() * self.mass.max(axis=1, initial=0.0))
+        return float(sent @ np.exp(self.log_law[:, :-1]).sum(axis=1))
+
+
+class Grid(NamedTuple):
+    """Nodes of relevant interest and polarization.
+
+    weights : (k, k + 1, nodes) of the sections if a pool is the preferred one, the neutral section first.
+    prior : (k, nodes) weights of the nodes, times the prior of the pool.
+    """
+
+    weights: Floats
+    prior: Floats
+
+
+class Lattice(NamedTuple):
+    """Sets of slots by how many of each class they have.
+
+    digits : (points, classes); first (points + 1,) and lower (pairs,) : the points below each point, itself included.
+    """
+
+    digits: Integers
+    first: Integers
+    lower: Integers
+
+
+def tables_of(evidence: Evidence, adversary: Adversary) -> Tables:
+    """The tables of a device whose reports are responses, or randomized response on them."""
+    law, within = evidence.law, within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    sections, slots = adversary.k + 1, int(evidence.slots.max()) + 1
+    cells = evidence.slots * sections + adversary.universe.pool_of + 1
+    mass = np.bincount(cells, weights=within, minlength=slots * sections).reshape(slots, sections)
+    if isinstance(law, Values):
+        log_law, counts, rate = _of_values(law)
+    else:
+        assert isinstance(law, Identical)
+        counts, rate = np.bincount(law.answer), (0.0, 1.0)
+        rest = 1.0 - np.exp(law.log_law).sum(axis=0)
+        log_law = np.vstack([law.log_law, _log(np.where(rest < ROUNDING, 0.0, rest))]).T
+    there, choices = mass.any(axis=1), np.isfinite(log_law).sum(axis=1)
+    base = np.zeros((len(counts), sections))
+    fixed = there & (choices == 1)
+    only = log_law[fixed].argmax(axis=1)
+    np.add.at(base, only[only < len(counts)], mass[fixed][only < len(counts)])
+    free = there & (choices > 1)
+    return Tables(mass[free], log_law[free], counts.astype(np.int64), base, rate)
+
+
+def _of_values(law: Values) -> tuple[Floats, Integers, tuple[float, float]]:
+    (p, q), (sent, other) = law.permanent, law.again
+    seen, counts = np.unique(law.value, return_counts=True)
+    rest = (law.values - len(seen)) * q + np.where(np.isin(law.own, seen), 0.0, p - q)
+    chances = np.hstack([np.where(law.own[:, None] == seen, p, q), rest[:, None]])
+    return _log(chances), counts, (other, sent - other)
+
+
+def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
+    """Scores (k,) of the pools by the sum over all tables; None where that takes too long, or leaves the doubles."""
+    k, n = adversary.k, int(tables.counts.sum())
+    classes, members = np.unique(np.hstack([tables.mass, tables.log_law]), axis=0, return_counts=True)
+    mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
+    pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
+    grid = grid_of(adversary, n)
+    if n == 1:
+        return _of_one_report(tables, grid)
+    if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
+        return None
+    lattice = _lattice(tuple(members.tolist()))
+    # the fewest reports first: the last response is summed for one set only
+    order = np.argsort(tables.counts)
+    counts = tables.counts[order]
+    law = _set_laws(lattice.digits, log_law)
+    law[:-1] = law[:-1][order]
+    out = np.zeros(k)
+    sum_tables(
+        lattice.first,
+        lattice.lower,
+        np.ascontiguousarray(lattice.digits @ mass),
+        law,
+        counts,
+        n / counts,
+        np.ascontiguousarray(tables.base[order]),
+        np.array(tables.rate),
+        grid.weights,
+        grid.prior,
+        np.empty((4, len(lattice.digits), TILE)),
+        out,
+    )
+    return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
+
+
+def _of_one_report(tables: Tables, grid: Grid) -> Floats:
+    """Scores (k,) of the pools: the mean over tables of the rate of one report, which is linear in the table."""
+    mass = tables.base[0] + np.exp(tables.log_law[:, 0]) @ tables.mass
+    rates = tables.rate[0] + tables.rate[1] * np.einsum("j,kjq->kq", mass, grid.weights)
+    scores: Floats = (grid.prior * rates).sum(axis=1)
+    return scores
+
+
+def _set_laws(digits: Integers, log_law: Floats) -> Floats:
+    """(responses + 1, points) Pr[all slots of a set have the response] over factorials.
+
+    A factor of a response is in all tables, as each has one set for it: the likeliest slot has probability one.
+    """
+    finite = np.isfinite(log_law)
+    logs = digits @ np.where(finite, log_law, 0.0) - gammaln(digits + 1.0).sum(axis=1, keepdims=True)
+    top = log_law[:, :-1].max(axis=0, initial=-np.inf)
+    logs[:, :-1] -= np.where(np.isfinite(top), top, 0.0)
+    laws: Floats = np.where(digits @ ~finite, 0.0, np.exp(logs))
+    return np.ascontiguousarray(laws.T)
+
+
+@lru_cache(maxsize=4)
+def _lattice(members: tuple[int, ...]) -> Lattice:
+    """Of classes with so many slots."""
+    digits, above, below = np.zeros((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for m in members:
+        high, low = np.tril_indices(m + 1)
+        above, below = ((x[:, None] * (m + 1) + more).ravel() for x, more in ((above, high), (below, low)))
+        digits = np.hstack([np.repeat(digits, m + 1, axis=0), np.tile(np.arange(m + 1), len(digits))[:, None]])
+    order = np.lexsort((below, above))
+    first = np.searchsorted(above[order], np.arange(len(digits) + 1))
+    return Lattice(digits, first.astype(np.int64), below[order])
+
+
+def grid_of(adversary: Adversary, n: int) -> Grid:
+    """A grid that holds n reports."""
+    return _grid(adversary.belief, adversary.k, adversary.universe.neutral_size > 0, n)
+
+
+@lru_cache(maxsize=32)
+def _grid(belief: Behaviour, k: int, neutral: bool, n: int) -> Grid:
+    interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
+    prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
+    return Grid(section_weights(interest, polarization, k), prior)
+
+
+def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
+    """(k, k + 1, nodes) of the sections if a pool is the preferred one, at all nodes of two `axes`."""
+    own, other = (np.outer(interest[0], polarization[row]).ravel() for row in (0, 1))
+    weights = np.empty((k, k + 1, len(own)))
+    weights[:] = other
+    weights[:, 0] = np.repeat(interest[1], polarization.shape[1])
+    weights[np.arange(k), np.arange(1, k + 1)] = own
+    return weights
+
+
+def axes(belief: Behaviour, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:
+    """(3, nodes) gamma, 1 - gamma and weight; (3, nodes) delta, (1 - delta) / (k - 1) and weight.
+
+    Without neutral objects the relevant interest is one, whatever is believed of it.
+    """
+    x, rest, weight = _rule(belief.polarization, n, log_error)
+    delta = np.stack([1.0 / k + (1.0 - 1.0 / k) * x, (1.0 - 1.0 / k) * rest / (k - 1), weight])
+    return np.stack(_rule(belief.interest, n, log_error)) if neutral else np.array([[1.0], [0.0], [1.0]]), delta
+
+
+def _rule(density: Density, n: int, log_error: float) -> tuple[Floats, Floats, Floats]:
+    """Exact for polynomials of degree n, or with an error of that size on the sharpest of them (`quadrature`)."""
+    exact, sharpness = (n + 2) // 2, n + 2.0 * density.sharpness
+    return density.rule(int(min(exact, max(4.0, np.ceil(np.sqrt(-0.5 * log_error * sharpness))))))
+
+
+def _log(x: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        logs: Floats = np.log(np.maximum(x, 0.0))
+    return logs

@@ -1,0 +1,102 @@
+"""The attack without a mechanism: the adversary sees the objects themselves."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.core.arrays import Floats, Integers, Objects
+from poolscope.inference.independent import Posteriors, at_once
+from poolscope.inference.posterior import posteriors
+from poolscope.inference.pseudonyms import in_windows
+from poolscope.inference.quadrature import axis, fixed_rule, point_axis
+from poolscope.kernels import decision as kernels
+from poolscope.mechanisms.policy import Sent
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import UNIFORM
+from poolscope.population.universe import Universe
+
+#: Rows of the table of integrals that are held at once; changes no bit.
+ROWS = 128
+
+
+def non_private_posterior(universe: Universe, traces: Objects, belief: Behaviour | None = None) -> Floats:
+    """Posterior (users, n + 1, hypotheses) of an adversary who sees the objects themselves; by default uniform priors.
+
+    Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
+    scenario). What remains are the priors of the polarization and of the pools.
+    """
+    belief = belief or Behaviour()
+    if belief.polarization != UNIFORM:
+        out = _by_quadrature(universe, traces, belief)
+    else:
+        out = _by_counts(universe, traces)
+        if belief.pools is not None:
+            out *= belief.pool_prior(universe.k)
+            with np.errstate(invalid="ignore"):  # a pool that the prior excludes may be the only possible one
+                out /= out.sum(axis=2, keepdims=True)
+    return _with_none(out, universe, traces, belief) if belief.none else out
+
+
+def _with_none(out: Floats, universe: Universe, traces: Objects, belief: Behaviour) -> Floats:
+    """The posterior with the hypothesis that no pool is preferred, which any object of a pool excludes.
+
+    Neutral objects alone have the probability E[(1 - gamma)^n] if a pool is preferred, and one if none is.
+    """
+    users, n = traces.shape
+    rule = fixed_rule(belief.interest, n, 1)
+    if_preferred = np.array([rule[2] @ (1.0 - rule[0]) ** t for t in range(n + 1)]) / rule[2].sum()
+    neutral = np.ones((users, n + 1), dtype=bool)
+    neutral[:, 1:] = np.logical_and.accumulate(universe.pool_of[traces] < 0, axis=1)
+    none = np.where(neutral, belief.none / (belief.none + (1.0 - belief.none) * if_preferred), 0.0)[:, :, None]
+    return np.concatenate([out * (1.0 - none), none], axis=2)
+
+
+def _by_counts(universe: Universe, traces: Objects) -> Floats:
+    """The posterior under uniform priors.
+
+    The integral over the polarization depends on how many of the objects in any pool are of the preferred one: a table
+    of them serves all users.
+    """
+    users, n = traces.shape
+    k = universe.k
+    out = np.empty((users, n + 1, k))
+    out[:, 0] = 1.0 / k
+    when, counts = np.zeros(users, dtype=np.int64), np.zeros((users, k + 1), dtype=np.int64)
+    for first in range(1, n + 1, ROWS):
+        value, power = _integrals(k, first, min(ROWS, n + 1 - first))
+        kernels.count_pools(traces, universe.pool_of, first, value, power, when, counts, out)
+    return out
+
+
+def _by_quadrature(universe: Universe, traces: Objects, belief: Behaviour) -> Floats:
+    """The posterior under any prior of the polarization: an object is possible in its own pool alone.
+
+    A neutral object says the same of every pool, so the relevant interest can be fixed at one.
+    """
+    users, n = traces.shape
+    pool = universe.pool_of[traces][..., None]
+    likelihood = np.where(pool < 0, 1.0, np.arange(-1, universe.k) == pool)
+    axes = point_axis(), axis(belief.polarization, n)
+    return posteriors(likelihood, np.full(users, n), 0.0, 1.0, *axes, belief.pool_prior(universe.k))
+
+
+@lru_cache(maxsize=8)
+def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]]:
+    value, power = np.empty((rows, first + rows)), np.empty((rows, first + rows), dtype=np.int32)
+    kernels.integrals(first, k, value, power)
+    return value, power
+
+
+def non_private_posteriors(universe: Universe, sent: Sent, belief: Behaviour) -> Posteriors:
+    """The same for a block of users, of the objects that their devices would send a report of."""
+
+    def attack(objects: Objects, lengths: Integers) -> Floats:
+        return non_private_posterior(universe, objects, belief)
+
+    def some(rows: slice) -> tuple[Floats, None]:
+        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.window), None
+
+    return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.window)

@@ -1,0 +1,250 @@
+"""From pool likelihoods to the posterior of eq. (score_estimate), after every report, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from poolscope.core.arguments import as_counts, as_floats, checked
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError, PoolscopeError
+from poolscope.inference.quadrature import Axis, axis, fixed_rule
+from poolscope.kernels import posterior as kernels
+from poolscope.kernels.compilation import Aside
+from poolscope.kernels.nodes import marginals, scratch
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Density
+
+#: The longest of all to compile.
+COMPILED = Aside(
+    kernels.posteriors,
+    "import numpy; from poolscope.inference.posterior import posterior_of_likelihood as p; p(numpy.ones((1, 1, 3)))",
+)
+
+
+#: Above it, the sum of likelihoods over pools may overflow; what is common to a report can be taken out of it.
+LARGEST = 1e300
+
+
+@checked
+def posterior_of_likelihood(
+    likelihood: ArrayLike,
+    *,
+    belief: Behaviour | None = None,
+    lengths: ArrayLike | None = None,
+    floor: float = 0.0,
+    slope: float = 1.0,
+) -> Floats:
+    r"""Probability that each pool is the preferred one, after every report.
+
+    .. math:: \\int\\int \\prod_t (\\gamma\\delta L_{t,i} + \\gamma(1-\\delta) \\overline{L_{t,j \\ne i}}
+              + (1-\\gamma) L_{t,0}) \\, p(\\gamma)\\, p(\\delta)\\, d\\delta\\, d\\gamma
+
+    Parameters
+    ----------
+    likelihood : (users, n, k + 1) or (n, k + 1)
+        ``likelihood[..., 0]`` is Pr[report | neutral pool], then the pools, each up to a factor common to the row.
+    belief : the adversary's priors; uniform where absent.
+    lengths : (users,) how many of the n reports each user has; all where absent.
+    floor, slope : the likelihood used is floor + slope * likelihood; pure mechanisms pass the popularity mass of a
+        report's support.
+
+    Returns
+    -------
+    (users, n + 1, k) or (n + 1, k): row 0 is the prior. Rows beyond a user's length repeat the last one. From a report
+    on that is impossible under the whole model (all its likelihoods are zero) the rows are NaN. A belief that a user
+    may prefer no pool adds a last column, the posterior of that hypothesis: every object is then a neutral one.
+
+    Examples
+    --------
+    >>> likelihood = [[1.0, 3.0, 1.0], [1.0, 3.0, 1.0]]
+    >>> ps.posterior_of_likelihood(likelihood).round(3)
+    array([[0.5  , 0.5  ],
+           [0.583, 0.417],
+           [0.67 , 0.33 ]])
+    """
+    table, counts, single = _checked(likelihood, lengths, floor, slope)
+    _, n, columns = table.shape
+    belief = belief or Behaviour()
+    axes = axis(belief.interest, n), axis(belief.polarization, n)
+    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1), belief.none)
+    return out[0] if single else out
+
+
+def _checked(
+    likelihood: ArrayLike, lengths: ArrayLike | None, floor: float, slope: float
+) -> tuple[Floats, NDArray[np.int64], bool]:
+    """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
+    table = as_floats("likelihoods", likelihood)
+    single = table.ndim == 2
+    if single:
+        table = table[None]
+    if table.ndim != 3 or table.shape[2] < 3:
+        raise InputError(
+            "likelihood must be (users, n, 1 + pools) with two pools or more",
+            value=np.shape(likelihood),
+        )
+    if np.any(np.isnan(table)) or np.any(table < 0) or np.any(table > LARGEST):
+        raise InputError(f"likelihoods must be finite and not negative, at most {LARGEST:g}")
+    if not (0 <= floor <= LARGEST and 0 <= slope <= LARGEST and floor + slope * table.max(initial=0.0) <= LARGEST):
+        raise InputError(f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(floor, slope))
+    users, n, _ = table.shape
+    counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
+    if counts.shape != (users,) or np.any(counts > n):
+        raise InputError(f"lengths must be one for each user, between 0 and {n}")
+    return table, counts, single
+
+
+def posteriors(
+    likelihood: Floats,
+    lengths: NDArray[np.int64],
+    floor: float,
+    slope: float,
+    interest: Axis,
+    polarization: Axis,
+    pool_prior: Floats,
+    none: float = 0.0,
+) -> Floats:
+    """`posterior_of_likelihood` without checks, for blocks of users, on axes that serve for all of them."""
+    users, n, columns = likelihood.shape
+    out = np.empty((users, n + 1, columns - 1))
+    log_bayes = np.empty((users if none else 0, n + 1))
+    COMPILED.wait()
+    room, axes = scratch(n, columns - 1), (interest, polarization)
+    lost, reports = kernels.posteriors(
+        *_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes
+    )
+    if lost >= 0:
+        raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
+    if none:
+        # Bayes factors of preferring some pool against none
+        of_none = special.expit(np.log(none) - np.log1p(-none) - log_bayes)
+        out = np.concatenate([out * (1.0 - of_none[:, :, None]), of_none[:, :, None]], axis=2)
+    for user in np.flatnonzero(lengths < n):
+        out[user, lengths[user] + 1 :] = out[user, lengths[user]]
+    return out
+
+
+def not_a_number(what: str) -> PoolscopeError:
+    """The error of an integral that failed. It is never passed on as NaN: that means reports which are impossible."""
+    return PoolscopeError(f"internal error: {what} is not a number; please report it with the scenario and the seed")
+
+
+def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """The memory of likelihoods (users, n, columns), and the steps to another user, report and column there.
+
+    An adversary's columns are not copied out of those of all, and a kernel meets arrays of one layout.
+    """
+    table = np.require(likelihood, np.float64, ["A", "W"])
+    if min(table.strides) < 0 or not table.size:
+        table = table.copy()
+    steps = np.array(table.strides) // table.itemsize
+    size = 1 + int(steps @ (np.array(table.shape) - 1)) if table.size else 0
+    return np.lib.stride_tricks.as_strided(table, (size,), (table.itemsize,)), steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """What the attack learns of a user beyond the pool: posterior means and central 95 % intervals.
+
+    Each is an array (users,); delta is the polarization towards the preferred pool, whichever it is.
+    """
+
+    gamma: Floats
+    gamma_low: Floats
+    gamma_high: Floats
+    delta: Floats
+    delta_low: Floats
+    delta_high: Floats
+
+
+#: Nodes of an axis whose quantiles are read off, as a multiple of what the integral alone needs.
+FINE = 4
+
+
+@checked
+def behaviour_posterior(
+    likelihood: ArrayLike,
+    *,
+    belief: Behaviour | None = None,
+    lengths: ArrayLike | None = None,
+    floor: float = 0.0,
+    slope: float = 1.0,
+) -> Learnt:
+    """Posterior of the relevant interest and of the polarization after all reports.
+
+    Parameters are those of `posterior_of_likelihood`.
+
+    The means are exact; the ends of the intervals are read off the posterior's distribution at the nodes of a rule with
+    `FINE` times the nodes that the integral needs, and are good to about a thousandth of the interval's width.
+
+    Examples
+    --------
+    >>> likelihood = np.tile([1.0, 3.0, 1.0], (20, 1))
+    >>> learnt = ps.behaviour_posterior(likelihood)
+    >>> learnt.gamma.round(3), learnt.delta.round(3)
+    (array([0.93]), array([0.93]))
+    """
+    table, counts, _ = _checked(likelihood, lengths, floor, slope)
+    belief = belief or Behaviour()
+    k = table.shape[2] - 1
+    sides = {}
+    for name, fine_g, fine_u in (("gamma", FINE, 1), ("delta", 1, FINE)):
+        values = []
+        for user, n in enumerate(counts):
+            rule_g = fixed_rule(belief.interest, int(n), fine_g)
+            rule_u = fixed_rule(belief.polarization, int(n), fine_u)
+            masses = _marginals(table[user, :n], floor, slope, belief, rule_g, rule_u)
+            rule, mass = (rule_g, masses[0]) if name == "gamma" else (rule_u, masses[1])
+            density = belief.interest if name == "gamma" else belief.polarization
+            values.append([rule[0] @ mass, *_quantiles(density, rule[2], mass)])
+        sides[name] = np.array(values).reshape(-1, 3).T
+    scale = (1.0 / k, 1.0 - 1.0 / k)
+    delta = scale[0] + scale[1] * sides["delta"]
+    gamma = sides["gamma"]
+    return Learnt(
+        gamma=gamma[0],
+        gamma_low=gamma[1],
+        gamma_high=gamma[2],
+        delta=delta[0],
+        delta_low=delta[1],
+        delta_high=delta[2],
+    )
+
+
+def _marginals(
+    likelihood: Floats,
+    floor: float,
+    slope: float,
+    belief: Behaviour,
+    rule_g: Floats,
+    rule_u: Floats,
+) -> tuple[Floats, Floats]:
+    n, columns = likelihood.shape
+    k = columns - 1
+    out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
+    room = scratch(n, k)
+    memory, steps = _in_memory(likelihood[None])
+    possible = marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    if possible and not all(np.isfinite(part).all() for part in out):
+        raise not_a_number("the posterior of relevant interest and polarization")
+    return out
+
+
+def _quantiles(density: Density, weight: Floats, mass: Floats) -> Floats:
+    """The ends of the central 95 % of a posterior that is known by its mass at the nodes of its prior's rule.
+
+    A node stands for the cell of the prior's quantiles that has its weight (Chebyshev, Markov, Stieltjes); between the
+    ends of the cells the distribution is interpolated monotonically.
+    """
+    if np.isnan(mass).any():
+        return np.full(2, np.nan)
+    edges = density.quantile(np.minimum(np.concatenate([[0.0], np.cumsum(weight)]) / weight.sum(), 1.0))
+    cumulative = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
+    rising = np.concatenate([np.diff(cumulative) > 1e-15, [True]])
+    from scipy.interpolate import PchipInterpolator  # most of a second, which no audit needs
+
+    return np.asarray(PchipInterpolator(cumulative[rising], edges[rising])((0.025, 0.975)))

@@ -1,0 +1,117 @@
+"""When numba compiles, and where it keeps what it has compiled.
+
+Kernels that hold many arrays and make none.
+
+Numba counts who holds an array, wherever one is taken out of a tuple. The chains over kept answers take a few dozen
+arrays from function to function: counting was a third of their time, and two fifths of the time to compile them.
+
+A multiply-add with one rounding: the same bits wherever the compiler puts it, and mostly one instruction.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit, types
+from numba.core import event
+from numba.core.options import DefaultOptions
+from numba.extending import intrinsic
+
+
+def _probe():
+    """For numba to say whether it finds a place to keep it."""
+
+
+def keep_somewhere() -> None:
+    """Where neither the package nor the user's cache can be written, keep what is compiled for this process alone.
+
+    Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place.
+    """
+    try:
+        njit(cache=True)(_probe)
+    except RuntimeError:
+        folder = tempfile.mkdtemp(prefix="poolscope-kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = folder
+        warnings.warn(
+            "compiled kernels cannot be kept, so that every run compiles them anew: "
+            "set NUMBA_CACHE_DIR to a folder that can be written",
+            stacklevel=2,
+        )
+
+
+class _Compiling(event.Listener):
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+
+    def on_start(self, _: event.Event) -> None:
+        self._told()
+
+    def on_end(self, _: event.Event) -> None:
+        pass
+
+
+@contextmanager
+def watched(told: Callable[[], None]) -> Iterator[None]:
+    """`told` is called whenever a kernel is compiled inside; one that is found in the cache is not."""
+    with event.install_listener("numba:compile", _Compiling(told)):
+        yield
+
+
+class Aside:
+    """A kernel that another process compiles while this one is at others; numba itself compiles one after another.
+
+    code : what that process runs to compile the kernel into the cache.
+    """
+
+    def __init__(self, kernel: Any, code: str) -> None:
+        self._kernel, self._code = kernel, code
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Compile, unless it is in the cache already."""
+        name = self._kernel.py_func.__name__
+        if not any(Path(self._kernel.stats.cache_path).glob(f"*.{name}-*.nbi")):
+            command = [sys.executable, "-c", self._code]
+            nowhere = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+            atexit.register(self._process.kill)
+
+    def wait(self) -> None:
+        """Before the kernel is called; if the other process has failed, this one compiles it."""
+        with self._lock:
+            if self._process is not None:
+                self._process.wait()
+                atexit.unregister(self._process.kill)
+                self._process = None
+
+
+#: Where Numba knows no such option, the same is compiled as any other kernel.
+_OPTIONS = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+
+#: For functions whose arrays all come from Python, which holds them, and that neither make nor return one: else Numba
+#: refuses to compile them.
+uncounted = njit(nogil=True, cache=True, **_OPTIONS)
+
+#: The same, and division by zero gives an infinity instead of an error: a loop that divides goes through vector
+#: registers only without the check.
+unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)
+
+
+@intrinsic
+def fma(typing, a, b, c):
+    """a * b + c."""
+    double = types.float64
+    return double(double, double, double), lambda context, builder, signature, arguments: builder.fma(*arguments)

@@ -1,0 +1,126 @@
+"""From posteriors to a guess and its confidence.
+
+When an adversary was sure for the first time.
+
+The non-private game from counts: no integral is left to be taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from poolscope.kernels.random import uniform
+
+# Scores this close to the largest, relatively, are the same up to rounding.
+TIE = 1e-12
+
+
+@njit(nogil=True, cache=True)
+def guesses(posterior, keys, counts, guess, confidence):
+    """guess, confidence (users, observations), from posterior (users, observations, k).
+
+    The largest posterior is guessed, ties at random by the user's key and by how many reports it is of: `counts`
+    (users, observations).
+    """
+    users, observations, k = posterior.shape
+    for user in range(users):
+        for o in range(observations):
+            row = posterior[user, o]
+            top = row[0]
+            for i in range(1, k):
+                top = max(top, row[i])
+            tied = 0
+            for i in range(k):
+                if row[i] >= top * (1.0 - TIE):
+                    tied += 1
+            pick = int(uniform(keys[user], counts[user, o]) * tied)
+            for i in range(k):
+                if row[i] >= top * (1.0 - TIE):
+                    if pick == 0:
+                        guess[user, o] = i
+                        break
+                    pick -= 1
+            confidence[user, o] = top
+
+
+@njit(nogil=True, cache=True)
+def first_sure(posterior, thresholds, out):
+    """out (users, thresholds): the first report after which the largest posterior reached it, -1 for never.
+
+    posterior (users, n + 1, k), thresholds increasing. Rows that are NaN reach nothing.
+    """
+    users, rows, k = posterior.shape
+    for user in range(users):
+        for h in range(thresholds.shape[0]):
+            out[user, h] = -1
+        least = 0
+        for t in range(rows):
+            if least == thresholds.shape[0]:
+                break
+            top = posterior[user, t, 0]
+            for i in range(1, k):
+                top = max(top, posterior[user, t, i])
+            while least < thresholds.shape[0] and top >= thresholds[least]:
+                out[user, least] = t
+                least += 1
+
+
+# Integrals are kept as value times UNIT^power.
+_UNIT = 2.0**256
+
+
+@njit(nogil=True, cache=True)
+def integrals(first, k, value, power):
+    """value, power (rows, longest + 1): the integral for every number c of own objects among s = first + row.
+
+    a_c = integral of delta^c ((1-delta)/(k-1))^(s-c) over delta from 1/k to 1, up to a factor of the row. By parts,
+    a_c = (1 + c (k-1) a_(c-1)) / (s-c+1): nothing cancels.
+    """
+    for row in range(value.shape[0]):
+        s, a, one, unit = first + row, 0.0, 1.0, 0
+        for c in range(s + 1):
+            a = (one + c * (k - 1.0) * a) / (s - c + 1.0)
+            if a > _UNIT:
+                a /= _UNIT
+                one /= _UNIT
+                unit += 1
+            value[row, c] = a
+            power[row, c] = unit
+
+
+@njit(nogil=True, cache=True)
+def count_pools(objects, pool_of, first, value, power, when, counts, out):
+    """Posteriors out (users, n + 1, k) of all users, as far as the rows of the table go.
+
+    when (users,) is how many objects were looked at, counts (users, k + 1) how many fell into each pool and into any.
+    """
+    k = out.shape[2]
+    for user in range(objects.shape[0]):
+        own = counts[user]
+        t = when[user]
+        while t < objects.shape[1]:
+            pool = pool_of[objects[user, t]]
+            if pool < 0:
+                for i in range(k):
+                    out[user, t + 1, i] = out[user, t, i]
+                t += 1
+                continue
+            row = own[k] + 1 - first
+            if row == value.shape[0]:
+                break
+            own[pool] += 1
+            own[k] += 1
+            t += 1
+            top = np.int64(0)
+            for i in range(k):
+                top = max(top, power[row, own[i]])
+            total = 0.0
+            for i in range(k):
+                below = top - power[row, own[i]]
+                score = value[row, own[i]] * (1.0 if below == 0 else _UNIT ** -min(below, 8))
+                out[user, t, i] = score
+                total += score
+            for i in range(k):
+                out[user, t, i] /= total
+        when[user] = t

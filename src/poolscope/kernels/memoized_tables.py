@@ -1,0 +1,223 @@
+"""The sum over all tables of permanent responses, factored by the sets of slots that have each response.
+
+A table splits the slots into one set for each response that was reported and one for all others. A response only asks
+for the weight of its own set, so that the sum over tables is a chain of convolutions over sets: 3^slots products for
+each response, instead of (responses + 1)^slots tables. Slots of one class (equal mass and law) are only counted: a set
+is then a *point*, the number of slots of each class, and points form a lattice of mixed radix in which v - u is the
+rest of v without u.
+
+Groups of reports allocated to slots, no slot to two groups: importance samples of a sum over injective maps.
+
+At a node of the behavior a group of c reports at slot s weighs Pr[response | s] Phi(s)^c. The sum over injective maps
+of the product of these is a permanent. Groups are allocated one after the other, the largest first, among the slots
+that are still free. A slot that later groups are likely to need is taken less often, by what a mean-field iteration
+says of their demand. The weight of a sample is its product over the probability of its choices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from poolscope.kernels.compilation import unchecked
+from poolscope.kernels.elementary import exp_all
+from poolscope.kernels.memoized_table_chains import draw_pool
+from poolscope.kernels.random import uniform
+
+#: Nodes that are worked on together: the values of a set at so many stay in a cache.
+TILE = 128
+
+
+@njit(inline="always")
+def _power(base, exponent, count, out):
+    """out = base^exponent by squaring; base is spent."""
+    out[:count] = 1.0
+    while exponent > 0:
+        if exponent & 1:
+            for q in range(count):
+                out[q] *= base[q]
+        exponent >>= 1
+        if exponent > 0:
+            for q in range(count):
+                base[q] *= base[q]
+
+
+@njit(nogil=True, cache=True)
+def sum_tables(first, lower, mass, law, counts, inverse, base, rate, weights, prior, room, out):
+    """Adds the likelihood of the reports to out (k,), each pool by its prior.
+
+    first (points + 1,), lower (pairs,) : the points u <= v of each point v.
+    mass (points, sections) : weights of sets; law (responses + 1, points) : Pr[all of a set have the response], over
+        the factorials of its counts, "any other" last.
+    counts, inverse (responses,) : reports, and over what they are scaled; base (responses, sections) : mass of slots
+        that can have no other response.
+    rate (2,) : a report has probability rate[0] + rate[1] * weight.
+    weights (k, sections, nodes), prior (k, nodes).
+    room (4, points, TILE) : scratch.
+    """
+    points, sections = mass.shape
+    k, nodes, responses = prior.shape[0], prior.shape[1], counts.shape[0]
+    x = room[3, 0]
+    for i in range(k):
+        for at in range(0, nodes, TILE):
+            count = min(TILE, nodes - at)
+            value, factor, total = room[0], room[1], room[2]
+            for v in range(points):
+                value[v, :count] = law[responses, v]
+            for y in range(responses):
+                for v in range(points):
+                    f, share = factor[v], law[y, v]
+                    if share == 0.0:
+                        f[:count] = 0.0
+                        continue
+                    x[:count] = rate[0] * inverse[y]
+                    for j in range(sections):
+                        part, w = rate[1] * inverse[y] * (mass[v, j] + base[y, j]), weights[i, j]
+                        if part != 0.0:
+                            for q in range(count):
+                                x[q] += part * w[at + q]
+                    _power(x, counts[y], count, f)
+                    for q in range(count):
+                        f[q] *= share
+                # of the last response only the set of all slots that are left is asked for
+                for v in range(points - 1 if y == responses - 1 else 0, points):
+                    t = total[v]
+                    t[:count] = 0.0
+                    for pair in range(first[v], first[v + 1]):
+                        u = lower[pair]
+                        a, f = value[u], factor[v - u]
+                        for q in range(count):
+                            t[q] += a[q] * f[q]
+                value, total = total, value
+            for q in range(count):
+                out[i] += prior[i, at + q] * value[points - 1, q]
+
+
+#: Passes of the mean-field iteration.
+PASSES = 8
+
+
+@unchecked
+def _weigh(log_law, counts, log_phi, room, words, out):
+    """out (groups, slots): the weights of each group over its largest; returns the log product of the largest."""
+    groups, slots = log_law.shape
+    total = 0.0
+    for g in range(groups):
+        top, row = -np.inf, out[g]
+        for s in range(slots):
+            row[s] = log_law[g, s] + counts[g] * log_phi[s]
+            top = max(top, row[s])
+        # where no slot can have sent the group, its weights are next to nothing, and the product is none
+        for s in range(slots):
+            row[s] = row[s] - top if top > -np.inf else -np.inf
+        exp_all(row, room, words, slots)
+        total += top
+    return total
+
+
+@unchecked
+def _dot(x, y, count):
+    """The sum of products, four sums side by side, as each waits for the one before it."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for s in range(0, count - 3, 4):
+        a += x[s] * y[s]
+        b += x[s + 1] * y[s + 1]
+        c += x[s + 2] * y[s + 2]
+        d += x[s + 3] * y[s + 3]
+    for s in range(count - count % 4, count):
+        a += x[s] * y[s]
+    return (a + b) + (c + d)
+
+
+@unchecked
+def _demand(weight, single, scale, spare, out):
+    """out (slots,): how many groups want each slot; scale (groups,) is one over what a group finds in all slots."""
+    groups, slots = weight.shape
+    spare[:] = 1.0
+    for _ in range(PASSES):
+        out[:] = 0.0
+        for g in range(groups):
+            scale[g] = 1.0 / _dot(weight[g], spare, slots)
+            for s in range(slots):
+                out[s] += weight[g, s] * scale[g]
+        for s in range(slots):
+            spare[s] = 1.0 / (1.0 + single[s] * out[s])
+
+
+@unchecked
+def occupancy(log_law, counts, log_phi, load, single, room, words, weight, out):
+    """out (nodes,): the log likelihood at each node if slots were taken independently of each other.
+
+    log_phi (nodes, slots) of the weights of slots; load (nodes, slots) their reports in the mean. It only says at which
+    nodes to sample: see `poolscope.inference.memoized.occupancy` for the approximation. Scratch: room (2 * slots,),
+    words: room as integers, weight (groups, slots).
+    """
+    groups, slots = log_law.shape
+    for q in range(out.shape[0]):
+        total = _weigh(log_law, counts, log_phi[q], room, words, weight)
+        for s in range(slots):
+            room[s] = -load[q, s] if single[s] else 0.0
+            total += np.expm1(-load[q, s]) if single[s] else -load[q, s]
+        seen = room[slots : 2 * slots]
+        for s in range(slots):
+            seen[s] = np.exp(room[s])
+        for g in range(groups):
+            total += np.log(_dot(weight[g], seen, slots))
+        out[q] = total
+
+
+@unchecked
+def allocate(
+    problem, scratch, single, log_phi, gamma, draws, key, weight, room, words, scale, share, log_weight, posterior
+):
+    """Samples at nodes: log_weight (nodes * draws,) and the posterior (nodes * draws, k) of the pools given the map.
+
+    log_phi (nodes, slots), gamma (nodes,): each node's; single (slots,): one where a slot is a group's at most, zero
+    where it stands for many of little weight. Scratch: weight (groups, slots), room (5, slots), words: the first row of
+    room as integers, scale (groups,), share (groups, k + 1).
+    """
+    log_law, counts, mass = problem.log_law, problem.counts, problem.mass
+    groups, slots = log_law.shape
+    chance, spare, demand, left, free = room[0], room[1], room[2], room[3], room[4]
+    at = 0
+    for q in range(gamma.shape[0]):
+        top = _weigh(log_law, counts, log_phi[q], room[0], words, weight)
+        _demand(weight, single, scale, spare, demand)
+        for d in range(draws):
+            total = top
+            for s in range(slots):
+                left[s] = demand[s]
+                free[s] = 1.0
+            for g in range(groups):
+                row, part = weight[g], scale[g]
+                for s in range(slots):
+                    # rounding must leave no demand below zero
+                    left[s] = max(left[s] - row[s] * part, 0.0)
+                    spare[s] = free[s] / (1.0 + single[s] * left[s])
+                whole = _dot(row, spare, slots)
+                if not whole > 0.0:
+                    total = -np.inf
+                    break
+                want, s, last = uniform(key, at) * whole, 0, -1
+                at += 1
+                for s in range(slots):
+                    chance[s] = row[s] * spare[s]
+                s = 0
+                while s < slots:
+                    if chance[s] > 0.0:
+                        last = s
+                        if want < chance[s]:
+                            break
+                        want -= chance[s]
+                    s += 1
+                total += np.log(whole / spare[last])
+                if single[last] > 0.0:
+                    free[last] = 0.0
+                for j in range(share.shape[1]):
+                    share[g, j] = mass[last, j]
+            here = q * draws + d
+            log_weight[here] = total
+            if total > -np.inf:
+                draw_pool(problem, share, counts, gamma[q], scratch, 0.0)
+            for j in range(posterior.shape[1]):
+                posterior[here, j] = scratch.posterior[j]

@@ -1,0 +1,275 @@
+"""A mechanism of one's own: any object that can obfuscate and knows the likelihood of what it sends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poolscope.core.arguments import is_integer
+from poolscope.core.arrays import Floats, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, report_count
+from poolscope.mechanisms.pure import Counting, Likelihood, unstated
+from poolscope.mechanisms.registry import CELLS_LISTED, declared_columns, of_columns
+from poolscope.population.universe import Universe
+
+#: The name of the only column where a mechanism's reports are one array.
+REPORT = "report"
+
+#: What a mechanism states together for the linear estimate.
+SUPPORTING = ("support", "p_star", "q_star")
+
+
+class Own(Protocol):
+    """What a mechanism of one's own must do; it may do more (`adapt`).
+
+    A report is a row: reports are one array, or a mapping of arrays, with a row for each of them.
+    """
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> ArrayLike | Mapping[str, ArrayLike]:
+        """One report for each object, each drawn on its own."""
+        ...
+
+    def log_likelihood(self, reports: Any) -> ArrayLike:
+        """(reports, universe) log Pr[report | z], up to a constant of the report; -inf is impossible."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adapted(Likelihood):
+    """A mechanism of one's own as the game and the attack take it (see `adapt`).
+
+    Every report is made by a call of its own, with a generator that begins where the report's key says: what a report
+    is depends neither on the user's other reports nor on blocks and threads.
+
+    Examples
+    --------
+    >>> class Shy:
+    ...     epsilon = float(np.log(31))
+    ...     def obfuscate(self, objects, rng):
+    ...         return np.where(rng.random(len(objects)) < 0.5, objects, rng.integers(30, size=len(objects)))
+    ...     def log_likelihood(self, reports):
+    ...         return np.log(0.5 * (reports[:, None] == np.arange(30)) + 0.5 / 30)
+    ...
+    >>> shy = ps.mechanisms.adapt(Shy(), universe)
+    >>> isinstance(shy, ps.mechanisms.Adapted), shy.universe
+    (True, 30)
+    """
+
+    mechanism: Own
+    universe: int
+    template: Reports = field(repr=False)
+    bare: bool = field(repr=False)
+
+    @property
+    def epsilon(self) -> float:
+        """What the mechanism claims; NaN where it claims nothing."""
+        return float(getattr(self.mechanism, "epsilon", math.nan))
+
+    @property
+    def report_columns(self) -> Mapping[str, ReportColumn]:
+        columns: Mapping[str, ReportColumn] | None = getattr(self.mechanism, "report_columns", None)
+        if columns is None:
+            remedy = "give it an attribute report_columns"
+            raise InputError("this mechanism does not say what its reports are in a file", remedy=remedy)
+        return columns
+
+    def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
+        """All at once, as the mechanism itself does."""
+        objects = np.asarray(objects, dtype=np.int64)
+        check_objects(objects, self.universe)
+        return as_columns(self.mechanism.obfuscate(objects, rng), len(objects))[0] if len(objects) else self.template
+
+    def report(self, objects: Objects, keys: Keys) -> Reports:
+        check_objects(objects, self.universe)
+        fast = getattr(self.mechanism, "report", None)
+        if fast is not None and not _older(type(self.mechanism), "report", "obfuscate"):
+            return as_columns(fast(objects, keys), len(objects))[0]
+        at = _streams()
+        made = [as_columns(self.mechanism.obfuscate(objects[i : i + 1], at(key)), 1)[0] for i, key in enumerate(keys)]
+        if not made:
+            return self.template
+        return {name: np.concatenate([one[name] for one in made]) for name in self.template}
+
+    def log_likelihood(self, reports: Reports) -> Floats:
+        values = self.mechanism.log_likelihood(self._own(reports))
+        return checked_likelihood(values, report_count(reports), self.universe)
+
+    def log_base_measure(self, reports: Reports) -> Floats:
+        """As the mechanism states it."""
+        stated = getattr(self.mechanism, "log_base_measure", None)
+        if stated is None:
+            raise unstated(self.mechanism)
+        count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
+        if values.shape != (count,) or np.isnan(values).any() or np.any(values == np.inf):
+            raise InputError(f"log_base_measure must give a number for each report, {(count,)}", value=values.shape)
+        return values
+
+    def _own(self, reports: Reports) -> Any:
+        """The reports as the mechanism makes them."""
+        return reports[REPORT] if self.bare else reports
+
+    def mass(self, reports: Reports | NDArray[Any], views: Views) -> Floats:
+        return super().mass(as_columns(reports)[0], views)
+
+    def all_reports(self) -> Reports | None:
+        """Every report, as the mechanism lists them or as its columns do; None where they are many or not known."""
+        offered = getattr(self.mechanism, "all_reports", None)
+        if offered is not None:
+            listed = offered()
+            return None if listed is None else self._alike(as_columns(listed)[0])
+        found = of_columns(declared_columns(self), CELLS_LISTED // self.universe)
+        return None if found is None else self._alike(found)
+
+    def _alike(self, reports: Reports) -> Reports | None:
+        """The reports in the form of those that it makes; None where they are others."""
+        if set(reports) != set(self.template):
+            return None
+        if any(reports[name].shape[1:] != column.shape[1:] for name, column in self.template.items()):
+            return None
+        return {name: reports[name].astype(column.dtype) for name, column in self.template.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Supporting(Adapted, Counting):
+    """One that also states which objects a report supports, and how often: it has the linear estimate."""
+
+    @property
+    def p_star(self) -> float:
+        return float(self.mechanism.p_star)  # type: ignore[attr-defined]
+
+    @property
+    def q_star(self) -> float:
+        return float(self.mechanism.q_star)  # type: ignore[attr-defined]
+
+    def support(self, reports: Reports) -> NDArray[np.bool_]:
+        found = np.asarray(self.mechanism.support(self._own(reports)))  # type: ignore[attr-defined]
+        shape = report_count(reports), self.universe
+        if found.shape != shape or found.dtype != np.bool_:
+            value = f"{found.dtype} {found.shape}"
+            raise InputError(f"support must give true or false for (reports, universe), {shape}", value=value)
+        return found
+
+
+def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
+    """Make a mechanism of one's own fit for `Game`, `attack` and the other functions that take one.
+
+    Parameters
+    ----------
+    mechanism : any object with ``obfuscate(objects, rng)`` and ``log_likelihood(reports)`` (`Own`). More of it is used
+        where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
+        is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
+        ``all_reports()``, every report that there is; ``log_base_measure(reports)``, (reports,) what `log_likelihood`
+        leaves out of the logarithm of the probability, which devices that memoize need. One that has
+        ``support(reports)``, whether each report supports each object, with ``p_star`` and ``q_star``, how often it
+        supports its own object and another, has the linear estimate.
+    universe : the universe, or its size.
+
+    Examples
+    --------
+    >>> class Honest:
+    ...     epsilon = np.inf
+    ...     def obfuscate(self, objects, rng):
+    ...         return np.asarray(objects)
+    ...     def log_likelihood(self, reports):
+    ...         return np.where(reports[:, None] == np.arange(30), 0.0, -np.inf)
+    ...
+    >>> honest = ps.mechanisms.adapt(Honest(), universe)
+    >>> honest.obfuscate(np.array([3, 4]), rng)
+    {'report': array([3, 4])}
+    """
+    size = universe.size if isinstance(universe, Universe) else universe
+    if not is_integer(size) or size < 1:
+        raise InputError("universe must be a Universe or how many objects there are", value=universe)
+    if isinstance(mechanism, type):
+        raise InputError("must be a mechanism, not a class", value=mechanism.__name__, remedy="make one of it first")
+    for name in ("obfuscate", "log_likelihood"):
+        if not callable(getattr(mechanism, name, None)):
+            raise InputError(f"a mechanism must have a method {name}", value=type(mechanism).__name__)
+    # one report of the first object shows what reports look like
+    first = mechanism.obfuscate(np.zeros(1, dtype=np.int64), _streams()(np.uint64(0)))
+    columns, bare = as_columns(first, 1)
+    supporting = all(hasattr(mechanism, name) for name in SUPPORTING) and not _inherits_supports(type(mechanism))
+    adapted = (Supporting if supporting else Adapted)(
+        mechanism=mechanism,
+        universe=int(size),
+        template={name: column[:0] for name, column in columns.items()},
+        bare=bare,
+    )
+    adapted.log_likelihood(columns)
+    if isinstance(adapted, Supporting):
+        adapted.support(columns)
+        if not 0 <= adapted.q_star < adapted.p_star <= 1:
+            rule = "p_star and q_star must be probabilities, the first the larger"
+            raise InputError(rule, value=(adapted.p_star, adapted.q_star))
+    return adapted
+
+
+def owner(kind: type, name: str) -> type | None:
+    """The class that defines an attribute of a class."""
+    return next((own for own in kind.__mro__ if name in vars(own)), None)
+
+
+def is_ours(kind: type | None) -> bool:
+    """Whether a class is of this package; so is none."""
+    return kind is None or kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _older(kind: type, method: str, other: str) -> bool:
+    """Whether a method is inherited past a subclass that overrides the other one, and so does not follow it."""
+    of_one, of_other = owner(kind, method), owner(kind, other)
+    return of_one is not of_other and of_one is not None and of_other is not None and issubclass(of_other, of_one)
+
+
+def _inherits_supports(kind: type) -> bool:
+    """Whether supports are those of a built-in mechanism, of which a subclass samples or states something else."""
+    own = [name for name in ("obfuscate", "report", "likelihood", "log_likelihood") if not is_ours(owner(kind, name))]
+    return bool(own) and any(owner(kind, name) is not None and is_ours(owner(kind, name)) for name in SUPPORTING)
+
+
+def as_columns(reports: ArrayLike | Mapping[str, ArrayLike], count: int | None = None) -> tuple[Reports, bool]:
+    """Reports as a mapping of arrays, and whether they were one array."""
+    bare = not isinstance(reports, Mapping)
+    given = {REPORT: reports} if bare else reports
+    assert isinstance(given, Mapping)
+    columns = {name: np.asarray(column) for name, column in given.items()}
+    if not columns:
+        raise InputError("reports must have a column", value={})
+    for name, column in columns.items():
+        rows = report_count(columns) if count is None else count
+        if column.ndim < 1 or len(column) != rows:
+            rule = f"reports must have a row for each object, {rows}"
+            raise InputError(rule, value=column.shape, place=None if bare else name)
+    return columns, bare
+
+
+def checked_likelihood(values: ArrayLike, reports: int, universe: int) -> Floats:
+    """Log-likelihoods of the right shape, none of them NaN or infinitely likely."""
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != (reports, universe):
+        raise InputError(f"log_likelihood must give (reports, universe), {(reports, universe)}", value=table.shape)
+    if np.any(np.isnan(table)) or np.any(table == np.inf):
+        bad = table[np.isnan(table) | (table == np.inf)][0]
+        raise InputError("log_likelihood must give numbers or -inf", value=bad)
+    return table
+
+
+def _streams() -> Callable[[np.uint64], np.random.Generator]:
+    """A generator that is set to the beginning of a key's stream; a new one for each key would take ten times as long.
+
+    Philox is counter-based: key and counter are its whole state.
+    """
+    bits = np.random.Philox(key=0)
+    rng, state = np.random.Generator(bits), bits.state
+
+    def at(key: np.uint64) -> np.random.Generator:
+        state["state"]["key"][0] = key
+        bits.state = state
+        return rng
+
+    return at

@@ -1,0 +1,146 @@
+r"""Trackability: how surely two windows of reports are told to be one device's (Naor and Vexler).
+
+A device that changes its pseudonym is tracked all the same if an adversary can tell which pseudonyms are one device's.
+Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linkage`) should be higher than
+that of two devices'. Two numbers say how well it does: the area under the ROC curve, the chance that it is higher, with
+ties for half; and the share of devices that are linked where at most one in a thousand pairs of two devices is.
+
+Pairs are not independent: each device is in many. Intervals are over the draw of devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.core.arrays import Floats
+from poolscope.game.game import Game
+from poolscope.game.windows import two_windows
+from poolscope.metrics.intervals import TAIL, Estimate, bounded_mean, share_of
+from poolscope.metrics.reading import Row
+
+FALSE_LINKS = 1e-3
+"""The share of pairs of two devices that may be linked wrongly."""
+
+REPLICAS = 200
+"""Crowds that are drawn from the devices there are, for the interval of those that are linked."""
+
+PLACES = 9
+"""Digits after the point of a score: fewer than the order of a sum changes."""
+
+_STREAM = (0x6C69,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trackability(Row):
+    """How surely one adversary tells that two windows are one device's.
+
+    Parameters
+    ----------
+    adversary : who knows that devices keep their answers.
+    window : reports of each window; devices : how many have sent two.
+    roc_area : chance that two windows of one device look more like it than windows of two do; 1/2 is chance.
+    linked : share of devices whose windows are linked, if at most `FALSE_LINKS` of the pairs of two devices are.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> kept = ps.mechanisms.device_of(mechanism, memory=True)
+    >>> windows = replace(game, device=kept, sending=ps.mechanisms.Sending(window=10))
+    >>> (found,) = ps.metrics.trackability(windows, users=40, seed=1)
+    >>> found.adversary, found.window, found.devices
+    ('strong', 10, 40)
+    """
+
+    adversary: str
+    window: int
+    devices: int
+    roc_area: Estimate
+    linked: Estimate
+
+
+def trackability(game: Game, users: int, seed: int) -> tuple[Trackability, ...]:
+    """A record for each adversary who knows that devices keep answers, from the first two windows of users' devices.
+
+    There is none where devices draw every report anew or keep their name, and where no two of so many users have sent
+    two full windows by the largest n. At most 400 devices are looked at, fewer where windows are long.
+
+    Examples
+    --------
+    >>> ps.metrics.trackability(game, users=40, seed=1)
+    ()
+    """
+    windows = two_windows(game, users, seed)
+    if windows is None:
+        return ()
+    return tuple(
+        Trackability(
+            adversary=adversary.name,
+            window=windows.size,
+            devices=windows.devices,
+            roc_area=roc_area(scores),
+            linked=linked(scores, seed),
+        )
+        for adversary in game.adversaries
+        if adversary.knows_memory
+        # what is equal but for the order of a sum is a tie
+        for scores in [windows.scores(adversary).round(PLACES)]
+    )
+
+
+def in_words(window: int) -> str:
+    """What is asked of windows of so many reports."""
+    return f"Are two windows of {window:,} report{'s' * (window != 1)} one device's"
+
+
+def roc_area(scores: Floats) -> Estimate:
+    """Chance that a score of the diagonal is above one that is not, ties for half; the interval is over devices.
+
+    The influence of a device is that of its own pair, of the pairs with its first window and of those with its second.
+    """
+    devices = len(scores)
+    same, different = np.sort(np.diagonal(scores)), np.sort(scores[_others(devices)])
+    own = _below(different, np.diagonal(scores))
+    others = np.where(_others(devices), 1.0 - _below(same, scores), 0.0)
+    value = float(own.mean())
+    influence = own + (others.sum(axis=0) + others.sum(axis=1)) / (devices - 1) - 3 * value
+    return bounded_mean(value, float(influence @ influence), devices)
+
+
+def linked(scores: Floats, seed: int) -> Estimate:
+    """Share of devices whose own score is above that of all but `FALSE_LINKS` of the pairs of two devices.
+
+    The interval is that of the share, widened to where 95 % of crowds lie that are drawn from the devices there are.
+    """
+    devices = len(scores)
+    pairs = np.nonzero(_others(devices))
+    order = np.argsort(-scores[pairs], kind="stable")
+    ranked, rows, columns = scores[pairs][order], pairs[0][order], pairs[1][order]
+    own = np.diagonal(scores)
+
+    def share(copies: Floats) -> float:
+        """With so many copies of each device: two of one are no pair."""
+        wrong = np.cumsum(copies[rows] * copies[columns])
+        above = int(np.searchsorted(wrong, FALSE_LINKS * wrong[-1], side="right"))
+        return float(copies @ (own > ranked[min(above, len(ranked) - 1)])) / devices
+
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=_STREAM))
+    drawn = rng.multinomial(devices, np.full(devices, 1 / devices), size=REPLICAS)
+    low, high = np.quantile([share(copies.astype(np.float64)) for copies in drawn], [TAIL, 1 - TAIL])
+    value = share(np.ones(devices))
+    exact = share_of(round(value * devices), devices)
+    return Estimate(value, min(float(low), exact.low), max(float(high), exact.high))
+
+
+def _others(devices: int) -> NDArray[np.bool_]:
+    """(devices, devices) where two devices meet."""
+    return ~np.eye(devices, dtype=bool)
+
+
+def _below(ranked: Floats, values: Floats) -> Floats:
+    """The share of the ranked ones below each value, ties for half."""
+    sides = [np.searchsorted(ranked, values, side=side) for side in ("left", "right")]
+    share: Floats = (sides[0] + sides[1]) / (2 * len(ranked))
+    return share

@@ -1,0 +1,183 @@
+"""A run in plain words, for someone who knows no metric.
+
+The users that a game assumes, in words: what is found out hangs on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from poolscope.core.counting import MIN_USERS, counted
+from poolscope.core.errors import InputError
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.inference.levels import in_percent
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.records import TOPS, Record
+from poolscope.population.densities import UNIFORM, Beta, Density
+
+if TYPE_CHECKING:
+    from poolscope.game.game import Game
+
+
+_LEVELS = (0.99, 0.95, 0.90)
+
+
+def headline(results: Sequence[Record]) -> Record:
+    """The record that a run is told by: the best attack on private reports at the largest n that was asked for.
+
+    The non-private game counts only when there is nothing else.
+
+    Examples
+    --------
+    >>> best = ps.metrics.headline(ps.summarise(outcomes, game, seed=1))
+    >>> best.adversary, best.n
+    ('strong', 40)
+    """
+    if not results:
+        raise InputError("must not be empty", place="results")
+    private = [record for record in results if record.adversary != NON_PRIVATE] or list(results)
+    horizon = max(record.n for record in private)
+    return max((record for record in private if record.n == horizon), key=lambda record: record.auc.value)
+
+
+def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
+    """One or two sentences that say what a run found.
+
+    With a threshold, of how many users the adversary is that sure and how often it is right about them. Without one,
+    the largest group of users of which it is surely right nearly always (lower end of the interval at 99, else 95,
+    else 90 %). Then the success on everyone against a guess without any report. Of fewer than 20 users no percentage is
+    given, but a count.
+
+    Parameters
+    ----------
+    results : sequence of Record
+        From ``summarise``.
+    descriptions : mapping, optional
+        What each adversary knows, as "an adversary who knows what is popular".
+
+    Examples
+    --------
+    >>> print(ps.metrics.in_plain_words(ps.summarise(outcomes, game, seed=1)))
+    After 40 reports, the strong adversary names the preferred pool ...re guessing at random is right for 33 %.
+    """
+    record = headline(results)
+    phrase = (descriptions or {}).get(record.adversary)
+    who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
+    opening = f"After {counted(record.n, 'report')}, {who}"
+    if record.threshold is not None and record.sure and record.precision_when_sure:
+        sure, right = record.sure.value, record.precision_when_sure.value
+        confident = round(sure * record.users)
+        about = f" and right about {of_users(right, confident, 'of them')}" if confident else ""
+        crowd = of_users(sure, record.users, "of the users") if confident else "nobody"
+        first = f"{opening} is at least {in_percent(record.threshold)} sure of {crowd}{about}."
+        return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
+    group = _largest_group(record)
+    if group is None:
+        return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
+    share, precision = group
+    crowd = "every user" if share == 1 else f"{percent(share)} of the users"
+    first = f"{opening} names the preferred pool of {crowd} and {_how_often(precision)}."
+    if share == 1:
+        return first
+    return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
+
+
+def _largest_group(record: Record) -> tuple[float, Estimate] | None:
+    """Largest share of users with surely high precision, and that precision."""
+    groups = [(1.0, record.precision)]
+    groups += [(top, getattr(record, name)) for name, top in reversed(TOPS.items())]
+    groups = [group for group in groups if group[0] * record.users >= MIN_USERS]
+    for level in _LEVELS:
+        for share, precision in groups:
+            if precision.low >= level:
+                return share, precision
+    return None
+
+
+def _how_often(precision: Estimate) -> str:
+    if precision.value < 1:
+        return f"is right {percent(precision.value)} of the time"
+    # of those who played; what that says of others is the interval's to say
+    return f"is right about all who played, surely more than {percent(precision.low)} of the time"
+
+
+def _on_everyone(record: Record) -> str:
+    """Success on all users beside the better of the two guesses that need no report."""
+    blind, chance, often = "guessing at random", record.baseline, percent(record.baseline)
+    if record.skewed:
+        blind, chance = "always naming the most common pool", record.majority
+        often = of_users(chance, record.users)
+    success = f"is right for {of_users(record.precision.value, record.users, 'of them')}"
+    if record.precision.low > chance:
+        return f"{success}, where {blind} is right for {often}"
+    return f"{success}, no better than {blind} ({often})"
+
+
+class Sampled(Protocol):
+    """What is known of an adversary's posteriors that may be sampled, see `Record`."""
+
+    @property
+    def adversary(self) -> str: ...
+
+    @property
+    def confidence_error(self) -> float | None: ...
+
+    @property
+    def confidence_error_most(self) -> float | None: ...
+
+
+def chance_in_words(
+    results: Sequence[Sampled], told: str = "which the intervals of who is sure and exposed reckon with"
+) -> str:
+    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    sampled = [record for record in results if record.confidence_error]
+    if not sampled:
+        return ""
+    names = " and ".join(dict.fromkeys(record.adversary for record in sampled))
+    mean = max(record.confidence_error or 0.0 for record in sampled)
+    most = max(record.confidence_error_most or 0.0 for record in sampled)
+    return (
+        f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
+        f"{most:.3f} at most, {told}."
+    )
+
+
+def of_users(share: float, users: int, crowd: str = "") -> str:
+    """A share of some users as a headline has it: "12 %" and the crowd, or of fewer than 20 a count, "3 of 8 users"."""
+    if users < MIN_USERS:
+        return f"{round(share * users)} of {counted(users, 'user')}"
+    return f"{percent(share)} {crowd}".rstrip()
+
+
+def percent(share: float) -> str:
+    """A share as a reader says it: whole, with a decimal near 0 and 1, never rounded to them."""
+    value = 100 * share
+    if 0 < value < 0.1:
+        return "less than 0.1 %"
+    if 99.9 < value < 100:
+        return "more than 99.9 %"
+    decimals = 0 if 1 <= value <= 99 or value in (0, 100) else 1
+    return f"{value:.{decimals}f} %"
+
+
+def users_in_words(game: Game) -> str:
+    """Who plays, as "users drawn with uniform interest and polarization"."""
+    if game.recorded is not None:
+        return "recorded users"
+    own = game.behaviour
+    words = f"users drawn with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
+    if own.interest == own.polarization:
+        words = f"users drawn with {_of(own.interest, 'interest and polarization')}"
+    prior = own.pool_prior(game.universe.k)
+    if prior.min() < prior.max():
+        words += f", pools preferred by {100 * prior.min():.2g} to {100 * prior.max():.2g} %"
+    if own.none:
+        words += f", {100 * own.none:.2g} % of them without a preferred pool"
+    return words if game.sigma == 0 else f"{words}, tastes of their own (sigma {game.sigma:g})"
+
+
+def _of(density: Density, what: str) -> str:
+    if density == UNIFORM:
+        return f"uniform {what}"
+    return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"

@@ -1,0 +1,222 @@
+"""How a user behaves, and what an adversary believes of it: relevant interest, polarization, preferred pool.
+
+The same words serve as truth (what synthetic users draw from) and as belief (the priors of the attack); they are
+separate objects even when they are equal.
+
+What users pick: their behaviour drawn from the truth, and the objects that follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.core.arguments import as_floats
+from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import Stream, children
+from poolscope.kernels import traces as kernels
+from poolscope.kernels.random import uniforms
+from poolscope.population.densities import UNIFORM, Density
+from poolscope.population.popularity import within_pools
+from poolscope.population.universe import Universe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """A law of (relevant interest gamma, polarization delta, preferred pool iota).
+
+    Parameters
+    ----------
+    interest : Density of gamma on (0, 1].
+    polarization : Density of the rescaled polarization u = (k delta - 1) / (k - 1) on (0, 1], so that the uniform
+        density is delta uniform on (1/k, 1].
+    pools : weights of the preferred pools, (k,), or None for uniform.
+    none : probability that a user prefers no pool: the relevant interest is then zero. As a belief, "none" is one more
+        hypothesis if this is positive; `pools` are given that a pool is preferred.
+
+    Examples
+    --------
+    >>> ps.Behaviour(interest=ps.densities.Beta(a=2.0, b=5.0), pools=(0.5, 0.25, 0.25)).pool_prior(3)
+    array([0.5 , 0.25, 0.25])
+    """
+
+    interest: Density = UNIFORM
+    polarization: Density = UNIFORM
+    pools: tuple[float, ...] | None = None
+    none: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.none < 1:
+            raise InputError("none must be a probability below 1", value=self.none)
+        _check_density("interest", self.interest)
+        _check_density("polarization", self.polarization)
+        if self.pools is not None:
+            weights = as_floats("pool weights", self.pools)
+            if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0):
+                raise InputError("pool weights must be finite and non-negative", value=self.pools)
+            if weights.sum() <= 0:
+                raise InputError("pool weights must not all be zero", value=self.pools)
+
+    def pool_prior(self, k: int) -> Floats:
+        """Probability of each pool being the preferred one, (k,)."""
+        if self.pools is None:
+            return np.full(k, 1.0 / k)
+        if len(self.pools) != k:
+            raise InputError(f"pool weights must be one for each of {k} pools", value=len(self.pools))
+        weights = np.asarray(self.pools, dtype=np.float64)
+        prior: Floats = weights / weights.sum()
+        return prior
+
+    def hypothesis_prior(self, k: int) -> Floats:
+        """Probability of each hypothesis, (k,) or, where users may prefer no pool, (k + 1,) with that last."""
+        prior = self.pool_prior(k)
+        return np.append((1.0 - self.none) * prior, self.none) if self.none else prior
+
+
+#: The hypothesis that a user prefers no pool.
+NONE = "none"
+
+
+def _check_density(name: str, density: object) -> None:
+    """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
+    if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
+        remedy = "for example poolscope.densities.Beta(a=2.0, b=5.0)"
+        raise InputError(f"{name} must be a density", value=density, remedy=remedy)
+    try:
+        hash(density)
+    except TypeError:
+        raise InputError(f"{name} must be a density that can be hashed", value=type(density).__name__) from None
+
+
+class Preferences(NamedTuple):
+    """Preferred pool, relevant interest and polarization of each user, (users,), with respect to some pools.
+
+    Of k pools, `iota` is k for a user who prefers none: gamma is 0 and delta NaN.
+    """
+
+    iota: Integers
+    gamma: Floats
+    delta: Floats
+
+
+#: The truth about some users, towards the pools of a universe.
+Truth = Callable[[Universe], Preferences]
+
+
+#: Users whose traces are drawn in one go.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Users:
+    """The truth about some users: key, relevant interest, polarization and preferred pool of each (`Preferences`)."""
+
+    keys: Keys
+    gamma: Floats
+    delta: Floats
+    iota: NDArray[np.int64]
+
+
+def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
+    """Users of the given keys. Where there is no neutral pool the relevant interest can only be one."""
+    stream = children(keys, Stream.BEHAVIOUR)
+    draws = np.empty((3, len(keys)))
+    for i in range(3):
+        uniforms(stream, i, draws[i])
+    k = universe.k
+    # one minus, because the intervals of gamma and delta are open on the left
+    gamma = behaviour.interest.quantile(1.0 - draws[0])
+    delta = 1.0 / k + (1.0 - 1.0 / k) * behaviour.polarization.quantile(1.0 - draws[1])
+    cumulative = np.cumsum(behaviour.pool_prior(k))
+    iota = np.searchsorted(cumulative, draws[2] * cumulative[-1], side="right")
+    if universe.neutral_size == 0:
+        gamma = np.ones_like(gamma)
+    iota = np.minimum(iota, k - 1).astype(np.int64)
+    if behaviour.none:
+        if universe.neutral_size == 0:
+            raise InputError("users who prefer no pool must have neutral objects to pick", value=behaviour.none)
+        uniforms(stream, 3, draws[0])
+        none = draws[0] < behaviour.none
+        gamma, delta, iota = np.where(none, 0.0, gamma), np.where(none, np.nan, delta), np.where(none, k, iota)
+    return Users(keys=keys, gamma=gamma, delta=delta, iota=iota)
+
+
+def preferences(universe: Universe, popularity: Floats, users: Users, pools: Universe) -> Preferences:
+    """What users prefer with respect to the pools of another universe of the same objects, an adversary's say.
+
+    For the pools that the users were drawn with, these are the draws; for others they follow from Phi_U
+    (definition of P_U, gamma_U and delta_U).
+    """
+    if pools is universe:
+        return Preferences(users.iota, users.gamma, users.delta)
+    k = universe.k
+    iota, delta = _as_drawn(users, k)
+    sections = np.empty((len(iota), k + 1))
+    sections[:, 0] = 1.0 - users.gamma
+    sections[:, 1:] = (users.gamma * (1.0 - delta) / (k - 1))[:, None]
+    sections[np.arange(len(sections)), iota + 1] = users.gamma * delta
+    overlap = np.zeros((k + 1, pools.k + 1))
+    np.add.at(overlap, (universe.pool_of + 1, pools.pool_of + 1), within_pools(universe, popularity))
+    masses = (sections @ overlap)[:, 1:]
+    gamma = masses.sum(axis=1)
+    most = np.divide(masses.max(axis=1), gamma, out=np.full_like(gamma, np.nan), where=gamma > 0)
+    return Preferences(np.where(gamma > 0, masses.argmax(axis=1), pools.k).astype(np.int64), gamma, most)
+
+
+def _as_drawn(users: Users, k: int) -> tuple[NDArray[np.int64], Floats]:
+    """Preferred pool and polarization as the draw of objects takes them: any where the relevant interest is zero."""
+    return np.minimum(users.iota, k - 1), np.nan_to_num(users.delta, nan=1.0)
+
+
+def draw_traces(
+    universe: Universe, popularity: Floats, users: Users, length: int, *, sigma: float = 0.0, threads: Map = map
+) -> Objects:
+    """(users, length) objects by eq. (user_behavior); with sigma each user perturbs the popularity first."""
+    order, starts = _parts(universe)
+    keys, tastes = children(users.keys, Stream.TRACE), children(users.keys, Stream.TASTE)
+    within = within_pools(universe, popularity)
+    cumulative = np.concatenate([np.cumsum(within[order[a:b]]) for a, b in pairwise(starts)])
+    out = np.empty((len(keys), length), dtype=np.int64)
+    iota, delta = _as_drawn(users, universe.k)
+
+    def part(start: int) -> None:
+        some = slice(start, start + AT_ONCE)
+        who = users.gamma[some], delta[some], iota[some], universe.k, order, starts
+        if sigma > 0:
+            scratch = np.empty(universe.size), np.empty(universe.size)
+            kernels.draw_own_traces(keys[some], tastes[some], *who, popularity, sigma, *scratch, out[some])
+        else:
+            kernels.draw_traces(keys[some], *who, cumulative, out[some])
+
+    for _ in threads(part, range(0, len(keys), AT_ONCE)):
+        pass
+    return out
+
+
+def own_popularity(popularity: Floats, sigma: float, key: np.uint64) -> Floats:
+    """The perturbed popularity of one user (appendix robustness)."""
+    if sigma == 0:
+        return popularity
+    out = np.empty(len(popularity))
+    kernels.perturb(np.uint64(children(key, Stream.TASTE)), popularity, sigma, out)
+    return np.maximum(out, 0.0)
+
+
+def draw_objects(popularity: Floats, keys: Keys) -> Objects:
+    """One object for each key, drawn from the popularity."""
+    out = np.empty(len(keys), dtype=np.int64)
+    kernels.draw_objects(np.cumsum(popularity), keys, out)
+    return out
+
+
+def _parts(universe: Universe) -> tuple[Objects, NDArray[np.int64]]:
+    """Objects ordered by section (neutral, then the pools) and where each begins."""
+    order = np.argsort(universe.pool_of, kind="stable").astype(np.int64)
+    sizes = np.bincount(universe.pool_of + 1, minlength=universe.k + 1)
+    return order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

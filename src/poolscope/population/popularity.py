@@ -1,0 +1,328 @@
+"""Popularity: how often each object is picked, by a population or in an adversary's belief.
+
+A popularity is a (size,) float64 array that sums to one. The *sections* of a universe are its pools of
+interest and, where it is not empty, the neutral pool.
+"""
+
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+from scipy.special import entr, rel_entr
+
+from poolscope.core.arguments import checked
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.errors import InputError, located, shown
+from poolscope.core.tables import read_table
+from poolscope.population.universe import LARGEST, Universe, check_once, objects_of
+
+__all__ = [
+    "entropy",
+    "given",
+    "jensen_shannon",
+    "project_to_simplex",
+    "random",
+    "read_popularity",
+    "uniform",
+    "within_pools",
+    "zipf",
+]
+
+
+@checked
+def uniform(universe: Universe) -> Floats:
+    """Every object alike: what an adversary without knowledge believes. (size,)
+
+    Examples
+    --------
+    >>> ps.popularity.uniform(universe)[:2].round(3)
+    array([0.033, 0.033])
+    """
+    return np.full(universe.size, 1 / universe.size)
+
+
+@checked
+def zipf(universe: Universe, exponent: float) -> Floats:
+    r"""Zipf's law within each section, sections of equal mass (eq. zipfs_law, zipfs_laws_mixture).
+
+    .. math:: p(x^i_j) = \frac{1}{\#\text{sections}} \; \frac{j^{-s}}{\sum_{c=1}^{|P_i|} c^{-s}}
+
+    Parameters
+    ----------
+    universe
+        An object's rank j is its place among the objects of its section, in object order.
+    exponent
+        s >= 0; with 0 the objects of a section are alike.
+
+    Returns
+    -------
+    (size,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.zipf(universe, 1.0)[:5].round(3)
+    array([0.109, 0.055, 0.036, 0.027, 0.022])
+    """
+    if not 0 <= exponent < np.inf:
+        raise InputError("must be a finite number, at least 0", value=exponent, place="exponent")
+    section = _section_of(universe)
+    by_section = np.argsort(section, kind="stable")
+    sizes = np.bincount(section, minlength=universe.k + 1)
+    first = np.cumsum(sizes) - sizes
+    rank = np.empty(universe.size)
+    rank[by_section] = np.arange(1, universe.size + 1) - first[section[by_section]]
+    return _equal_mass(universe, rank**-exponent)
+
+
+@checked
+def random(universe: Universe, rng: np.random.Generator) -> Floats:
+    """Uniform random weights within each section, sections of equal mass. (size,)
+
+    The paper's text draws one uniform weight for every object and rescales them all. Its published
+    utility (MAPE 14.41 % at epsilon 8 and 10^9 reports) needs sections of equal mass instead: that
+    gives 14.5 %, the text's form 0.9 %. The attack, which only looks within pools, is the same.
+
+    Examples
+    --------
+    >>> float(ps.popularity.random(universe, rng)[:5].sum().round(3))
+    0.25
+    """
+    # 1 - [0, 1) is (0, 1]: no section can have zero mass.
+    return _equal_mass(universe, 1 - rng.random(universe.size))
+
+
+@checked
+def given(universe: Universe, weights: Floats) -> Floats:
+    """Weights from outside, checked and rescaled to sum one.
+
+    Parameters
+    ----------
+    universe
+        Every section must have positive mass: the behaviour of users is stated within sections.
+    weights : (size,)
+        Finite, not negative, on any scale. Zeros are legal.
+
+    Returns
+    -------
+    (size,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.given(universe, np.arange(1, 31))[:3].round(4)
+    array([0.0022, 0.0043, 0.0065])
+    """
+    checked = _checked(universe, weights)
+    # Divided by the largest first, so that no sum overflows.
+    scaled = checked / (checked.max() or 1)
+    _check_masses(universe, scaled)
+    popularity: Floats = scaled / scaled.sum()
+    return popularity
+
+
+@checked
+def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
+    """Read a popularity from a table ``object,popularity``, CSV or Parquet, in any order of rows.
+
+    Returns
+    -------
+    (size,) float64
+        As :func:`given` makes it. Every object of the universe has one row.
+
+    Examples
+    --------
+    >>> lines = [f"{z},{z + 1}" for z in range(30)]
+    >>> _ = open("popularity.csv", "w").write("\\n".join(["object,popularity", *lines]))
+    >>> ps.popularity.read_popularity("popularity.csv", universe)[-2:].round(4)
+    array([0.0624, 0.0645])
+    """
+    table = read_table(path, ("object", "popularity"), most=LARGEST)
+    index = objects_of(table, "object", universe).to_numpy()
+    check_once(table)
+    weights = np.full(universe.size, np.nan)
+    weights[index] = table.numbers("popularity")
+    with located(file=path):
+        if len(index) < universe.size:
+            missing = _name(universe, int(np.isnan(weights).argmax()))
+            raise InputError(f"must list every object of the universe, lacks {missing}")
+        return given(universe, weights)
+
+
+@checked
+def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["error", "uniform"] = "error") -> Floats:
+    """The popularity of each object given its section.
+
+    Parameters
+    ----------
+    universe
+        k pools and the neutral pool.
+    popularity : (size,)
+        Finite, not negative, on any scale.
+    empty
+        What a section without mass means. "error": the popularity is wrong. "uniform": it tells
+        nothing about that section, as when an estimate was cut off at zero, so its objects are alike.
+
+    Returns
+    -------
+    (size,) float64
+        Sums to one over each section.
+
+    Examples
+    --------
+    >>> ps.popularity.within_pools(universe, popularity)[:5].round(3)
+    array([0.491, 0.214, 0.131, 0.093, 0.071])
+    """
+    weights = _checked(universe, popularity)
+    if empty == "error":
+        _check_masses(universe, weights)
+    else:
+        section = _section_of(universe)
+        weights = np.where(_largest(universe, weights)[section] > 0, weights, 1.0)
+    return _normalised(universe, weights)
+
+
+@checked
+def entropy(universe: Universe, popularity: Floats) -> Floats:
+    r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
+
+    .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
+
+    Examples
+    --------
+    >>> ps.popularity.entropy(universe, ps.popularity.uniform(universe)).round(3)
+    array([2.322, 2.322, 2.322])
+    """
+    nats = entr(within_pools(universe, popularity, empty="uniform"))
+    bits: Floats = _section_sums(universe, nats)[1:] / np.log(2)
+    return bits
+
+
+def project_to_simplex(v: Floats) -> Floats:
+    r"""The probability vector nearest to ``v`` in Euclidean distance, exactly.
+
+    .. math:: x_i = \max(v_i - \theta, 0), \quad \sum_i x_i = 1
+
+    The j largest entries are the support for the largest j at which the j-th still exceeds its own
+    :math:`\theta_j = (\sum_{i \le j} v_{(i)} - 1) / j` (Held, Wolfe and Crowder 1974; Duchi et al.
+    2008). The paper's alternating projections onto the hyperplane and the orthant converge to the
+    same vector: after the first step every shift is downwards, so what was cut off stays cut off,
+    and all that remains has been shifted by one common amount.
+
+    Parameters
+    ----------
+    v : (d,)
+        Finite. O(d log d).
+
+    Returns
+    -------
+    (d,) float64
+
+    Examples
+    --------
+    >>> ps.popularity.project_to_simplex([0.5, 0.75, -0.5])
+    array([0.375, 0.625, 0.   ])
+    """
+    v = np.asarray(v, dtype=np.float64)
+    if v.ndim != 1 or v.size == 0:
+        raise InputError("must be one row of numbers", value=v.shape, place="v")
+    if not np.isfinite(v).all():
+        raise InputError("must be finite", value=v[~np.isfinite(v)][0], place="v")
+    # A common shift does not move the projection; with the largest at 0 nothing cancels. What is
+    # more than 1 below the largest is outside the support, how far does not matter.
+    with np.errstate(over="ignore"):
+        v = np.maximum(v - v.max(), -1)
+    descending = np.sort(v)[::-1]
+    counts = np.arange(1, v.size + 1)
+    support = int(np.flatnonzero(descending * counts > np.cumsum(descending) - 1)[-1]) + 1
+    # Summed again: np.sum is pairwise, the running sum is not.
+    theta = (descending[:support].sum() - 1) / support
+    projected: Floats = np.maximum(v - theta, 0)
+    return projected
+
+
+def jensen_shannon(p: Floats, q: Floats) -> float:
+    r"""Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
+
+    .. math:: \tfrac12 D(p \,\|\, m) + \tfrac12 D(q \,\|\, m), \quad m = \tfrac12 (p + q)
+
+    Examples
+    --------
+    >>> ps.popularity.jensen_shannon([1.0, 0.0], [0.0, 1.0])
+    1.0
+    """
+    # Both arguments doubled, so that half of the smallest number does not vanish in m.
+    nats = (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum() / 4
+    return float(np.clip(nats / np.log(2), 0, 1))
+
+
+def _section_of(universe: Universe) -> Integers:
+    """The section of each object, (size,): 0 is neutral, i + 1 is pool i."""
+    return universe.pool_of + 1
+
+
+def _section_sums(universe: Universe, values: Floats) -> Floats:
+    """Sums over sections, (k + 1,)."""
+    sums = np.bincount(_section_of(universe), weights=values, minlength=universe.k + 1)
+    return sums.astype(np.float64, copy=False)
+
+
+def _largest(universe: Universe, weights: Floats) -> Floats:
+    """The largest weight in each section, (k + 1,); 0 where the neutral pool is empty."""
+    largest = np.zeros(universe.k + 1)
+    np.maximum.at(largest, _section_of(universe), weights)
+    return largest
+
+
+def _normalised(universe: Universe, weights: Floats) -> Floats:
+    """Weights that sum to one over each section; every section has mass."""
+    section = _section_of(universe)
+    # Divided by the largest first: the sum of a section neither overflows nor is subnormal.
+    scaled = weights / _largest(universe, weights)[section]
+    within: Floats = scaled / _section_sums(universe, scaled)[section]
+    return within
+
+
+def _equal_mass(universe: Universe, weights: Floats) -> Floats:
+    sections = universe.k + (universe.neutral_size > 0)
+    return _normalised(universe, weights) / sections
+
+
+def _checked(universe: Universe, weights: Floats) -> Floats:
+    checked = np.asarray(weights, dtype=np.float64)
+    if checked.shape != (universe.size,):
+        raise InputError(
+            f"must have one entry for each of {universe.size} objects",
+            value=checked.shape,
+            place="popularity",
+        )
+    wrong = ~((checked >= 0) & (checked < np.inf))
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise InputError(
+            f"must be a finite number, at least 0, for object {_name(universe, i)}",
+            value=checked[i],
+            place="popularity",
+        )
+    return checked
+
+
+def _check_masses(universe: Universe, weights: Floats) -> None:
+    """Name the first section that has objects but no mass."""
+    largest = _largest(universe, weights)
+    for i, name in enumerate(universe.pool_names, start=1):
+        if largest[i] == 0:
+            _raise_no_mass(f"pool {shown(name)}")
+    if universe.neutral_size > 0 and largest[0] == 0:
+        _raise_no_mass("the neutral pool")
+
+
+def _raise_no_mass(section: str) -> None:
+    raise InputError(
+        f"must have positive total popularity in {section}",
+        value=0,
+        place="popularity",
+        remedy="give one of its objects a popularity above 0",
+    )
+
+
+def _name(universe: Universe, index: int) -> str:
+    return shown(index if universe.objects is None else universe.objects[index])

@@ -1,0 +1,140 @@
+r"""The estimate through a channel: least squares on how often each report was seen.
+
+With M the channel's matrix, h the histogram of the reports and c the true counts,
+
+.. math:: \mathrm E[h] = M^T c, \qquad \hat c = W h, \quad W = (M \Lambda^{-1} M^T)^{-1} M \Lambda^{-1}
+
+is unbiased for every diagonal Lambda, since W M^T = 1, and has the least variance of all linear estimates if Lambda is
+the expected histogram. (The covariance of h is diag(M^T c) - M^T diag(c) M; its second part lies in the span of the
+regressors and changes nothing.) The first estimate takes a uniform popularity for Lambda, the second the first
+estimate. In both the counts add up to the number of reports. Since E[h] = M^T c, the variances are estimated from h:
+
+.. math:: \mathrm{Var}\,\hat c(z) = \sum_y W(z, y)^2 \, \mathrm E[h(y)] - c(z)
+
+The estimate through a channel that cannot be inverted: what the reports do not tell apart is shared out evenly.
+
+Let the popularity of d objects be drawn from a symmetric Dirichlet law, and c be the counts of N reports. Then c has
+the mean N/d and a covariance s (1 - 1 1^T / d), and the histogram h of the reports, through the channel's matrix M, has
+the mean Lambda 1 with Lambda = (N/d) diag(M^T 1). The linear estimate of least squared error is
+
+.. math:: \hat c = \frac Nd + s\, (1 + t A)^{-1} M \Lambda^{-1} (h - \Lambda 1), \qquad A = M \Lambda^{-1} M^T,
+          \quad t = s - \frac Nd
+
+a ridge regression, which turns into the unbiased one where the channel has an inverse and reports are many.
+
+It has no standard errors. Reports say nothing about what a channel does not tell apart: how far off an even share is
+depends on the popularity alone. An error that is right in the mean over popularities is too small for most of them.
+
+How uneven the popularity is, t, is read off the histogram: its chi-square against Lambda has the mean
+
+.. math:: \mathrm E\,(h - \Lambda 1)^T \Lambda^{-1} (h - \Lambda 1) = R - 1 + t\,(\mathrm{tr}\,A - d / N)
+
+for R possible reports. Where even that is not to be had, all rows of M being the same, every popularity is as likely as
+every other: t = N (N - 1) / (d (d + 1)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from poolscope.core.arrays import Floats, Integers
+from poolscope.mechanisms.channel import Channel
+from poolscope.population.popularity import project_to_simplex
+from poolscope.reports.estimators import REGRESSION, RIDGE, Frequencies, Tallied, check_reports, inverted
+
+#: Share of the uniform popularity in the second weights, so that no report has the weight of an impossible one.
+UNIFORM_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Through(Tallied[Channel]):
+    """What the estimators of a channel share; its tally is how often each report was seen."""
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(objects, reports) without the reports that nobody sends."""
+        return self.mechanism.matrix[:, self.possible]
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """(reports,) whether anybody sends it."""
+        possible: NDArray[np.bool_] = self.mechanism.matrix.max(axis=0) > 0
+        return possible
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse(Through):
+    """The estimator of a channel that has an inverse."""
+
+    @cached_property
+    def first(self) -> Floats | None:
+        """W for a uniform popularity; None where objects cannot be told apart."""
+        return self.weights(np.full(self.mechanism.universe, 1.0 / self.mechanism.universe))
+
+    def weights(self, popularity: Floats) -> Floats | None:
+        """W, the linear estimate that is best at this popularity."""
+        scaled = self.matrix / (popularity @ self.matrix)
+        inverse = inverted(scaled @ self.matrix.T)
+        return None if inverse is None else inverse @ scaled
+
+    def second(self, popularity: Floats) -> Floats:
+        """W at a popularity that is but estimated."""
+        found = self.weights((1.0 - UNIFORM_SHARE) * popularity + UNIFORM_SHARE / len(popularity))
+        assert self.first is not None
+        return self.first if found is None else found
+
+    def estimate(self, counted: Integers, reports: int) -> Frequencies:
+        check_reports(reports)
+        assert self.first is not None
+        seen = counted[self.possible]
+        weights = self.second(project_to_simplex(self.first @ seen / reports))
+        counts = weights @ seen
+        errors = np.sqrt(np.maximum(weights**2 @ seen - counts, 0.0))
+        return Frequencies(reports=reports, counts=counts, errors=errors, method=REGRESSION)
+
+    def expected(self, counts: Floats) -> Floats:
+        weights = self.second(counts / np.sum(counts))
+        return weights**2 @ (counts @ self.matrix) - counts
+
+
+#: Share of the largest possible tr A below which a channel counts as one that tells nothing apart.
+NOTHING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge(Through):
+    """The estimator of any channel."""
+
+    def estimate(self, counted: Integers, reports: int) -> Frequencies:
+        seen = counted[self.possible]
+        check_reports(int(seen.sum()))
+        counts = shrunk(self.matrix, seen, unevenness(self.matrix, seen))
+        return Frequencies(reports=reports, counts=counts, errors=None, method=RIDGE)
+
+    def expected(self, counts: Floats) -> None:
+        return None
+
+
+def shrunk(matrix: Floats, seen: Integers, t: float) -> Floats:
+    """(objects,) counts from how often each report was seen, at an unevenness t."""
+    d, count = len(matrix), float(seen.sum())
+    even = count / d
+    scaled = matrix / (even * matrix.sum(axis=0))
+    counts: Floats = even + (t + even) * linalg.solve(np.eye(d) + t * scaled @ matrix.T, scaled @ seen - 1.0)
+    return counts
+
+
+def unevenness(matrix: Floats, seen: Integers) -> float:
+    """t, by the chi-square of the histogram; between that of equal popularities and that of a single object."""
+    d, count = len(matrix), float(seen.sum())
+    expected = count / d * matrix.sum(axis=0)
+    told = float(np.sum(matrix**2 / expected)) - d / count
+    if told <= NOTHING * d / count:
+        return count * (count - 1) / (d * (d + 1))
+    excess = float(np.sum((seen - expected) ** 2 / expected)) - (len(seen) - 1)
+    return float(np.clip(excess / told, 0.0, count * (count - 1) / d))

@@ -1,0 +1,162 @@
+r"""The iterative Bayesian update: the popularity under which the reports are most likely.
+
+Reports are a mixture of what objects send. With l(t, z) the likelihood of report t from object z, up to a factor of t,
+
+.. math:: \ell(f) = \sum_t \log \sum_z f(z) \, l(t, z), \qquad
+          f'(z) = f(z) \, g(z), \quad g(z) = \frac1N \sum_t \frac{l(t, z)}{\sum_w f(w) \, l(t, w)}
+
+f' is the mean over reports of the posterior of the object with f as prior: the EM algorithm, which never makes the
+likelihood smaller. It starts at the uniform popularity. Two updates tell where the next ones lead, and a leap in that
+direction is taken where it does not lower the likelihood (squared extrapolation).
+
+**Where it stops.** The log-likelihood is concave, and N g its gradient, hence for every popularity
+
+.. math:: \ell(f^*) - \ell(f) \le N (\max_z g(z) - 1)
+
+The updates end when this gap is below `GAP`, or after `MOST_UPDATES`. An object off by a standard error costs 1/2.
+
+Reports that are the same are weighed, not repeated. All likelihoods are held, one for each distinct report and object.
+
+The errors are of the maximum without the bounds f >= 0: counts c, near which the information is A, have the covariance
+A^-1 - diag(c), as in a regression (`inverse`); infinite where objects cannot be told apart.
+
+References
+----------
+R. Agrawal, C. C. Aggarwal. On the design and quantification of privacy preserving data mining algorithms. PODS 2001.
+R. Varadhan, C. Roland. Simple and globally convergent methods for accelerating the convergence of any EM algorithm.
+Scandinavian Journal of Statistics 35, 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from poolscope.core.arrays import Floats, Integers, Map
+from poolscope.core.errors import InputError
+from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.protocols import Mechanism, Reports, distinct, report_count, stated
+from poolscope.mechanisms.pure import one_by_one, tabulated
+from poolscope.reports.estimators import IBU, Frequencies, check_reports, inverted
+
+#: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
+GAP, MOST_UPDATES = 0.5, 2000
+
+#: Likelihoods that are held: half a GiB.
+MOST_CELLS = 1 << 26
+
+
+class Repeated(NamedTuple):
+    """Distinct reports, and how often each was sent."""
+
+    reports: Reports
+    times: Integers
+
+    @classmethod
+    def of(cls, reports: Reports, times: Integers) -> Repeated:
+        """Reports, each sent so many times, taken together where they are the same."""
+        first, which = distinct(reports)
+        summed = np.bincount(which, weights=times, minlength=len(first)).astype(np.int64)
+        return cls({name: column[first] for name, column in reports.items()}, summed)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The estimator of any mechanism whose likelihoods are known."""
+
+    mechanism: Mechanism
+
+    def count(self, reports: Reports) -> Repeated:
+        return self._checked(Repeated.of(reports, np.ones(report_count(reports), dtype=np.int64)))
+
+    def join(self, counted: Iterable[Repeated]) -> Repeated:
+        parts = list(counted)
+        reports = {name: np.concatenate([part.reports[name] for part in parts]) for name in parts[0].reports}
+        return self._checked(Repeated.of(reports, np.concatenate([part.times for part in parts])))
+
+    def simulate(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> Repeated:
+        """By the law of a channel, else one by one."""
+        if isinstance(self.mechanism, Channel):
+            times = self.mechanism.simulate_tally(popularity, count, key, threads)
+            return Repeated({"report": np.flatnonzero(times)}, times[times > 0])
+        return one_by_one(self.mechanism, self.count, self.join, popularity, count, key, threads)
+
+    def estimate(self, counted: Repeated, reports: int) -> Frequencies:
+        check_reports(reports)
+        likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
+        possible = likelihood.max(axis=1) > 0
+        likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
+        counts = reports * most_likely(likelihood, times)
+        weighed = likelihood * (np.sqrt(times) / (likelihood @ counts))[:, None]
+        inverse = inverted(weighed.T @ weighed)
+        variance = np.full(len(counts), np.inf) if inverse is None else np.maximum(np.diag(inverse) - counts, 0.0)
+        return Frequencies(reports=reports, counts=counts, errors=np.sqrt(variance), method=IBU)
+
+    def expected(self, counts: Floats) -> None:
+        return None
+
+    def _checked(self, counted: Repeated) -> Repeated:
+        cells = len(counted.times) * self.mechanism.universe
+        if cells > MOST_CELLS:
+            rule = f"ibu must hold at most {MOST_CELLS} likelihoods (distinct reports times objects)"
+            raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
+        return counted
+
+
+def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
+    """The popularity (objects,) that maximises sum_t times(t) log sum_z f(z) likelihood(t, z)."""
+    count = times.sum()
+
+    def mixed(f: Floats) -> tuple[Floats, float]:
+        """g and l at a popularity."""
+        mixture = likelihood @ f
+        return likelihood.T @ (times / mixture) / count, float(times @ np.log(mixture))
+
+    f = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    g, value = mixed(f)
+    done = 1
+    while count * (g.max() - 1.0) > gap and done < updates:
+        once = f * g
+        twice = once * mixed(once)[0]
+        leapt = _leap(f, once, twice)
+        g, new = mixed(leapt)
+        done += 2
+        if new < value:
+            leapt = twice
+            g, new = mixed(leapt)
+            done += 1
+        f, value = leapt, new
+    normalised: Floats = f / f.sum()
+    return normalised
+
+
+def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:
+    """As far along the path of two updates as their lengths suggest; nobody's popularity leaps to zero."""
+    step, bend = once - f, twice - 2.0 * once + f
+    size = float(np.linalg.norm(bend))
+    length = max(1.0, float(np.linalg.norm(step)) / size) if size > 0 else 1.0
+    far = f + 2.0 * length * step + length**2 * bend
+    far = np.where(far > 0.1 * twice, far, 0.1 * twice)
+    mixture: Floats = far / far.sum()
+    return mixture
+
+
+def lack_of_fit(matrix: Floats, seen: Integers) -> float:
+    r"""By how much a channel's most likely popularity explains a histogram less well than the histogram itself.
+
+    .. math:: 2 \sum_y h(y) \log \frac{h(y)}{N \sum_z f(z) M(z, y)}
+
+    less what the updates may have left, so that the true popularity has no less. If the channel has made the reports,
+    it is at most a chi-square number of as many degrees as there are reports but one, where these are many.
+    """
+    sent = seen > 0
+    likelihood, times = matrix[:, sent].T, seen[sent].astype(np.float64)
+    if np.any(likelihood.max(axis=1) <= 0):
+        return float(np.inf)
+    f, count = most_likely(likelihood, times), times.sum()
+    mixture = likelihood @ f
+    left = count * max(0.0, float((likelihood.T @ (times / mixture)).max()) / count - 1.0)
+    return float(2.0 * (times @ np.log(times / (count * mixture)) - left))

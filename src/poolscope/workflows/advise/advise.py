@@ -1,0 +1,153 @@
+"""Targets in, decision out: the verb."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from tempfile import gettempdir
+
+import numpy as np
+
+from poolscope.core.arguments import checked
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import check_new
+from poolscope.core.progress import SILENT, Progress
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.advise.findings import candidates_of, timed
+from poolscope.workflows.advise.plays import players_of, with_efforts
+from poolscope.workflows.advise.question import question_of
+from poolscope.workflows.advise.recommend import (
+    alternatives_of,
+    leaders_of,
+    reason_of,
+    recommendation_of,
+    recommended_scenario,
+)
+from poolscope.workflows.advise.records import Advice, Finding
+from poolscope.workflows.advise.refine import Refining, refining, verify
+from poolscope.workflows.advise.text import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
+from poolscope.workflows.advise.variants import mitigations as side_by_side
+from poolscope.workflows.advise.variants import sensitivity
+
+#: Where the search of the first mechanism begins, if no error says where.
+START = 2.0
+
+
+@checked
+def advise(
+    scenario: Scenario,
+    *,
+    exposed: float,
+    confidence: float | None = None,
+    reports: int | None = None,
+    days: float | None = None,
+    error: float | None = None,
+    devices: int | None = None,
+    mechanisms: Sequence[str] | None = None,
+    adversary: str | None = None,
+    epsilon: tuple[float, float] | None = None,
+    users: int | None = None,
+    tolerance: float | None = None,
+    mitigations: bool = False,
+    seed: int = 0,
+    engine: Engine | None = None,
+    out: str | PathLike[str] | None = None,
+    progress: Progress = SILENT,
+) -> Advice:
+    """Which mechanism, epsilon and cap expose few users enough and serve the curator well enough.
+
+    Parameters
+    ----------
+    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary; where absent, the
+        scenario's threshold, or 0.9 without one.
+    reports, days : by then; the scenario's last observation count where both are absent.
+    error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or none.
+    mechanisms : names; the scenario's own and some common ones where absent.
+    adversary : the name of one of the scenario's; the strongest where absent.
+    epsilon : the smallest and the largest that are looked at.
+    users : how many search at most, and as many others verify the recommendation. By default as many as expose 800 at
+        the target, from 4,000 to 40,000; where devices keep answers, as many as there is time for.
+    tolerance : how wide the 95 % interval of a share at the border may be while mechanisms are compared. Users are
+        added until it lies on one side, is that narrow, or they run out.
+    mitigations : whether to play measures beside the recommendation.
+    seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
+    out : a new folder for ``advice.json`` and ``recommended.toml``.
+    progress : told what is done, and users as they are played.
+
+    Examples
+    --------
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> advice = ps.advise(scenario, exposed=0.1, reports=7, mechanisms=["grr"], users=200, tolerance=0.2)
+    >>> [(found.mechanism, found.fits) for found in advice.findings]
+    [('grr', 'yes')]
+    """
+    engine, target = engine or Local(), None if out is None else Path(out)
+    started = time.perf_counter()
+    if target is not None:
+        check_new(target)
+    question = question_of(
+        scenario,
+        exposed=exposed,
+        confidence=confidence,
+        reports=reports,
+        days=days,
+        error=error,
+        devices=devices,
+        mechanisms=mechanisms,
+        adversary=adversary,
+        epsilon=epsilon,
+        users=users,
+        tolerance=tolerance,
+    )
+    players = players_of(scenario, question, seed, engine, progress)
+    # what the error refuses in closed form is neither timed nor played
+    candidates = candidates_of(players, target.absolute().parent if target else Path(gettempdir()))
+    players = with_efforts(players, users, [candidate.kind for candidate in candidates if not candidate.refused])
+    candidates, question = timed(candidates, players), players.question
+    findings: dict[str, Finding] = {}
+    start = START
+    for candidate in candidates:
+        findings[candidate.kind] = finding = candidate.finding(start)
+        start = finding.largest.value if finding.largest else start
+    by_kind = {candidate.kind: candidate for candidate in candidates}
+    horizon = min(players.horizon(finding.mechanism) for finding in findings.values() if finding.trials)
+    refined: dict[str, Refining] = {}
+    # a mechanism that leads by few users may not lead by many
+    while (leaders := leaders_of(list(findings.values()), question, horizon))[0].mechanism not in refined:
+        kind = leaders[0].mechanism
+        refined[kind] = refining(by_kind[kind], leaders[0])
+        findings[kind] = refined[kind].finding()
+    own = by_kind[leaders[0].mechanism]
+    verified, attempts = verify(refined[own.kind], players)
+    findings[own.kind] = leaders[0] = refined[own.kind].finding()
+    alternatives = tuple(alternatives_of(list(findings.values()), verified.choice, by_kind))
+    reason = reason_of(leaders, list(findings.values()), alternatives, question, horizon)
+    recommendation = recommendation_of(verified, attempts, leaders[0], own, reason)
+    phrase = verified.game.adversaries[0].phrase
+    done = Advice(
+        scenario=scenario,
+        question=question,
+        seed=seed,
+        horizon=horizon,
+        findings=tuple(findings.values()),
+        recommendation=recommendation,
+        recommended=recommended_scenario(scenario, verified.choice, question),
+        alternatives=alternatives,
+        sentence=sentence_of(recommendation, question, scenario),
+        gives=tuple(gives_of(list(findings.values()), question, scenario)),
+        notes=(
+            *efforts_in_words(players.efforts, question),
+            *notes_of(list(findings.values()), recommendation, question, verified.limit),
+        ),
+        curve=tuple(verified.exposures.share(int(n)) for n in np.arange(verified.choice.cap + 1)),
+        sensitivity=tuple(sensitivity(verified, players)),
+        mitigations=tuple(side_by_side(verified.choice, by_kind)) if mitigations else (),
+        assumptions=tuple(assumptions_of(question, scenario, verified.game)),
+        adversary=phrase,
+        seconds=time.perf_counter() - started,
+    )
+    if target is not None:
+        done.write(target)
+    return done

@@ -1,0 +1,281 @@
+"""What an advice says: frozen records, and the files that hold them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from poolscope import __version__
+from poolscope.core.errors import InputError, located
+from poolscope.core.files import ANOTHER, check_new, claimed, plain, read_json, told
+from poolscope.core.tables.atomic import write_text
+from poolscope.metrics.bounds import EpsilonInTime
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.pools import PoolRecord
+from poolscope.metrics.reading import ENDS, record_from
+from poolscope.scenario.scenario import Scenario, as_kept, load_scenario
+from poolscope.workflows.advise.accuracy import Errors
+from poolscope.workflows.advise.question import Question
+from poolscope.workflows.advise.search import Trial
+from poolscope.workflows.audit.run_folder import input_files
+
+FILE, RECOMMENDED = "advice.json", "recommended.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one mechanism can do.
+
+    Parameters
+    ----------
+    mechanism : its name.
+    smallest : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
+    largest : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
+    fits : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the target.
+    binds : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they contradict each
+        other), "range" (nothing within the range).
+    at_smallest : the trial at the smallest epsilon; its cap is the largest that serves.
+    least_error : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
+        played, and there are no trials.
+    error_at_largest : the error at the largest epsilon; devices_at_largest : how many devices would have the asked one.
+    monotone : whether exposure was seen to grow with epsilon.
+    trials : all that was played, by epsilon.
+    """
+
+    mechanism: str
+    smallest: float | None
+    largest: Estimate | None
+    fits: str
+    binds: str
+    at_smallest: Trial | None
+    least_error: float | None
+    error_at_largest: float | None
+    devices_at_largest: float | None
+    monotone: bool
+    trials: tuple[Trial, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of a report that it would be recommended at, about."""
+        if self.smallest is not None:
+            return self.smallest
+        assert self.largest is not None
+        return self.largest.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A recommendation as held-out users played it; `kept` is their verdict: "yes", "no" or "undecided"."""
+
+    epsilon: float
+    cap: int
+    users: int
+    exposed: Estimate
+    kept: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """The choice that is recommended, and what users who did not choose it say of it.
+
+    Parameters
+    ----------
+    mechanism, epsilon, cap : the choice; epsilon_in_time : what epsilon adds up to.
+    meets : whether it meets all targets, as verified: "yes", "no" or "undecided"; binds : what keeps it from being
+        better; reason : why this mechanism was chosen, in words.
+    users, exposed : who verified it, and the share exposed by the asked number of events, or by the cap where that is
+        smaller; exposed_at_cap : by as many events as fill the cap, which is for good.
+    precision : share of users whose pool is guessed rightly at the cap; baseline : by chance; most_right : the most
+        that anyone can be right, of all adversaries.
+    reports : how many reports errors are of; errors : in closed form; measured : on simulated reports; None where a
+        mechanism has no estimate.
+    shuffled : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
+    shuffled_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized responses too.
+    by_pool : the same users by the pool that they prefer, at the cap.
+    attempts : all verifications, the last is the one that counts.
+    """
+
+    mechanism: str
+    epsilon: float
+    cap: int
+    epsilon_in_time: EpsilonInTime
+    meets: str
+    binds: str
+    reason: str
+    users: int
+    exposed: Estimate
+    exposed_at_cap: Estimate
+    precision: Estimate
+    baseline: float
+    most_right: float
+    reports: int
+    errors: Errors | None
+    measured: Errors | None
+    shuffled: float | None
+    shuffled_total: float | None
+    by_pool: tuple[PoolRecord, ...]
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """The mechanism that is best in one criterion, at the epsilon that it would be recommended at.
+
+    Parameters
+    ----------
+    criterion : what it is best in; mechanism, epsilon : of a report.
+    total_epsilon : by the asked number of events; users, exposed : share exposed by then, without a cap.
+    cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
+    rmse : error of a frequency; None where there is no closed form. meets_targets : as `fits` of a finding.
+    """
+
+    criterion: str
+    mechanism: str
+    epsilon: float
+    total_epsilon: float
+    users: int
+    exposed: Estimate
+    cap: Estimate
+    rmse: float | None
+    meets_targets: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the recommendation would do under another assumption; `about` groups what varies one thing.
+
+    `prior` says what the adversary believes of interest and polarization: "as asked", or "matched" to the users of the
+    case, whichever exposes more of them.
+    """
+
+    about: str
+    case: str
+    prior: str
+    users: int
+    exposed: Estimate
+    cap: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mitigation:
+    """One measure, played: what it buys, what it costs, for the same error of the frequencies.
+
+    Parameters
+    ----------
+    measure : in words; mechanism, epsilon : played with; devices : as a multiple of those there are.
+    exposed : share of users exposed by the asked number of events; sure : of whom the adversary is sure then.
+    cost : what it takes, in words.
+    """
+
+    measure: str
+    mechanism: str
+    epsilon: float
+    devices: float
+    users: int
+    exposed: Estimate
+    sure: Estimate
+    cost: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """The answer to a question about a scenario.
+
+    Parameters
+    ----------
+    scenario, question, seed : what was asked about, and of which users.
+    horizon : events that every trial was played to.
+    findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
+    alternatives : the mechanism that is best in each criterion, with its price.
+    sentence : the recommendation in words; gives : what would have to give, where nothing fits; notes : what else a
+        reader must know.
+    curve : share of the verifying users exposed by each number of events.
+    sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
+    assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
+    seconds : how long it took; version : of poolscope that gave it.
+    """
+
+    scenario: Scenario
+    question: Question
+    seed: int
+    horizon: int
+    findings: tuple[Finding, ...]
+    recommendation: Recommendation
+    recommended: Scenario
+    alternatives: tuple[Alternative, ...]
+    sentence: str
+    gives: tuple[str, ...]
+    notes: tuple[str, ...]
+    curve: tuple[Estimate, ...]
+    sensitivity: tuple[Case, ...]
+    mitigations: tuple[Mitigation, ...]
+    assumptions: tuple[str, ...]
+    adversary: str
+    seconds: float
+    version: str = __version__
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``advice.json``."""
+        return {
+            "scenario": self.scenario.about(),
+            "question": plain(asdict(self.question)),
+            "seed": self.seed,
+            "version": self.version,
+            "adversary": self.adversary,
+            "horizon": self.horizon,
+            "sentence": self.sentence,
+            "gives": list(self.gives),
+            "notes": list(self.notes),
+            "recommendation": flat(self.recommendation),
+            "alternatives": [flat(alternative) for alternative in self.alternatives],
+            "findings": [flat(finding) for finding in self.findings],
+            "curve": [list(share) for share in self.curve],
+            "sensitivity": [flat(case) for case in self.sensitivity],
+            "mitigations": [flat(mitigation) for mitigation in self.mitigations],
+            "assumptions": list(self.assumptions),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def write(self, out: Path) -> None:
+        """Put ``advice.json`` and ``recommended.toml``, with the files that it names, into a folder of its own."""
+        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        with told(out, ANOTHER), claimed(out):
+            check_new(out)
+            for name in input_files(self.scenario):
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self.scenario.resolve(name), out / name)
+            write_text(out / RECOMMENDED, self.recommended.text)
+            write_text(out / FILE, text + "\n")
+
+
+def read_advice(folder: Path) -> Advice:
+    """The advice that lies in a folder; an ``InputError`` says what is missing or malformed."""
+    recommended, path = load_scenario(folder / RECOMMENDED), folder / FILE
+    found = read_json(path)
+    with located(file=path):
+        if not isinstance(found, dict):
+            raise InputError("must be an object", value=found)
+        advice = record_from(Advice, found | {"recommended": recommended.about()}, readers={Scenario: as_kept})
+        if not advice.findings or not advice.curve:
+            raise InputError("must not be empty", place="findings" if not advice.findings else "curve")
+    return advice
+
+
+def flat(record: Any) -> Any:
+    """A record for JSON: an estimate is three numbers, as ``exposed``, ``exposed_low`` and ``exposed_high``."""
+    if isinstance(record, tuple | list):
+        return [flat(entry) for entry in record]
+    if not is_dataclass(record):
+        return plain(dict(record) if isinstance(record, Mapping) else record)
+    told: dict[str, Any] = {}
+    for entry in fields(record):
+        value = getattr(record, entry.name)
+        if isinstance(value, Estimate):
+            told |= {f"{entry.name}{end}": plain(part) for end, part in zip(ENDS, value, strict=True)}
+        else:
+            told[entry.name] = flat(value)
+    return told

@@ -1,0 +1,233 @@
+"""The attack on reports in a file: a posterior for each user, however large the file.
+
+Two rounds, by whatever engine. The first turns each report into the popularity masses of its support, a few numbers,
+piece of rows by piece of rows (`pieces`); where an adversary knows that devices keep their answers, the report itself
+goes with them. The second brings them together user by user, crowd of users by crowd of
+users, and makes posteriors of them (`crowds`). No process knows all users: a user is the hash of its name
+(`users`), and a crowd an interval of hashes. An adversary who wants to learn the popularity from the reports themselves
+has them counted before.
+
+What an attack on a file found, in sentences.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from poolscope.core.arguments import checked
+from poolscope.core.counting import counted
+from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
+from poolscope.core.progress import SILENT, Progress
+from poolscope.core.tables import check_output, writing
+from poolscope.game.columns import CONFIDENCE_ERROR
+from poolscope.metrics.text import chance_in_words, percent
+from poolscope.reports.files import MEMORY_BYTES
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.overrides import as_asked
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.chunks import Weighing, bounded, warmed, weigh
+from poolscope.workflows.attack.linked_devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.partitions import Scoring, crowds, fitting_reports, score_crowd
+from poolscope.workflows.attack.preparation import prepared
+from poolscope.workflows.attack.summary import Guessed, Judged, Tally, check_pools, judged, read_truth
+
+#: Rows of the table that a summary shows, and users whom it may be asked for.
+HEAD, MOST_TOP = 12, 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inferred:
+    """What `attack` found, summed up.
+
+    Parameters
+    ----------
+    users, reports : how many there are in the file; pools : those of all adversaries.
+    threshold : confidence below which there is no guess, if there is one.
+    results : a record for each adversary and observation count.
+    head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
+    judged : how right each adversary is, where the truth is known.
+    estimated : the adversaries who estimated the popularity, once: what is found holds given that estimate.
+    joined : which pseudonyms are whose, where they were joined; users are then devices.
+    violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
+        adversaries who are not calibrated, where the truth is known. Guesses are then not to be relied on.
+    """
+
+    users: int
+    reports: int
+    pools: Sequence[str]
+    threshold: float | None
+    results: Sequence[Guessed]
+    head: Sequence[Mapping[str, Any]]
+    top: Sequence[Mapping[str, Any]]
+    judged: Sequence[Judged] = ()
+    estimated: Sequence[str] = ()
+    joined: Joined | None = None
+    violations: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        """The verdict: whether nothing contradicts the scenario."""
+        return not self.violations
+
+
+#: The part of the memory that a crowd of users may take; the rest is for reading (`prepared`).
+CROWD = 1 / 8
+
+
+@checked
+def attack(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    *,
+    pools: str | PathLike[str] | None = None,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
+    top: int = 0,
+    truth: str | PathLike[str] | None = None,
+    join: float | None = None,
+    seed: int = 0,
+    most_bytes: int = MEMORY_BYTES,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> Inferred:
+    """The posterior of every user of a file of reports, for every adversary of the scenario.
+
+    Where devices keep their answers, an adversary who knows of it groups the reports of a user, and attacks anew for
+    each observation count; its posteriors are those of `posterior` on the same reports.
+
+    Parameters
+    ----------
+    pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
+    observations : after how many reports, in place of the scenario's counts; after all where nobody says.
+    threshold : confidence below which there is no guess; the scenario's where absent.
+    out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
+    top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
+    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
+        pool that no adversary has is refused.
+    join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
+        for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
+    seed : of the draws of other people's reports, as in the game, and of ties between pools.
+    most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
+    progress : told the number of reports, and reports, half of each when it is read and half when it is used.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 30 + "bob,300\\n" * 30)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> found = ps.attack("reports.parquet", scenario, out="posteriors.parquet")
+    >>> pl.read_parquet("posteriors.parquet").columns[:5]
+    ['user', 'adversary', 'n', 'guess', 'confidence']
+    """
+    path, target = Path(reports_path), None if out is None else Path(out)
+    if target is not None:
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
+    if not 0 <= top <= MOST_TOP:
+        raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
+    if truth is not None and target is None:
+        raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
+    check_rate(join)
+    known = None if truth is None else read_truth(truth)
+    engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
+    with ExitStack() as stack:
+        parts = None if target is None else stack.enter_context(writing(target, raw=raw))
+        beside = target.parent if target else Path(tempfile.gettempdir())
+        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
+        scorer, folder = ready.scorer, ready.reading.folder
+        if known is not None and truth is not None:
+            check_pools(known, scorer.pool_names, truth)
+        violations = ready.violations(scenario)
+        _warn(violations)
+        joined = None
+        if join is not None:
+            progress.stage("Joining pseudonyms")
+            joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
+            ready, known = with_devices(ready, joined), None if known is None else joined.of_devices(known)
+        elif scenario.devices.window is not None:
+            warnings.warn(names_of(scorer), stacklevel=2)
+        progress.begin(ready.reports)
+        weighing = Weighing(reading=ready.reading, scorer=scorer)
+        max_reports = fitting_reports(scorer.told_bytes, most_bytes)
+        with located(file=path):
+            weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
+            done = list(bounded(weighed, max_reports, scorer.horizon))
+        ready.check_unchanged()
+        scoring = Scoring(
+            scorer=scorer,
+            folder=folder,
+            pieces=len(ready.pieces),
+            max_reports=max_reports,
+            dtype=ready.dtype,
+            parts=parts,
+            head=HEAD,
+            top=top,
+            joined=joined,
+        )
+        tally = Tally(scorer, HEAD, top)
+        found = crowds(done, scorer.told_bytes, int(most_bytes * CROWD))
+        with located(file=path):
+            for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
+                if scored is not None:
+                    tally.add(*scored)
+        # before the table takes its place: a wrong truth leaves nothing written
+        scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
+        judgments = [] if scanned is None or known is None else judged(scanned, known, seed)
+    miscalibrated = [judgment.violation for judgment in judgments if judgment.calibrated is False]
+    _warn(miscalibrated)
+    return Inferred(
+        users=tally.users,
+        reports=ready.reports,
+        pools=scorer.pool_names,
+        threshold=scorer.threshold,
+        results=tally.results(),
+        head=tally.head,
+        top=tally.top,
+        judged=judgments,
+        estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
+        joined=joined,
+        violations=[*violations, *miscalibrated],
+    )
+
+
+def _warn(violations: Sequence[str]) -> None:
+    for line in violations:
+        warnings.warn(line, stacklevel=3)
+
+
+def chance_of(found: Inferred) -> str:
+    """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
+    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_ERROR}`")
+
+
+def estimate_of(found: Inferred) -> str:
+    """One sentence on the adversaries who estimated the popularity; none where nobody did."""
+    if not found.estimated:
+        return ""
+    names = " and ".join(found.estimated)
+    return f"Results of {names} are given this estimate of the popularity: another sample of reports gives others."
+
+
+def joined_in_words(joined: Joined) -> str:
+    """How many devices the pseudonyms of a file are, and which stay apart."""
+    names, devices = joined.pseudonyms, joined.devices
+    said = f"{counted(names, 'pseudonym')} joined to {counted(devices, 'user')} by kept answers"
+    said += f": {counted(joined.links, 'link')}, at most {percent(joined.rate)} of them wrong in the mean."
+    if joined.refused:
+        said += (
+            f" {counted(joined.refused, 'linked pseudonym')} left apart, as two of one device would be in use at once: "
+            "there are wrong links, or the file is not in order of time."
+        )
+    return said

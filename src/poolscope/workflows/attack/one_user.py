@@ -1,0 +1,150 @@
+"""One user of a file of reports, report by report: what each told, and how the belief grew."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from poolscope.core.arrays import Floats, Integers
+from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
+from poolscope.core.tables import check_output, writing
+from poolscope.inference.adversary import posterior_block, views
+from poolscope.inference.attack import posterior
+from poolscope.inference.independent import believed
+from poolscope.mechanisms.devices import Device, Identical, Keeping
+from poolscope.mechanisms.protocols import Reports, distinct, report_count
+from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.chunks import block, check_reports
+from poolscope.workflows.attack.linked_devices import check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.partitions import fitting_reports
+from poolscope.workflows.attack.preparation import prepared
+from poolscope.workflows.attack.scoring import Scorer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What `attack_user` found.
+
+    Parameters
+    ----------
+    user : whose reports; reports : how many.
+    pools : those of all adversaries.
+    table : for each adversary and report ``adversary``, ``n`` and, for each pool, ``mass.<pool>`` (the popularity of
+        the pool's objects that the report supports), ``evidence.<pool>`` (natural logarithm of how much likelier the
+        report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it. Where
+        somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the same,
+        for whoever groups, and if reports are answers.
+    violations : what of the scenario the reports of the file contradict, as of `attack`.
+    """
+
+    user: str
+    reports: int
+    pools: list[str]
+    table: pl.DataFrame
+    violations: Sequence[str] = ()
+
+
+def attack_user(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    user: str,
+    *,
+    pools: str | PathLike[str] | None = None,
+    out: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
+    join: float | None = None,
+    seed: int = 0,
+    most_bytes: int = MEMORY_BYTES,
+    engine: Engine | None = None,
+) -> Story:
+    """One user of a file of reports, report by report; see `attack` for the parameters.
+
+    An adversary who estimates the popularity from the reports themselves does so from those of all users. With `join`
+    a user is a device, by any of its pseudonyms.
+    """
+    path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
+    if target is not None:
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
+    check_rate(join)
+    beside = target.parent if target else Path(tempfile.gettempdir())
+    with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:
+        violations = ready.violations(scenario)
+        for line in violations:
+            warnings.warn(line, stacklevel=2)
+        if join is not None:
+            joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
+            ready, user = with_devices(ready, joined), joined.device_of(user)
+        elif scenario.devices.window is not None:
+            warnings.warn(names_of(ready.scorer), stacklevel=2)
+        found, count = [], 0
+        row = ready.scorer.told_bytes + row_bytes(ready.scorer.mechanism.report_columns)
+        max_reports = fitting_reports(row, most_bytes)
+        for piece in ready.pieces:
+            users, reports = block(ready.reading, piece)
+            own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
+            count += len(own)
+            with located(file=path):
+                check_reports(user, count, max_reports, "take some of them")
+            if len(own):
+                found.append({name: column[own] for name, column in reports.items()})
+        ready.check_unchanged()
+    if not found:
+        raise InputError("must be a user of the file", file=path, value=user, place="user")
+    sent = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    count, scorer = report_count(sent), ready.scorer
+    with located(file=path):
+        scorer.check(pl.Series([user]), np.array([count]), sent)
+    view, columns = views(scorer.adversaries)
+    mass = masses(scorer.mechanism, sent, view, engine)
+    table = pl.concat([_told(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
+    if target is not None:
+        with writing(target, raw=raw) as parts:
+            parts.write(0, table)
+    return Story(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
+
+
+def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
+    """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
+    adversary, count = scorer.adversaries[index], len(mass)
+    # the first column is the neutral pool's, which is what the hypothesis of no preferred pool says
+    own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
+    likely = scorer.mechanism.floor + scorer.mechanism.slope * own
+    with np.errstate(divide="ignore"):
+        evidence = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
+    if index in scorer.grouping:
+        found = posterior(scorer.device, reports, adversary)
+    else:
+        found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
+    kinds = {"mass": own, "evidence": evidence, "posterior": believed(found[1:], adversary)}
+    names = adversary.hypotheses
+    columns = [
+        pl.Series(f"{kind}.{name}", values[:, names.index(name)])
+        if name in names
+        else pl.Series(f"{kind}.{name}", [None] * count, dtype=pl.Float64)
+        for kind, values in kinds.items()
+        for name in scorer.pool_names
+    ]
+    first = [pl.Series("adversary", [adversary.name] * count), pl.Series("n", np.arange(1, count + 1))]
+    if scorer.grouping:
+        answers = _answers(scorer.device, reports) if index in scorer.grouping else None
+        first.append(pl.Series("answer", [None] * count if answers is None else answers, dtype=pl.Int64))
+    return pl.DataFrame([*first, *columns])
+
+
+def _answers(device: Device, reports: Reports) -> Integers | None:
+    """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
+    if not (isinstance(device, Keeping) and isinstance(device.evidence(reports).law, Identical)):
+        return None
+    first, which = distinct(reports)
+    return first[which] + 1

@@ -1,0 +1,394 @@
+"""What a comparison says: frozen records, and the file that holds them.
+
+The same users against many mechanisms: what each gives away, and what its curator learns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from poolscope import __version__
+from poolscope.core.arguments import checked
+from poolscope.core.arrays import Floats, Tick
+from poolscope.core.errors import InputError, check_count, located
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import ANOTHER, check_new, claimed, nearest_folder, plain, read_json, scratch_folder, told
+from poolscope.core.progress import SILENT, Progress
+from poolscope.core.randomness import curator_key
+from poolscope.core.tables.atomic import write_text
+from poolscope.game.blocks import Playing, all_blocks, block_size, check_size, play_parts, playing
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.game import Game
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.inference.adversary import Adversary
+from poolscope.mechanisms.protocols import Mechanism
+from poolscope.metrics.bounds import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
+from poolscope.metrics.intervals import Estimate
+from poolscope.metrics.leakage import evidence
+from poolscope.metrics.reading import record_from
+from poolscope.metrics.records import Counted, Record, counted_columns, record_of
+from poolscope.metrics.tables import Records
+from poolscope.metrics.text import users_in_words
+from poolscope.reports.utility import measure_utility
+from poolscope.scenario.build import build_game, build_mechanism, is_own, make_own, own_class, place_of, takes_epsilon
+from poolscope.scenario.overrides import as_asked, mechanism_changes, parameters_of
+from poolscope.scenario.scenario import Scenario, as_kept, changed
+
+FILE = "comparison.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak(Record):
+    """What one adversary learns: an audit's record, and what only a comparison tells.
+
+    Parameters
+    ----------
+    reports_to_exposure : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
+    evidence : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
+    """
+
+    reports_to_exposure: Estimate
+    evidence: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Leak):
+    """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
+
+    Parameters
+    ----------
+    mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
+        with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
+        answer times the answers that n reports can come from, as the papers count.
+    mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
+        mae_expected : in closed form. None where the mechanism has no estimate.
+    frontier : whether no other choice does as well on both error and AUC, and better on one.
+    """
+
+    mechanism: str
+    epsilon: float
+    composition_bound: float
+    mse: float | None
+    mae: float | None
+    mse_expected: float | None
+    mae_expected: float | None
+    frontier: bool = False
+
+    @property
+    def rmse(self) -> float:
+        """Root of the mean squared error, which is a share as a frequency is; NaN without an estimate."""
+        return math.nan if self.mse is None else math.sqrt(self.mse)
+
+    @property
+    def rmse_expected(self) -> float:
+        """The same in closed form."""
+        return math.nan if self.mse_expected is None else math.sqrt(self.mse_expected)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as one flat object, see ``Record``; the roots stand beside their squares."""
+        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_expected")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What each choice of mechanism and epsilon gives away, and how well it serves.
+
+    Parameters
+    ----------
+    scenario : the one that the choices vary; seed, users : who played.
+    reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
+    mechanisms : as they were asked for.
+    results : a record for each choice and adversary, choices in the order asked for.
+    non_private : the record of the same users without a mechanism, or None.
+    epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
+    adversaries : what each knows, in words.
+    seconds : how long it took; version : of poolscope that made it.
+    """
+
+    scenario: Scenario
+    seed: int
+    users: int
+    reports: int
+    n: int
+    mechanisms: tuple[str, ...]
+    results: Records[Choice]
+    non_private: Leak | None
+    epsilons: tuple[EpsilonInTime, ...]
+    devices: tuple[str, ...]
+    adversaries: Mapping[str, str]
+    seconds: float
+    version: str = __version__
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``comparison.json``."""
+        return {
+            "scenario": self.scenario.about(),
+            "seed": self.seed,
+            "users": self.users,
+            "reports": self.reports,
+            "n": self.n,
+            "mechanisms": list(self.mechanisms),
+            "version": self.version,
+            "reports_per_day": self.scenario.devices.reports_per_day,
+            "epsilons": plain([asdict(epsilon) for epsilon in self.epsilons]),
+            "devices": list(self.devices),
+            "adversaries": dict(self.adversaries),
+            "non_private": self.non_private and self.non_private.as_json(),
+            "results": [record.as_json() for record in self.results],
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
+
+    def write(self, out: Path) -> None:
+        """Put ``comparison.json`` into a folder of its own."""
+        text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
+        with told(out, ANOTHER), claimed(out):
+            check_new(out)
+            write_text(out / FILE, text + "\n")
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """The comparison that lies in a folder; an ``InputError`` says what is missing or malformed."""
+    path = folder / FILE
+    found = read_json(path)
+    with located(file=path):
+        comparison = record_from(Comparison, found, readers={Scenario: as_kept})
+        if not comparison.results:
+            raise InputError("must not be empty", place="results")
+    return comparison
+
+
+def mark_frontier(results: Sequence[Choice]) -> Iterator[Choice]:
+    """The records, each told whether it is on the ``frontier``.
+
+    Each adversary has a frontier of its own; a choice without an estimate is on none.
+    """
+    for record in results:
+        rivals = [rival for rival in results if rival.adversary == record.adversary]
+        yield replace(record, frontier=record.mse is not None and not any(_beats(rival, record) for rival in rivals))
+
+
+def _beats(one: Choice, other: Choice) -> bool:
+    if one.mse is None or other.mse is None:
+        return False
+    pairs = (one.mse, other.mse), (one.auc.value, other.auc.value)
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+DEFAULT_USERS = 1000
+DEFAULT_REPORTS = 100_000
+
+OUTCOMES = ("user", "adversary", "confidence", "posterior_true")
+"""Columns of the outcome table that a record is made of, beside those that are counted."""
+
+
+@checked
+def compare(
+    scenario: Scenario,
+    mechanisms: Sequence[str | Callable[..., Any]],
+    epsilons: Sequence[float],
+    *,
+    users: int | None = None,
+    seed: int = 0,
+    reports: int = DEFAULT_REPORTS,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
+    engine: Engine | None = None,
+    out: str | PathLike[str] | None = None,
+    progress: Progress = SILENT,
+) -> Comparison:
+    """Play a scenario's users against every mechanism at every epsilon.
+
+    Parameters
+    ----------
+    mechanisms : names, or classes of your own (also as "module:Class"), which are made of ``universe`` or ``size`` and
+        ``epsilon``, as far as they take them, and need what `adapt` needs. Parameters of a name but for epsilon are the
+        mechanism's own defaults, and those of the scenario's ``[mechanism]`` where it has no default; a mechanism
+        without an epsilon is played once.
+    users : how many; where absent the scenario's count, up to a thousand.
+    seed : the users, what they pick and what they draw are the same for every choice.
+    reports : how many reports the frequency estimate is made of.
+    observations, threshold : in place of the scenario's; what is told is after the largest count.
+    out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
+        folder where there is none), and workers on other machines must see them.
+    progress : told what is done, the number of users of all choices together, and users as they are played.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
+    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
+    """
+    engine, target = engine or Local(), None if out is None else Path(out)
+    started = time.perf_counter()
+    if target is not None:
+        check_new(target)
+    check_count("users", users)
+    check_count("reports", reports)
+    if not scenario.adversaries:
+        raise scenario.missing("[adversary]")
+    scenario = as_asked(scenario, observations=observations, threshold=threshold)
+    # every choice is made before the first is played: a parameter that is missing is known at once
+    choices = list(candidates(scenario, mechanisms, epsilons))
+    results: list[Leak] = []
+    spent: dict[str, list[EpsilonInTime]] = {}
+    done_by_devices: dict[str, None] = {}
+    beside = nearest_folder(target.parent) if target else Path(gettempdir())
+    for position, choice in enumerate(choices):
+        game = build_game(choice.scenario, seed, engine.map, choice.mechanism)
+        # the game without a mechanism is the same for all of them
+        game = replace(game, non_private=game.non_private and position == 0)
+        count = _count(game, users, scenario)
+        with located(file=scenario.file):
+            long = check_size(game, count, beside, engine.threads * engine.workers, len(choices) - position)
+        if position == 0:
+            if long:
+                warnings.warn(long, stacklevel=2)
+            progress.begin(count * len(choices))
+        spent.setdefault(choice.name, []).append(epsilon_of(game))
+        done_by_devices |= dict.fromkeys(devices_in_words(game))
+        results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
+    done = Comparison(
+        scenario=scenario,
+        seed=seed,
+        users=results[0].users,
+        reports=reports,
+        n=results[0].n,
+        mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
+        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
+        epsilons=tuple(dict.fromkeys(epsilon for of_one in spent.values() for epsilon in of_one)),
+        devices=(*of_each_in_words(spent, game.sending), users_in_words(game), *done_by_devices),
+        adversaries={a.name: a.phrase for a in game.adversaries},
+        seconds=time.perf_counter() - started,
+    )
+    if target is not None:
+        done.write(target)
+    return done
+
+
+def _play(
+    game: Game,
+    kind: str,
+    users: int,
+    seed: int,
+    reports: int,
+    engine: Engine,
+    beside: Path,
+    tick: Tick,
+) -> Iterator[Leak]:
+    """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
+    epsilon = float(game.mechanism.epsilon)
+    served = _served(game, reports, seed, engine)
+    for name, outcomes in _outcomes(game, users, seed, engine, beside, tick):
+        leak = attacked(outcomes, game, seed)
+        if name == NON_PRIVATE:
+            yield leak
+            continue
+        bound = composition_bound(game)
+        yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
+
+
+def _outcomes(
+    game: Game, users: int, seed: int, engine: Engine, beside: Path, tick: Tick
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each adversary and its outcomes after all reports; only these are held."""
+    with scratch_folder(beside) as folder:
+        playing = Playing(game=game, seed=seed, folder=folder.absolute())
+        todo = all_blocks(users, block_size(game, users, engine))
+        parts = sorted(playing.folder / part.name for part in play_parts(playing, todo, engine, tick))
+        for name in game.pool_counts:
+            outcomes = OutcomeFiles(tuple(parts))
+            columns = outcomes.extended((*OUTCOMES, *counted_columns(game.threshold)))
+            yield name, pl.concat(outcomes.parts((name, game.horizon), columns))
+
+
+class Candidate(NamedTuple):
+    """A mechanism that is compared: what it is called, the scenario with it, and itself."""
+
+    name: str
+    scenario: Scenario
+    mechanism: Mechanism
+
+
+def candidates(
+    scenario: Scenario, mechanisms: Sequence[str | Callable[..., Any]], epsilons: Sequence[float]
+) -> Iterator[Candidate]:
+    """Each mechanism at each epsilon; of one's own there is no word in the scenario."""
+    if not mechanisms:
+        raise InputError("must name at least one mechanism", place="mechanism")
+    for kind in dict.fromkeys(mechanisms):
+        if isinstance(kind, str) and not is_own(kind):
+            for choice in variants(scenario, [kind], epsilons):
+                yield Candidate(kind, choice, build_mechanism(choice, choice.universe()))
+            continue
+        maker = own_class(kind)
+        asked: Sequence[float | None] = list(dict.fromkeys(epsilons)) if takes_epsilon(maker) else [None]
+        if not asked:
+            raise InputError("must have at least one value", place="epsilon")
+        for epsilon in asked:
+            yield Candidate(maker.__name__, scenario, make_own(maker, scenario.universe(), epsilon))
+
+
+def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[float]) -> Iterator[Scenario]:
+    """The scenario with each mechanism at each epsilon."""
+    for kind in dict.fromkeys(mechanisms):
+        noisy = "epsilon" in parameters_of(kind)
+        if noisy and not epsilons:
+            raise InputError("must have at least one value", place="epsilon")
+        for epsilon in dict.fromkeys(epsilons) if noisy else [None]:
+            with located(file=scenario.file):
+                yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
+
+
+def _count(game: Game, users: int | None, scenario: Scenario) -> int:
+    """How many users play: without a word the scenario's, up to a thousand."""
+    asked = scenario.users.count if scenario.users else None
+    return playing(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
+
+
+def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
+    """Errors of the frequency estimate; every choice estimates the same popularity."""
+    found = measure_utility(game.mechanism, true_frequencies(game), reports, curator_key(seed, 1 << 32), engine.map)
+    names = ("mse", "mae", "mse_expected", "mae_expected")
+    return {name: asdict(found)[name] if found else None for name in names}
+
+
+def true_frequencies(game: Game) -> Floats:
+    """The popularity to be estimated: of recorded users, what they picked."""
+    if game.recorded is None:
+        return game.popularity
+    return np.bincount(game.recorded.traces.ravel(), minlength=game.universe.size).astype(np.float64)
+
+
+def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
+    """How far an adversary got: attack, exposure and leakage, each with its interval."""
+    rows = rows.sort("user")
+    name, n = str(rows["adversary"][0]), game.horizon
+    adversary = next((a for a in game.adversaries if a.name == name), None)
+    counted = Counted.of(rows, n)
+    return Leak(
+        **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
+        reports_to_exposure=counted.reports_until(0.5),
+        evidence=evidence(rows, _prior(adversary, game)),
+    )
+
+
+def _prior(adversary: Adversary | None, game: Game) -> dict[str, float]:
+    """The prior of each hypothesis; without an adversary, that of the non-private one."""
+    looking = adversary or game.reference
+    return dict(zip(looking.hypotheses, looking.prior.tolist(), strict=True))

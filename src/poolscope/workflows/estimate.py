@@ -1,0 +1,124 @@
+"""The curator's popularity from a file of reports."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from poolscope.core.arguments import checked
+from poolscope.core.executors import Local
+from poolscope.core.progress import SILENT, Progress
+from poolscope.core.tables import check_output, open_table, writing
+from poolscope.population.universe import Universe
+from poolscope.reports.checks import Checks
+from poolscope.reports.estimators import Frequencies
+from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
+from poolscope.reports.frequencies import Counting
+from poolscope.scenario.build import build_device, build_mechanism
+from poolscope.scenario.inputs import input_paths
+from poolscope.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimated:
+    """What `estimate` found.
+
+    Parameters
+    ----------
+    reports, objects : how many there are in the file, and in the universe.
+    seen : how many objects are found more often than twice their standard error; None where there are no errors.
+    method : the one that was used.
+    table : the estimate object by object, as it is written.
+    """
+
+    reports: int
+    objects: int
+    seen: int | None
+    method: str
+    table: pl.DataFrame
+
+
+@checked
+def estimate(
+    reports_path: str | PathLike[str],
+    scenario: Scenario,
+    out: str | PathLike[str] | None = None,
+    *,
+    method: str | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
+    engine: Local | None = None,
+    progress: Progress = SILENT,
+) -> Estimated:
+    """How often each object was reported, from the reports of a file of any size.
+
+    Parameters
+    ----------
+    out : the table, Parquet or CSV by its ending: ``object``, ``pool`` (none for a neutral object), ``count`` and
+        ``standard_error`` of the reports made from it (none with "ridge"), ``popularity`` (the counts projected to the
+        simplex) and ``frequency`` (the counts as shares, which may be negative).
+    method : "linear", "regression", "ridge" or "ibu"; where absent the one that suits (`poolscope.frequencies`).
+    overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
+    raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
+    progress : told reports as they are read.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\n" + "ann,3\\n" * 2000)
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> _ = ps.obfuscate("traces.csv", scenario, "reports.parquet", seed=1)
+    >>> _ = ps.estimate("reports.parquet", scenario, "popularity.csv")
+    >>> pl.read_csv("popularity.csv").columns
+    ['object', 'pool', 'count', 'standard_error', 'popularity', 'frequency']
+    """
+    path, target = Path(reports_path), None if out is None else Path(out)
+    if target is not None:
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    counting = Counting(mechanism, engine or Local(), method)
+    columns = mechanism.report_columns
+    rows = rows_within(MEMORY_BYTES / 2, 2 * row_bytes(columns))
+    checks = Checks(build_device(scenario, mechanism))
+    for users, reports in blocks(open_table(path), columns, universe, rows=rows):
+        counting.add(reports)
+        if scenario.tells_users_apart and not checks.enough:
+            checks.add(users, reports)
+        progress.tick(len(users))
+    for line in checks.found():
+        warnings.warn(f"{path}: {line}", stacklevel=2)
+    found = counting.estimate()
+    table = popularity_table(universe, found)
+    if target is not None:
+        with writing(target, raw=raw) as parts:
+            parts.write(0, table)
+    return Estimated(
+        reports=found.reports,
+        objects=universe.size,
+        seen=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
+        method=found.method,
+        table=table,
+    )
+
+
+def popularity_table(universe: Universe, found: Frequencies) -> pl.DataFrame:
+    """The estimate object by object, in the universe's order."""
+    pools = pl.Series([*universe.pool_names, None], dtype=pl.String)
+    names = np.arange(universe.size) if universe.objects is None else universe.objects
+    errors = [None] * universe.size if found.errors is None else found.errors
+    return pl.DataFrame(
+        {
+            "object": pl.Series(names),
+            # the neutral pool is -1: the last
+            "pool": pools.gather(universe.pool_of % (universe.k + 1)),
+            "count": found.counts,
+            "standard_error": pl.Series(errors, dtype=pl.Float64),
+            "popularity": found.popularity,
+            "frequency": found.counts / found.reports,
+        }
+    )

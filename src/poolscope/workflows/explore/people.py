@@ -1,0 +1,138 @@
+"""The users of a finished run or of a file of posteriors: of whom an adversary is surest, and how that came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from poolscope.core.errors import InputError, PoolscopeError
+from poolscope.core.tables.reading import HELD, open_table
+from poolscope.game.columns import EXPOSED, EXPOSED_AT_THRESHOLD, NON_PRIVATE
+from poolscope.game.outcome_files import OutcomeFiles
+from poolscope.scenario.scenario import Scenario, load_scenario, parse
+from poolscope.workflows.audit.run_folder import Run, read_run
+
+MOST = 500
+"""Users of each adversary that are listed: the surest."""
+
+NEEDED = ("user", "adversary", "n", "guess", "confidence")
+"""Columns of posteriors that are looked at."""
+
+RUN = (*NEEDED, "pool", "gamma", "delta")
+
+EXPOSED_BY = "exposed"
+"""The column of the report that exposed a user of a run, with the confidence that was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class People:
+    """Who is listed.
+
+    Parameters
+    ----------
+    name : of the folder or file; users : how many there are in all.
+    rows : the surest of each adversary after their last report, with the columns that there are.
+    known : every row of every user who is listed, at every n; a run's are read where they are asked for.
+    exposed_at : the confidence of `EXPOSED_BY`, which only a run has.
+    scenario, seed : how a run was played, so that it can be told again; None of a file of posteriors.
+    """
+
+    name: str
+    users: int
+    rows: pl.DataFrame
+    known: pl.DataFrame | OutcomeFiles
+    exposed_at: float | None = None
+    scenario: Scenario | None = None
+    seed: int = 0
+
+    def growth(self, user: str) -> list[dict[str, Any]]:
+        """Guess and confidence of a user at every n that was looked at, by adversary."""
+        same = pl.col("user").cast(pl.String) == user
+        if isinstance(self.known, OutcomeFiles):
+            attacks = self.known.attacks()
+            parts = [part.filter(same) for attack in attacks for part in self.known.parts(attack, list(NEEDED))]
+            found = pl.concat([_plain(part) for part in parts])
+        else:
+            found = self.known.filter(same)
+        if found.is_empty():
+            raise InputError("there is no such user", value=user, place="user")
+        return found.select("adversary", "n", "guess", "confidence").sort("n", maintain_order=True).to_dicts()
+
+
+def people_of_run(folder: Path) -> People:
+    """The users of a run's folder."""
+    run = read_run(folder)
+    last = max(n for _, n in run.outcomes.attacks())
+    names = list(dict.fromkeys(adversary for adversary, _ in run.outcomes.attacks()))
+    # whom the objects themselves give away is no news
+    names = [name for name in names if name != NON_PRIVATE] or names
+    first = run.summary.results[0]
+    exposed = pl.col(EXPOSED_AT_THRESHOLD if first.exposed else EXPOSED[first.exposed_at]).alias(EXPOSED_BY)
+    surest = [_surest(run.outcomes.parts((name, last), [*RUN, exposed])) for name in names]
+    return People(
+        name=folder.resolve().name,
+        users=run.summary.users,
+        rows=pl.concat(surest),
+        known=run.outcomes,
+        exposed_at=first.exposed_at,
+        scenario=_scenario(run),
+        seed=run.summary.seed,
+    )
+
+
+def people_of_posteriors(path: Path) -> People:
+    """The users of a file of posteriors, which must fit into memory."""
+    parts = []
+    for batch in open_table(path).batches(NEEDED, held=HELD):
+        n = batch.integers("n")
+        batch.check("n", n >= 0, "must be a whole number, at least 0")
+        parts.append(
+            pl.DataFrame(
+                {
+                    "user": batch.names("user").cast(pl.String),
+                    "adversary": batch.names("adversary").cast(pl.String),
+                    "n": n,
+                    "guess": batch.names_or_none("guess").cast(pl.String),
+                    "confidence": batch.numbers("confidence", 1.0),
+                }
+            )
+        )
+    table = pl.concat(parts)
+    last = table.group_by("user", "adversary", maintain_order=True).agg(pl.all().sort_by("n").last())
+    rows = pl.concat([_surest(iter([some])) for some in last.partition_by("adversary", maintain_order=True)])
+    return People(name=path.name, users=table["user"].n_unique(), rows=rows, known=table)
+
+
+def _surest(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
+    """The users of whom an adversary is surest, part by part: only so many are held."""
+    kept: pl.DataFrame | None = None
+    for part in parts:
+        both = _plain(part) if kept is None else pl.concat([kept, _plain(part)])
+        kept = both.sort("confidence", descending=True, maintain_order=True).head(MOST)
+    assert kept is not None
+    return kept
+
+
+def _plain(part: pl.DataFrame) -> pl.DataFrame:
+    """Names as texts, which those of two files have in common."""
+    texts = [name for name in ("user", "adversary", "guess", "pool") if name in part.columns]
+    return part.with_columns(pl.col(texts).cast(pl.String), pl.col("n").cast(pl.Int64))
+
+
+def _scenario(run: Run) -> Scenario | None:
+    """The scenario of a run; its file is trusted to name others only where it still is the one that was played."""
+    kept = run.summary.scenario
+    try:
+        there = load_scenario(kept.file)
+        if there.text == kept.text:
+            return there
+    except PoolscopeError:
+        pass
+    try:
+        return parse(kept.text, name=Path(kept.file).stem)
+    except PoolscopeError:
+        return None

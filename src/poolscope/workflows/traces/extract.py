@@ -1,0 +1,231 @@
+"""From recorded data to traces: the objects of each row that the universe has, by user and in order."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from poolscope.core.arguments import checked
+from poolscope.core.counting import counted
+from poolscope.core.errors import InputError, shown
+from poolscope.core.tables import check_output
+from poolscope.core.tables.atomic import replacing
+from poolscope.core.tables.text import escape
+from poolscope.population.builtin.news import widened
+from poolscope.population.recorded import write_rows
+from poolscope.population.universe import Universe
+from poolscope.workflows.traces import sources
+from poolscope.workflows.traces.finders import Finder, Kind, Target, finder, target_of
+from poolscope.workflows.traces.sources import Columns, is_archive, ordered, own_words, read_rows
+
+MOST_FREQUENT = 5
+"""Objects outside the universe that are told by name."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Extracted:
+    """What :func:`make_traces` wrote, and what it left out.
+
+    Parameters
+    ----------
+    traces, objects
+        The files written; ``objects`` is None unless the universe was widened by what occurs.
+    universe
+        What the traces refer to.
+    rows, rows_without
+        Rows read, and those of them without any object, inside the universe or outside.
+    users, users_without
+        Users with a trace, and users who have none because no object of theirs is in the universe.
+    kept, in_pools
+        Objects in the traces, and those of them in a pool of interest.
+    outside
+        Objects left out because the universe lacks them, by name, most frequent first.
+    """
+
+    traces: Path
+    objects: Path | None
+    universe: Universe
+    rows: int
+    rows_without: int
+    users: int
+    users_without: int
+    kept: int
+    in_pools: int
+    outside: tuple[tuple[str, int], ...]
+
+
+@checked
+def make_traces(
+    sources: Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    universe: str | PathLike[str],
+    user: str | None = None,
+    text: str | None = None,
+    object: str | None = None,
+    domain: str | None = None,
+    overwrite: bool = False,
+    raw: bool = False,
+) -> Extracted:
+    """Write the traces that recorded data holds.
+
+    Parameters
+    ----------
+    sources
+        Files or folders as in :mod:`poolscope.workflows.traces.sources`.
+    out
+        The traces, CSV or Parquet by the ending. With ``news-2021`` a second file is written beside it, of the same
+        name with the ending ``.objects.csv``: the outlets, and as neutral objects all other sites that occur.
+    universe
+        ``emoji-11``, ``news-2021`` or a file of objects.
+    user
+        The column that says who.
+    text, object, domain
+        The column that says what, one of the three. A text is searched for emojis or for links, whichever the universe
+        holds; a cell of objects or domains holds one or several, separated by blanks. A domain may be a link and is
+        taken to the object that its host belongs to, or else to its registered name.
+    overwrite
+        Whether files that are there already may be replaced; a source never is.
+    raw
+        Whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
+
+    Notes
+    -----
+    Days of the archive have columns of their own, which need not be given; of their texts only the account's own words
+    are searched.
+
+    Examples
+    --------
+    >>> _ = open("posts.csv", "w").write("who,what\\nann,👍🏽 hello\\nbob,👋🏿👋🏿\\n")
+    >>> made = ps.make_traces(["posts.csv"], "traces.csv", universe="emoji-11", user="who", text="what")
+    >>> print(open("traces.csv").read())
+    user,object
+    ann,👍🏽
+    bob,👋🏿
+    bob,👋🏿
+    """
+    traces = Path(out)
+    paths = ordered(sources)
+    who, kind, what = _columns(paths, user, {"text": text, "object": object, "domain": domain})
+    target = target_of(universe)
+    find = finder(target, kind)
+    objects = traces.with_suffix(".objects.csv") if target.is_open else None
+    for path in filter(None, (traces, objects)):
+        check_output(path, overwrite=overwrite, inputs=(*paths, *map(Path, sources), Path(universe)))
+
+    gathered = _Gathered(target=target)
+    for path in paths:
+        gathered.add(path, Columns(who, what), find, own=kind == "text" and is_archive(path))
+    if not gathered.objects:
+        most = gathered.outside.most_common(1)
+        remedy = f"outside it, the most frequent is {shown(most[0][0])}" if most else None
+        raise InputError(f"{what} must have an object of {target.name}", file=paths[0], remedy=remedy)
+
+    final = widened(target.universe, gathered.objects) if target.is_open else target.universe
+    # Both are written whole before either takes its place.
+    with replacing(traces) as beside:
+        write_rows(beside, traces.suffix.lower(), gathered.users, gathered.objects, raw=raw)
+        if objects is not None:
+            with replacing(objects) as beside_objects:
+                _write_objects(beside_objects, final, raw=raw)
+    return gathered.result(traces, objects, final)
+
+
+def describe(made: Extracted) -> list[str]:
+    """What was written and what was left out, a sentence a line."""
+    lines = [
+        f"Read {counted(made.rows, 'row')}; {made.rows_without:,} of them without an object.",
+        f"Wrote {counted(made.kept, 'object')} of {counted(made.users, 'user')} to {made.traces}; "
+        f"{made.in_pools:,} of them in the {counted(made.universe.k, 'pool')}.",
+    ]
+    if made.objects is not None:
+        lines.append(f"Wrote their universe of {made.universe.size:,} objects to {made.objects}.")
+    if made.outside:
+        left_out = sum(count for _, count in made.outside)
+        most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MOST_FREQUENT])
+        lines.append(
+            f"Left out {counted(left_out, 'object')}, {len(made.outside):,} different, as outside the universe; "
+            f"most frequent: {most}."
+        )
+    if made.users_without:
+        more = f"{made.users_without:,} more {'user has' if made.users_without == 1 else 'users have'}"
+        lines.append(f"{more} no object of the universe, hence no trace.")
+    return lines
+
+
+@dataclass(kw_only=True)
+class _Gathered:
+    """Rows of traces as they are found."""
+
+    target: Target
+    users: list[str] = field(default_factory=list)
+    objects: list[str] = field(default_factory=list)
+    outside: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    rows_without: int = 0
+    _names: dict[str, str] = field(default_factory=dict)
+    _accepted: dict[str, str | None] = field(default_factory=dict)
+
+    def add(self, path: Path, columns: Columns, find: Finder, *, own: bool) -> None:
+        """The rows of one file; ``own`` for texts of the archive, which are not all the account's."""
+        for _, who, cell in read_rows(path, columns):
+            self.rows += 1
+            user = self._names.setdefault(who, who)
+            cells = [cell] if isinstance(cell, str) else cell
+            found = [name for part in cells for name in find(own_words(part) if own else part)]
+            self.rows_without += not found
+            for name in found:
+                # One text for all rows of an object, so that a row costs a pointer.
+                if name not in self._accepted:
+                    self._accepted[name] = name if self.target.accepts(name) else None
+                accepted = self._accepted[name]
+                if accepted is None:
+                    self.outside[name] += 1
+                else:
+                    self.users.append(user)
+                    self.objects.append(accepted)
+
+    def result(self, traces: Path, objects: Path | None, universe: Universe) -> Extracted:
+        neutral = {name for name, pool in zip(universe.objects or (), universe.pool_of, strict=True) if pool < 0}
+        with_trace = len(set(self.users))
+        return Extracted(
+            traces=traces,
+            objects=objects,
+            universe=universe,
+            rows=self.rows,
+            rows_without=self.rows_without,
+            users=with_trace,
+            users_without=len(self._names) - with_trace,
+            kept=len(self.objects),
+            in_pools=sum(name not in neutral for name in self.objects),
+            outside=tuple(sorted(self.outside.items(), key=lambda entry: (-entry[1], entry[0]))),
+        )
+
+
+def _columns(paths: Sequence[Path], user: str | None, given: Mapping[Kind, str | None]) -> tuple[str, Kind, str]:
+    """Who, what kind of what, and what; days of the archive have columns of their own."""
+    named: dict[Kind, str] = {kind: column for kind, column in given.items() if column is not None}
+    if all(map(is_archive, paths)):
+        user = user or sources.USER
+        named = named or {"text": sources.TEXT}
+    if user is None:
+        raise InputError("must name a column", place="user")
+    if len(named) != 1:
+        rule = "exactly one of them must name a column"
+        raise InputError(rule, value=list(named), place=", ".join(given))
+    ((kind, column),) = named.items()
+    return user, kind, column
+
+
+def _write_objects(path: Path, universe: Universe, *, raw: bool) -> None:
+    names = (*universe.pool_names, "")  # the neutral pool's index is -1
+    written = str if raw else escape
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow(["object", "pool"])
+        objects = zip(universe.objects or (), universe.pool_of, strict=True)
+        rows.writerows((written(name), written(names[pool])) for name, pool in objects)

@@ -1,0 +1,269 @@
+"""The public archive "Tweets of Congress": a JSON file for each day, a list of posts.
+
+A post has ``screen_name``, ``user_id``, ``text``, ``time`` and ``link``. The files of the repository
+alexlitel/congresstweets are named by their dates.
+
+Reading recorded data: who, and the cell that tells what they did, row by row in the file's order.
+
+=========================== =========================================================================
+ending                      what it is
+=========================== =========================================================================
+``.csv``, ``.csv.gz``       a table with a header
+``.jsonl``, ``.jsonl.gz``   a JSON object on each line (``.ndjson`` too)
+``.parquet``                a table
+``.json``                   a list of JSON objects: a day of the public archive "Tweets of Congress"
+a folder                    its ``.json`` files
+=========================== =========================================================================
+
+Tables are read in the order in which they are given. Days of the archive, whose names are dates, are read in order of
+their names, and the posts of a day in order of their ``time``; a day may be empty. CSV and JSON Lines are read line by
+line, so the size of the file does not matter.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from io import BufferedReader
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from poolscope.core.errors import InputError, one_line, reading
+from poolscope.core.files import check_regular, folder_files, parse_json
+from poolscope.core.tables import open_file
+from poolscope.core.tables.batch import chosen, no_column
+from poolscope.core.tables.reading import BATCH_BYTES
+
+USER, TEXT = "screen_name", "text"
+"""The columns that say who, and what."""
+
+ENDING = ".json"
+"""Of a day's file."""
+
+_QUOTED = re.compile(r"(?:^|\s)QT @\w")
+_TWITTER = re.compile(r"https?://(?:[\w-]+\.)*(?:twitter\.com|twimg\.com|t\.co)(?![\w.-])\S*", re.IGNORECASE)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a day of the archive."""
+    return path.suffix.lower() == ENDING
+
+
+def own_words(text: str) -> str:
+    """What the account itself wrote in a text of the archive.
+
+    The archive writes a retweet as ``RT @name ...`` and puts ``QT @name ...`` with the quoted text behind a quote;
+    links to Twitter itself stand for pictures and quoted tweets. None of these is the account's own pick.
+    """
+    if text.startswith("RT @"):
+        return ""
+    return _TWITTER.sub(" ", _QUOTED.split(text, maxsplit=1)[0])
+
+
+def time_of(post: Mapping[str, Any], number: int) -> datetime:
+    """When the post with this number was made; posts without a time come first, in the order that they have."""
+    text = post.get("time")
+    if text is None:
+        return datetime.min.replace(tzinfo=UTC)
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InputError("time must be a date and time", value=text, place=f"row {number}") from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+Cells = Iterator[tuple[int, Any, Any]]
+"""Row number, who and what, not yet checked."""
+
+
+class Row(NamedTuple):
+    """A row of recorded data: its number, from 1, the user, and the cell: a text, or a list of them."""
+
+    number: int
+    user: str
+    cell: str | list[str]
+
+
+class Columns(NamedTuple):
+    """The columns to read: who, and what."""
+
+    user: str
+    cell: str
+
+
+def ordered(sources: Iterable[str | PathLike[str]]) -> list[Path]:
+    """The files to read, in the order to read them: days of the archive by name, anything else as given."""
+    paths: list[Path] = []
+    for path in map(Path, sources):
+        if path.is_dir():
+            paths += folder_files(path, ENDING, ".json files of the archive")
+        else:
+            paths.append(path)
+    if not paths:
+        raise InputError("there must be at least one source")
+    for path in paths:
+        _reader(path)
+    return sorted(paths, key=lambda path: (path.name, str(path))) if all(map(is_archive, paths)) else paths
+
+
+def read_rows(path: Path, columns: Columns) -> Iterator[Row]:
+    """The rows of one file. Who is a text or an integer in all rows alike; what is a text, a list of texts or null."""
+    number, kind = 0, None
+    check_regular(path)
+    with reading(path):
+        for number, who, cell in _reader(path)(path, columns):
+            if type(who) is not kind:
+                kind = _checked_kind(who, kind, columns.user, number)
+            if type(cell) is not str:
+                cell = _checked_cell(cell, columns.cell, number)
+            yield Row(number, _checked_name(who, columns.user, number) if kind is str else str(who), cell)
+        if number == 0 and not is_archive(path):
+            raise InputError("must have at least one row")
+
+
+def _checked_kind(who: object, kind: type | None, column: str, number: int) -> type:
+    """The type of the first user, which is that of all: 7 and "7" may be two people or one."""
+    place = f"row {number}"
+    if who is None or (isinstance(who, float) and who != who):
+        raise InputError(f"{column} must not be missing", value=who, place=place)
+    if type(who) not in (str, int):
+        raise InputError(f"{column} must be a text or an integer", value=who, place=place)
+    if kind is not None:
+        rule = f"{column} must be {'a text' if kind is str else 'an integer'} as in the rows before"
+        raise InputError(rule, value=who, place=place)
+    return type(who)
+
+
+def _checked_name(who: str, column: str, number: int) -> str:
+    rule = None
+    if not who:
+        rule = "must not be empty"
+    elif who != who.strip():
+        # "ann " beside "ann" would silently be one more user.
+        rule = "must not begin or end with a blank"
+    elif not who.isascii() and not _is_unicode(who):
+        rule = "must be Unicode text, without halves of characters"
+    if rule:
+        raise InputError(f"{column} {rule}", value=who, place=f"row {number}")
+    return who
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON can spell one half of a surrogate pair, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _checked_cell(cell: object, column: str, number: int) -> str | list[str]:
+    """A cell that is not just a text; null is a row without anything, as of a post without text."""
+    if cell is None:
+        return ""
+    if isinstance(cell, list) and all(isinstance(entry, str) for entry in cell):
+        return cell
+    raise InputError(f"{column} must be a text or a list of texts", value=cell, place=f"row {number}")
+
+
+def _read_csv(path: Path, columns: Columns) -> Cells:
+    with _lines(path) as lines:
+        rows = csv.reader((text for _, text in lines), strict=True)
+        try:
+            header = [name.strip() for name in next(rows, [])]
+            if not header:
+                raise InputError("must not be empty")
+            if len(set(header)) != len(header):
+                raise InputError("must not have two columns of one name", value=header)
+            who, what = map(header.index, chosen(header, columns))
+            for number, fields in enumerate(filter(None, rows), start=1):
+                if len(fields) != len(header):
+                    raise InputError(f"must have {len(header)} fields", value=len(fields), place=f"row {number}")
+                yield number, fields[who], fields[what]
+        except csv.Error as error:
+            raise InputError(f"must be CSV: {error}", place=f"line {rows.line_num}") from error
+
+
+def _read_json_lines(path: Path, columns: Columns) -> Cells:
+    with _lines(path) as lines:
+        number = 0
+        for line, text in lines:
+            if text.strip():
+                number += 1
+                yield _record(parse_json(text, f"line {line}"), columns, number)
+
+
+def _read_json(path: Path, columns: Columns) -> Cells:
+    with _lines(path) as lines:
+        entries = parse_json("".join(text for _, text in lines), None)
+    if not isinstance(entries, list):
+        raise InputError("must be a list of JSON objects", value=entries)
+    records = [_record(entry, columns, number) for number, entry in enumerate(entries, start=1)]
+    times = [time_of(entry, number) for number, entry in enumerate(entries, start=1)]
+    for i in sorted(range(len(records)), key=times.__getitem__):
+        yield records[i]
+
+
+def _read_parquet(path: Path, columns: Columns) -> Cells:
+    for batch in open_file(path).batches(tuple(dict.fromkeys(columns))):
+        for some in batch.light(BATCH_BYTES):
+            numbers = range(some.first, some.first + some.frame.height)
+            yield from zip(numbers, *(some.frame[column].to_list() for column in columns), strict=True)
+
+
+READERS: dict[str, Callable[[Path, Columns], Cells]] = {
+    ".csv": _read_csv,
+    ".csv.gz": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".jsonl.gz": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".ndjson.gz": _read_json_lines,
+    ".parquet": _read_parquet,
+    ".json": _read_json,
+}
+"""Ending -> reader."""
+
+
+def _reader(path: Path) -> Callable[[Path, Columns], Cells]:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    ending = "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+    if ending not in READERS:
+        raise InputError(f"must end in one of {', '.join(READERS)}", file=path)
+    return READERS[ending]
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
+    """The numbered lines of a text file, which may be compressed, decoded one by one: a message can name the line."""
+
+    def decoded(stream: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(stream, start=1):
+            try:
+                # Spreadsheets write a byte order mark, which is no part of the first column's name.
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                value = line[error.start : error.start + 1]
+                raise InputError("must be UTF-8 text", value=value, place=f"line {number}") from None
+
+    try:
+        # A buffer of our own, as the lines of a GzipFile are read in Python.
+        with BufferedReader(gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+            yield decoded(stream)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"must be a whole gzip file: {one_line(str(error))}") from error
+
+
+def _record(entry: Any, columns: Columns, number: int) -> tuple[int, Any, Any]:
+    place = f"row {number}"
+    if not isinstance(entry, dict):
+        raise InputError("must be a JSON object", value=entry, place=place)
+    for column in columns:
+        if column not in entry:
+            raise no_column(column, entry, columns).at(place=place)
+    return number, entry[columns.user], entry[columns.cell]

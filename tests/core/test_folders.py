@@ -1,0 +1,27 @@
+"""Output folders: numbered where they are taken, refused where they are somebody's."""
+
+import pytest
+
+from poolscope.core.errors import InputError
+from poolscope.core.files import LOCK, check_folder, check_new, last_folder, new_folder
+
+
+def test_folders_are_numbered(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert new_folder("run").name == last_folder("run").name == "run"
+    new_folder("run").mkdir()
+    assert (new_folder("run").name, last_folder("run").name) == ("run-2", "run")
+    new_folder("run").mkdir()
+    assert (new_folder("run").name, last_folder("run").name) == ("run-3", "run-2")
+
+
+def test_a_folder_is_new_or_empty(tmp_path):
+    check_new(tmp_path / "nowhere")
+    check_new(tmp_path)
+    (tmp_path / LOCK).touch()
+    check_new(tmp_path)
+    (tmp_path / "mine").touch()
+    with pytest.raises(InputError, match="the output folder is not empty; choose another with `out`"):
+        check_new(tmp_path)
+    with pytest.raises(InputError, match="must be a folder"):
+        check_folder(tmp_path / "mine")

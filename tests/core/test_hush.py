@@ -1,0 +1,25 @@
+"""What a library prints of its own accord is kept from the terminal of a command, and from nobody else."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import os, sys
+from poolscope.core import suppress_stderr as hush
+if {enabled}:
+    hush.enable()
+with hush.hushed(), hush.hushed():
+    os.write(2, b"a library panics\\n")
+    print("we speak", file=sys.stderr)
+os.write(2, b"afterwards\\n")
+"""
+
+
+@pytest.mark.parametrize(("enabled", "heard"), [(True, False), (False, True)])
+def test_only_a_command_hushes(enabled, heard):
+    done = subprocess.run([sys.executable, "-c", CODE.format(enabled=enabled)], capture_output=True, text=True)
+    assert ("a library panics" in done.stderr) is heard
+    assert "we speak" in done.stderr
+    assert "afterwards" in done.stderr

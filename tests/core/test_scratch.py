@@ -1,0 +1,118 @@
+"""Folders of one living process: nobody takes them while it lives, and nobody keeps them when it is dead."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from poolscope.core.errors import InputError
+from poolscope.core.files import LOCK, held, scratch_folder, sweep_scratch
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from poolscope.core.files import held, scratch_folder
+with {how}(Path(sys.argv[1])) as folder:
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def another(tmp_path):
+    """Another process that has a folder open."""
+    processes = []
+
+    def start(how):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDING.format(how=how), str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        return process, process.stdout.readline().strip()
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def kill(process, how=signal.SIGKILL):
+    os.kill(process.pid, how)
+    process.wait()
+
+
+def test_a_folder_in_use_is_refused_until_its_process_is_dead(tmp_path, another):
+    process, _ = another("held")
+    with pytest.raises(InputError, match="another process is at work in this folder; wait for it, or choose another"):
+        held(tmp_path).__enter__()
+    kill(process)
+    with held(tmp_path):
+        assert (tmp_path / LOCK).exists()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_dead_process_leaves_nothing_to_the_next(tmp_path, another):
+    living, its_folder = another("scratch_folder")
+    dead, left = another("scratch_folder")
+    kill(dead)
+    assert os.path.isdir(left)
+    with scratch_folder(tmp_path) as own:
+        assert {path.name for path in tmp_path.iterdir()} == {own.name, os.path.basename(its_folder)}
+    assert living.poll() is None
+    assert os.listdir(tmp_path) == [os.path.basename(its_folder)]
+
+
+def test_what_only_looks_like_ours_is_left_alone(tmp_path):
+    """A name proves nothing: without our lock's file, or through a link, nothing is taken away."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / LOCK).touch()
+    folder = tmp_path / "here"
+    (folder / ".poolscope.mine").mkdir(parents=True)
+    (folder / ".poolscope.mine" / "work").touch()
+    (folder / ".poolscope.link").symlink_to(elsewhere)
+    (folder / ".poolscope.file").touch()
+    sweep_scratch(folder)
+    assert (folder / ".poolscope.mine" / "work").exists()
+    assert (elsewhere / LOCK).exists()
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    with pytest.raises(FileNotFoundError), scratch_folder(tmp_path) as folder:
+        (folder / "piece" / "of nothing").write_text("x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_died_before_its_lock_leaves_nothing_either(tmp_path):
+    """Between making the folder and locking it there is a moment: what is left of it is an empty folder."""
+    (tmp_path / ".poolscope.unlocked").mkdir()
+    sweep_scratch(tmp_path)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch, when):
+    """Another process may sweep in that moment, before or after the lock's file is opened."""
+    opened, swept = os.open, []
+
+    def open_in_between(path, *rest, **more):
+        if swept or str(tmp_path) not in str(path):
+            return opened(path, *rest, **more)
+        swept.append(os.path.dirname(path))
+        monkeypatch.setattr(os, "open", opened)
+        if when == "before":
+            sweep_scratch(tmp_path)
+            return opened(path, *rest, **more)
+        descriptor = opened(path, *rest, **more)
+        sweep_scratch(tmp_path)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_in_between)
+    with scratch_folder(tmp_path) as own:
+        assert swept == [str(own)]
+        assert [path.name for path in tmp_path.iterdir()] == [own.name]
+        assert (own / LOCK).is_file()
+    assert not os.listdir(tmp_path)

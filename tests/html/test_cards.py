@@ -1,0 +1,85 @@
+"""The numbers to remember: percentages of enough users, counts of few."""
+
+import re
+
+import polars as pl
+import pytest
+from cases.engines import scenario_text
+from cases.records import record
+
+from poolscope.html import attack as attack_page
+from poolscope.html.compare import in_plain_words
+from poolscope.html.explore import view
+from poolscope.html.tables import FEW, cards
+from poolscope.html.workflows import audit
+from poolscope.scenario.scenario import parse
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.compare import compare
+from poolscope.workflows.explore.answers import Crowd, Stoppable
+from poolscope.workflows.obfuscate import obfuscate
+
+PERCENTAGE = re.compile(r"\d\s?%")
+
+
+def test_enough_users_have_percentages():
+    shares = {"precision": (0.31, 0.2), "precision_top10": (0.9, 0.8), "exposed": (0.0051, 0.004)}
+    found = list(cards(record(users=1000, exposed_at=0.95, **shares)))
+    assert [card.value for card in found] == ["31\u202f%", "90\u202f%", "0.5\u202f%"]
+    assert found[2].label == "of users are exposed by then, at 95\u202f% confidence"
+    assert all(card.note.endswith("%") for card in found)
+
+
+@pytest.mark.parametrize(
+    ("users", "counts"),
+    [
+        (19, (True, True, True)),
+        (20, (False, True, False)),
+        (194, (False, True, False)),
+        (200, (False, False, False)),
+    ],
+)
+def test_fewer_than_twenty_are_counted(users, counts):
+    """Of 194 users the surest tenth are 19."""
+    found = list(cards(record(users=users, precision=(0.5, 0.3), precision_top10=(1.0, 0.8))))
+    assert tuple(" of " in card.value for card in found) == counts
+    assert tuple(card.note == FEW for card in found) == counts
+    surest = round(users / 10)
+    assert found[1].value == (f"{surest} of {surest}" if counts[1] else "100\u202f%")
+
+
+def test_an_explorer_with_eight_users_gives_counts():
+    crowd = Crowd(parse(scenario_text(), name="x").game(1), 10, 1, Stoppable())
+    crowd.grow(8)
+    found = view.answer(crowd.answer())
+    for tile in found["tiles"][:3]:
+        assert re.fullmatch(r"\d of (8|1)", tile["value"]), tile
+        assert tile["note"] == FEW
+    assert re.search(r"right for \d of 8 users", found["words"])
+    said = found["words"].replace("guessing at random is right for 33\u202f%", "").replace("(33\u202f%)", "")
+    assert not PERCENTAGE.search(said)
+    cells = view.compared(crowd.answer())["cells"][1:4]
+    assert all(re.fullmatch(r"\d of (8|1)", value) for value, _ in cells)
+
+
+def test_a_report_of_eight_users_gives_counts(tmp_path):
+    audit(parse(scenario_text(users=8), name="x"), tmp_path / "run", seed=1)
+    html = (tmp_path / "run" / "report.html").read_text("utf-8")
+    values = re.findall(r'<dd class="value">([^<]*)</dd>', html)
+    assert all(re.fullmatch(r"\d of (8|1)", value) for value in values[:3])
+    assert html.count(FEW) == 3
+    assert re.search(r'class="lead">[^<]*right for \d of 8 users', html)
+
+
+def test_a_comparison_of_eight_users_gives_counts():
+    done = compare(parse(scenario_text(users=8), name="x"), ["grr"], [2.0, 4.0], reports=100, threshold=0.6)
+    words = in_plain_words(done)
+    assert re.search(r"is right for \d of 8 users under .* and for \d of 8 users under", words)
+    assert re.search(r"at least 60 % sure of \d of 8 users under", words)
+
+
+def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
+    pl.DataFrame({"user": ["ann"] * 40, "object": [1] * 40}).write_csv(tmp_path / "traces.csv")
+    scenario = parse(scenario_text('kind = "grr"\nepsilon = 6'), name="x")
+    obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
+    words = attack_page.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
+    assert "knows the preferred pool of 1 of 1 user with a confidence of at least 90 %." in words

@@ -1,0 +1,176 @@
+"""The confidence that was asked for is the one that every page, table and terminal shows."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+from cases.engines import scenario_text
+
+import poolscope as ps
+from poolscope.cli.audit import print_audit
+from poolscope.cli.compare import print_comparison
+from poolscope.cli.files import print_attack
+from poolscope.html import attack as attack_page
+from poolscope.html.compare import page_of as comparison_page
+from poolscope.html.compare import pictures as comparison_pictures
+from poolscope.html.explore import view
+from poolscope.html.workflows import audit, compare
+from poolscope.scenario.scenario import parse
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.audit.run_folder import read_run
+from poolscope.workflows.explore.answers import Crowd, Stoppable
+from poolscope.workflows.explore.people import people_of_run
+from poolscope.workflows.obfuscate import obfuscate
+
+#: One of the usual levels, and one that is none of them and has a digit behind the point.
+THRESHOLDS = {0.95: "95 %", 0.625: "62.5 %"}
+
+#: A sentence or head that names the usual confidence as the one that counts.
+USUAL = re.compile(r"(at|exposed|sure,?|of at least)[ \n]90 ?%( confidence)?(?! of| \d)")
+
+
+class Text(HTMLParser):
+    """The visible words of a page, without its pictures' data and its table of all levels."""
+
+    def __init__(self, html):
+        super().__init__()
+        self._words, self._hidden = [], 0
+        self.feed(html)
+        self.text = " ".join("".join(self._words).replace("\u202f", " ").split())
+
+    def handle_starttag(self, tag, attrs):
+        self._hidden += tag in ("script", "style", "textarea", "pre")
+
+    def handle_endtag(self, tag):
+        self._hidden -= tag in ("script", "style", "textarea", "pre")
+
+    def handle_data(self, data):
+        self._words.append("" if self._hidden else data)
+
+
+def asking(threshold):
+    return parse(
+        scenario_text('kind = "grr"\nepsilon = 4', users=60, observations=(3, 20)) + f"threshold = {threshold}\n",
+        name="x",
+    )
+
+
+@pytest.fixture(scope="module", params=THRESHOLDS, ids=str)
+def threshold(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, threshold):
+    folder = tmp_path_factory.mktemp("run") / "run"
+    return audit(asking(threshold), folder, seed=2), folder
+
+
+def test_the_report_shows_it(run, threshold):
+    summary, folder = run
+    html = (folder / "report.html").read_text("utf-8")
+    words, said = Text(html).text, THRESHOLDS[threshold]
+    record = ps.metrics.headline(summary.results)
+    assert f"users are exposed by then, at {said} confidence" in words
+    assert f"Reports until exposed at {said}" in words
+    assert f"is at least {said} sure of" in words
+    assert not USUAL.search(words)
+    # the card's number is of that confidence, as the outcomes have it
+    rows = ps.metrics.select(outcomes_of(folder), record.adversary, record.n)
+    assert record.exposed_share.value == (rows["exposed"] <= record.n).sum() / 60 == record.exposed.value
+    assert record.exposed_share != record.exposed_90
+    levels = "50 % 90 % 95 %" if threshold == 0.95 else "50 % 62.5 % 90 % 95 %"
+    assert f"sure at {said} {levels} {levels} error" in words
+    assert set(re.findall(r"sure at [\d.]+ %", html)) >= {
+        f"sure at {level} %" for level in re.findall(r"[\d.]+", levels)
+    }
+
+
+def outcomes_of(folder):
+    return pl.concat(pl.read_parquet(path) for path in sorted((folder / "outcomes").iterdir()))
+
+
+def test_the_curves_have_a_line_for_it(run, threshold):
+    table = read_run(run[1]).tables.exposure
+    assert sorted(table["threshold"].unique()) == sorted({0.5, 0.9, 0.95, threshold})
+    for record in run[0].results:
+        line = table.filter(adversary=record.adversary, threshold=threshold, n=record.n)
+        assert line["share"].item() == pytest.approx(record.exposed.value)
+
+
+def test_the_terminal_shows_it(run, threshold, capsys):
+    print_audit(run[0], run[1] / "report.html", 1.0)
+    printed, said = " ".join(capsys.readouterr().out.split()), THRESHOLDS[threshold]
+    assert f"exposed, at {said} confidence" in printed
+    assert f"sure, {said}" in printed
+    assert not USUAL.search(printed)
+
+
+def test_tables_of_records_show_it(run, threshold):
+    said = THRESHOLDS[threshold]
+    assert f"Exposed at {said}" in run[0].results.to_html()
+    assert f"Exposed at {said}".replace("%", r"\%") in run[0].results.to_latex()
+    assert f"Sure at {said}" in run[0].results.to_html(["sure"])
+    assert "90 %" not in run[0].results.to_html()
+
+
+def test_summaries_of_a_game_take_its_threshold(threshold):
+    game = asking(threshold).game(2)
+    records = ps.summarise(ps.play(game, 30, 2), game, 2)
+    assert all((record.threshold, record.confident_at) == (threshold, threshold) for record in records)
+    assert all(record.exposed_share == record.exposed for record in records)
+    other = ps.summarise(ps.play(game, 30, 2), game, 2, threshold=0.7)[0]
+    assert (other.threshold, other.exposed_at, other.exposed) == (0.7, threshold, None)
+
+
+def test_a_comparison_shows_it(tmp_path, threshold, capsys):
+    done = compare(asking(threshold), ["grr"], [4.0], users=40, reports=500, out=tmp_path / "out")
+    said = THRESHOLDS[threshold]
+    print_comparison(done, tmp_path / "out" / "comparison.html", 1.0)
+    printed = capsys.readouterr().out
+    assert re.search(r"exposed\s", printed)
+    assert said in printed
+    assert "90 %" not in printed
+    words = Text(comparison_page(done)).text
+    assert f"sure, {said} exposed, {said}" in words
+    assert f"Reports to expose are at {said} confidence" in words
+    assert not USUAL.search(words)
+    record = json.loads((tmp_path / "out" / "comparison.json").read_text())["results"][-1]
+    assert (record["threshold"], record["exposed_at"]) == (threshold, threshold)
+    assert {"exposed", "exposed_low", "sure", "exposed_90", "sure_90"} <= record.keys()
+    shown_share = f"{100 * record['exposed']:.1f}"
+    assert f">{shown_share}<" in comparison_page(done)
+    chart = comparison_pictures(done)[0].chart
+    assert f"Exposed, {said}" in json.dumps(chart.to_dict(validate=False), ensure_ascii=False)
+    assert chart.datasets["rows"][-1]["exposed"] == pytest.approx(record["exposed"])
+
+
+def test_the_explorer_shows_it(run, threshold):
+    scenario, said = asking(threshold), THRESHOLDS[threshold].replace(" ", "\u202f")
+    crowd = Crowd(scenario.game(2), 20, 2, Stoppable())
+    crowd.grow(48)
+    found = crowd.answer()
+    label = view.answer(found)["tiles"][2]["label"]
+    assert label == f"of users are exposed by then, at {said} confidence"
+    assert view.compared(found)["cells"][3][1].startswith(f"at {said}: ")
+    assert threshold in found.exposure["threshold"].to_list()
+    assert found.headline.exposed_share == found.headline.exposed
+    people = people_of_run(run[1])
+    assert (people.exposed_at, people.rows.columns[-1]) == (threshold, "exposed")
+    rows = outcomes_of(run[1]).filter(n=20).cast({"user": str, "adversary": str})
+    same = people.rows.join(rows, on=["user", "adversary"], suffix="_known")
+    assert same["exposed"].equals(same["exposed_known"], null_equal=True)
+
+
+def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
+    (tmp_path / "traces.csv").write_text("user,object\n" + "".join(f"u{i % 30},{i % 5}\n" for i in range(600)))
+    scenario = asking(threshold)
+    obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
+    found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
+    assert set(found.results[0].sure) == {0.5, 0.9, 0.95, threshold}
+    page = attack_page.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
+    assert f"with a confidence of at least {THRESHOLDS[threshold]}." in Text(page).text
+    print_attack(found, tmp_path / "found.csv")
+    assert f"sure, {THRESHOLDS[threshold]}" in capsys.readouterr().out

@@ -1,0 +1,87 @@
+"""The attack that goes with a device, and the posterior from its reports."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases.memory import STRONG, traces_of
+
+from poolscope.core.errors import InputError
+from poolscope.inference.attack import attack_on, posterior
+from poolscope.inference.independent import OnFresh
+from poolscope.inference.memoized.attack import OnKept
+from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, RapporMemory, reports_of
+
+NAIVE = replace(STRONG, name="naive", knows_memory=False)
+CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
+RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
+KEPT = [Memoised(CMS), RapporMemory(RAPPOR)]
+
+
+def cut(reports, lengths):
+    """The reports of each user."""
+    ends = np.cumsum(lengths)
+    for start, end in zip(ends - lengths, ends, strict=True):
+        yield {name: column[start:end] for name, column in reports.items()}
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [(Fresh(CMS), OnFresh), (Memoised(CMS), OnKept), (RapporMemory(RAPPOR), OnKept)]
+)
+def test_every_device_has_its_attack(device, kind):
+    assert isinstance(attack_on(device), kind)
+
+
+def test_others_are_refused():
+    with pytest.raises(InputError, match=r"must be a device, which has mechanism, memoizes, sent, got 'CMS'"):
+        attack_on(CMS)
+
+
+def test_a_mechanism_stands_for_fresh_reports():
+    keys, _, traces = traces_of(6, 12)
+    reports, lengths = reports_of(Fresh(CMS), traces, keys), np.full(6, 12)
+    found = posterior(CMS, reports, STRONG, lengths=lengths)
+    assert found.shape == (6, 13, 3)
+    np.testing.assert_array_equal(posterior(Fresh(CMS), reports, STRONG, lengths=lengths), found)
+
+
+@pytest.mark.parametrize("device", KEPT)
+def test_to_one_who_does_not_know_every_report_stands_alone(device):
+    keys, _, traces = traces_of(6, 12)
+    reports, lengths = reports_of(device, traces, keys), np.full(6, 12)
+    naive = posterior(device, reports, NAIVE, lengths=lengths)
+    np.testing.assert_array_equal(naive, posterior(device.mechanism, reports, STRONG, lengths=lengths))
+    grouped = posterior(device, reports, STRONG, lengths=lengths, observations=[12])
+    assert np.abs(naive[:, 12:] - grouped).max() > 0.01
+
+
+@pytest.mark.parametrize("device", [Fresh(CMS), *KEPT])
+@pytest.mark.parametrize("adversary", [STRONG, NAIVE], ids=["strong", "naive"])
+def test_a_row_for_each_report_count(device, adversary):
+    """In any order, for users of different lengths; a row is the attack on so many of the user's reports alone."""
+    keys, _, traces = traces_of(4, 9)
+    lengths = np.array([9, 0, 4, 9])
+    reports = reports_of(device, traces, keys)
+    kept = (np.arange(9) < lengths[:, None]).ravel()
+    reports = {name: column[kept] for name, column in reports.items()}
+    every = posterior(device, reports, adversary, lengths=lengths)
+    assert every.shape == (4, 10, 3)
+    counts = [6, 2, 20, 0]
+    some = posterior(device, reports, adversary, lengths=lengths, observations=counts)
+    np.testing.assert_array_equal(some, every[:, [6, 2, 9, 0]])
+    np.testing.assert_array_equal(every[:, 0], np.full((4, 3), 1 / 3))
+    for user, own in enumerate(cut(reports, lengths)):
+        for row, count in enumerate(counts):
+            first = {name: column[:count] for name, column in own.items()}
+            alone = posterior(device, first, adversary)
+            assert alone.shape == (min(count, lengths[user]) + 1, 3)
+            np.testing.assert_array_equal(some[user, row], alone[-1])
+
+
+@pytest.mark.parametrize("device", [CMS, Memoised(CMS)])
+def test_bad_counts(device):
+    reports = {name: column[:2] for name, column in reports_of(Fresh(CMS), *traces_of(1, 3)[::-2]).items()}
+    with pytest.raises(InputError, match="each of observations must be an integer of at least 0, got -1"):
+        posterior(device, reports, STRONG, observations=[3, -1])
+    with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
+        posterior(device, reports, STRONG, lengths=np.array([3]))

@@ -1,0 +1,249 @@
+"""The sum over tables of permanent responses against slow oracles: fractions for few reports, plain loops for many."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from cases.memory import ORACLE
+from cases.synthetic import SEED
+from oracle import kept
+from oracle.tables import table_posterior
+
+from poolscope.core.randomness import user_keys
+from poolscope.inference.adversary import Adversary
+from poolscope.inference.attack import posterior
+from poolscope.inference.memoized import tables as module
+from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.tables import axes, table_sum, tables_of
+from poolscope.mechanisms import GRR, LGRR, LOLOHA, Channel, DBitFlip, Identity, Memoised, device_of, reports_of
+from poolscope.mechanisms.devices import Evidence, Identical, Values
+from poolscope.population.behavior import Behaviour
+from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.popularity import within_pools
+from poolscope.population.universe import Universe
+
+WITHIN = [Fraction(float(x)) for x in within_pools(ORACLE.universe, ORACLE.popularity)]
+POOL_OF = ORACLE.universe.pool_of.tolist()
+
+
+def summed(tables, adversary=ORACLE):
+    scores = table_sum(tables, adversary)
+    return scores / scores.sum()
+
+
+def channel(slots, responses=3):
+    rows = np.random.default_rng(1).integers(1, 20, size=(max(slots) + 1, responses))
+    return [[Fraction(int(x), int(row.sum())) for x in row] for row in rows]
+
+
+@pytest.mark.parametrize("slots", [[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]], ids=["objects", "mixed"])
+@pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
+def test_identical_reports_are_the_enumeration(slots, reports):
+    law = channel(slots)
+    expected = kept.posterior(kept.identical(law, slots), reports, WITHIN, POOL_OF, 2)
+    seen, answer = np.unique(reports, return_inverse=True)
+    logs = np.log(np.array(law, dtype=np.float64).T[seen])
+    found = summed(tables_of(Evidence(np.array(slots), Identical(answer, logs)), ORACLE))
+    np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]], ids=["l-grr", "loloha"])
+@pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
+def test_noisy_values_are_the_enumeration(slots, reports):
+    truth, again, g = Fraction(3, 5), Fraction(4, 5), max(slots) + 1
+    expected = kept.posterior(kept.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
+    steps = [(float(p), float((1 - p) / (g - 1))) for p in (truth, again)]
+    law = Values(np.array(reports), np.arange(g), g, *steps)
+    found = summed(tables_of(Evidence(np.array(slots), law), ORACLE))
+    np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
+
+
+# Many reports
+
+
+UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
+SKEWED = Adversary(name="o", universe=UNIVERSE, popularity=np.array([0.3, 0.1, 0.15, 0.25, 0.2]))
+
+
+def test_the_example_of_many_reports():
+    device = device_of(GRR(universe=5, epsilon=3.0), memory=True)
+    reports = {"value": np.repeat(np.arange(5), [120, 40, 5, 5, 10])}
+    found = posterior(device, reports, SKEWED, observations=[180])[0]
+    assert found[0] == pytest.approx(1.0, abs=5e-5)
+    law = np.where(np.eye(5), np.exp(3.0), 1.0) / (np.exp(3.0) + 4)
+    counts = np.array([120, 40, 5, 5, 10])
+    expected = table_posterior(_mass(np.arange(5)), law, np.eye(5), counts)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def _mass(slots, adversary=SKEWED):
+    within = within_pools(adversary.universe, adversary.popularity)
+    mass = np.zeros((max(slots) + 1, adversary.k + 1))
+    np.add.at(mass, (slots, adversary.universe.pool_of + 1), within)
+    return mass
+
+
+def noise(p, q, g):
+    return np.full((g, g), q) + (p - q) * np.eye(g)
+
+
+#: Name -> device, and for a user's reports: slots, responses of each slot, reports of each response, and which came.
+LGRR_DEVICE = device_of(LGRR(universe=5, epsilon_infinity=3.0, epsilon_first=2.0))
+LOLOHA_DEVICE = device_of(LOLOHA(universe=5, epsilon_infinity=3.0, epsilon_first=2.0, g=3))
+DBITFLIP_DEVICE = device_of(DBitFlip(universe=5, epsilon=3.0, buckets=5, d=2))
+CHANNEL = Channel(universe=5, matrix=np.random.default_rng(2).dirichlet(np.ones(4), size=5))
+
+
+def _l_grr(reports):
+    m = LGRR_DEVICE.mechanism
+    return np.arange(5), noise(*m.permanent, 5), noise(*m.again, 5), reports["value"]
+
+
+def _loloha(reports):
+    m = LOLOHA_DEVICE.mechanism
+    slots = m.functions.values(np.full(5, reports["seed"][0], dtype=np.int64), np.arange(5))
+    own = np.unique(slots)
+    return np.searchsorted(own, slots), noise(*m.permanent, 3)[own], noise(*m.again, 3), reports["value"]
+
+
+def _dbitflip(reports):
+    flip = DBITFLIP_DEVICE.mechanism.flip
+    asked = np.flatnonzero(np.unpackbits(reports["positions"][0], bitorder="little")[:5])
+    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")[:, asked]
+    law = np.ones((5, 4))
+    for slot, (code, pattern) in product(range(5), enumerate(product((0, 1), repeat=2))):
+        for place, bit in zip(asked, pattern, strict=True):
+            law[slot, code] *= 1 - flip if bit == (place == slot) else flip
+    return np.arange(5), law, np.eye(4), bits @ np.array([2, 1])
+
+
+def _channel(reports):
+    return np.arange(5), CHANNEL.matrix, np.eye(4), reports["report"]
+
+
+DEVICES = {
+    "l-grr": (LGRR_DEVICE, _l_grr),
+    "loloha": (LOLOHA_DEVICE, _loloha),
+    "dbitflip": (DBITFLIP_DEVICE, _dbitflip),
+    "channel": (Memoised(CHANNEL), _channel),
+}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("n", [30, 180])
+def test_the_attack_is_the_sum_over_tables(name, n):
+    device, written = DEVICES[name]
+    trace = np.random.default_rng(n).choice(5, size=(1, n), p=SKEWED.popularity)
+    reports = reports_of(device, trace, user_keys(SEED, np.arange(1)))
+    slots, law, emission, which = written(reports)
+    expected = table_posterior(_mass(slots), law, emission, np.bincount(which, minlength=emission.shape[1]), GRID[n])
+    found = found_by(device, reports, SKEWED)
+    np.testing.assert_allclose(found.posterior, expected, atol=1e-5)
+    assert found.error.max() == 0
+
+
+def _product_grid(n):
+    gamma, delta = axes(SKEWED.belief, 2, True, n, -25.0)
+    g, d = np.meshgrid(gamma[0], delta[0], indexing="ij")
+    return g.ravel(), d.ravel(), np.outer(gamma[2], delta[2]).ravel()
+
+
+GRID = {n: _product_grid(n) for n in (30, 180)}
+
+
+# Priors, classes of slots, and what is impossible
+
+
+def test_priors_are_honored():
+    belief = Behaviour(interest=Beta(a=2.0, b=5.0), polarization=StepDensity((1.0, 0.0, 3.0)), pools=(1.0, 4.0))
+    adversary = replace(SKEWED, belief=belief)
+    device = device_of(GRR(universe=5, epsilon=2.0), memory=True)
+    reports = {"value": np.repeat([0, 1, 3], [5, 9, 4])}
+    (gamma, _, a), (u, _, b) = belief.interest.rule(20), belief.polarization.rule(20)
+    g, x = np.meshgrid(gamma, u, indexing="ij")
+    grid = g.ravel(), 0.5 + 0.5 * x.ravel(), np.outer(a, b).ravel()
+    law = np.where(np.eye(5), np.exp(2.0), 1.0) / (np.exp(2.0) + 4)
+    counts = np.array([5, 9, 0, 4, 0])
+    expected = table_posterior(_mass(np.arange(5)), law, np.eye(5), counts, grid, np.array([0.2, 0.8]))
+    found = found_by(device, reports, adversary).posterior
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    plain = found_by(device, reports, SKEWED).posterior
+    assert np.abs(plain - expected).max() > 0.05
+
+
+def test_equal_slots_are_counted_together(monkeypatch):
+    """Two dozen objects of equal popularity, of which few were reported: far more tables than could be listed."""
+    universe = Universe.sized(24, {"a": 8, "b": 8})
+    weak = Adversary.weak(universe)
+    device = device_of(GRR(universe=24, epsilon=2.0), memory=True)
+    tables = tables_of(device.evidence({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
+    found = summed(tables, weak)
+    # a nudge makes all popularities differ, so that nothing is merged: ten slots of a smaller world can be compared
+    small = Universe.sized(9, {"a": 3, "b": 3})
+    device, reports = device_of(GRR(universe=9, epsilon=2.0), memory=True), {"value": np.array([0, 0, 1, 4, 0, 0])}
+    same = summed(tables_of(device.evidence(reports), Adversary.weak(small)), Adversary.weak(small))
+    nudged = Adversary(name="n", universe=small, popularity=1 + 1e-9 * np.arange(9))
+    np.testing.assert_allclose(summed(tables_of(device.evidence(reports), nudged), nudged), same, atol=1e-7)
+    assert found[0] > 0.5
+    monkeypatch.setattr(module, "SUM_WORK", 0.0)
+    assert table_sum(tables, weak) is None
+
+
+def test_without_neutral_objects_the_interest_does_not_matter():
+    universe = Universe.sized(4, {"a": 2, "b": 2})
+    device, reports = device_of(GRR(universe=4, epsilon=2.0), memory=True), {"value": np.array([0, 0, 1, 3, 0])}
+    for interest in (Beta(), Beta(a=9.0, b=2.0)):
+        adversary = Adversary(
+            name="n",
+            universe=universe,
+            popularity=np.array([0.4, 0.1, 0.2, 0.3]),
+            belief=Behaviour(interest=interest),
+        )
+        law = np.where(np.eye(4), np.exp(2.0), 1.0) / (np.exp(2.0) + 3)
+        x, w = np.polynomial.legendre.leggauss(12)
+        grid = np.ones(12), 0.5 + 0.25 * (x + 1), w / 2
+        expected = table_posterior(_mass(np.arange(4), adversary), law, np.eye(4), np.array([3, 1, 0, 1]), grid)
+        np.testing.assert_allclose(found_by(device, reports, adversary).posterior, expected, rtol=1e-9)
+
+
+def test_without_noise_nothing_is_left_to_sum():
+    keys, trace = user_keys(SEED, np.arange(1)), np.array([[0, 3, 3, 1, 4, 0]])
+    device = Memoised(Identity(universe=5))
+    reports = reports_of(device, trace, keys)
+    tables = tables_of(device.evidence(reports), SKEWED)
+    assert len(tables.mass) == 0
+    expected = posterior(device.mechanism, reports, SKEWED)[-1]
+    np.testing.assert_allclose(summed(tables, SKEWED), expected, rtol=1e-9)
+
+
+def test_impossible_reports_are_seen():
+    device = Memoised(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
+    assert not tables_of(device.evidence({"report": np.arange(6)}), SKEWED).possible
+    assert tables_of(device.evidence({"report": np.arange(5)}), SKEWED).possible
+    never = Memoised(Channel(universe=5, matrix=np.column_stack([np.ones(5), np.zeros(5)])))
+    assert not tables_of(never.evidence({"report": np.array([0, 1])}), SKEWED).possible
+
+
+def test_too_many_reports_for_doubles_are_left_to_others():
+    device = device_of(GRR(universe=5, epsilon=3.0), memory=True)
+    tables = tables_of(device.evidence({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
+    assert table_sum(tables, SKEWED) is None
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_one_report_is_as_if_it_were_fresh(name):
+    """However many slots there are: nothing is listed."""
+    device, _ = DEVICES[name]
+    reports = reports_of(device, np.array([[3]]), user_keys(SEED, np.arange(1)))
+    expected = posterior(device.mechanism, reports, SKEWED)[-1]
+    np.testing.assert_allclose(summed(tables_of(device.evidence(reports), SKEWED), SKEWED), expected, rtol=1e-9)
+
+
+def test_lists_that_take_long_are_left_to_others():
+    """Two reports have a coarse grid, so that it would take longer to list the sets of slots than to add them up."""
+    universe = Universe.sized(30, {"a": 10, "b": 10})
+    adversary = Adversary(name="n", universe=universe, popularity=1.0 + np.arange(30))
+    device = device_of(GRR(universe=30, epsilon=2.0), memory=True)
+    assert table_sum(tables_of(device.evidence({"value": np.array([0, 12])}), adversary), adversary) is None

@@ -1,0 +1,377 @@
+"""Advice: against enumeration, fresh users against luck, what cannot be asked, the folder and the command."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases.command_line import SMALL, poolscope
+from cases.synthetic import SEED
+from scipy import integrate, optimize
+
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.progress import SILENT
+from poolscope.metrics.intervals import share_of
+from poolscope.metrics.shuffling import shuffled_epsilon
+from poolscope.scenario.scenario import load_scenario, parse
+from poolscope.workflows.advise.advise import advise
+from poolscope.workflows.advise.plays import players_of
+from poolscope.workflows.advise.question import parse_range, question_of
+from poolscope.workflows.advise.recommend import recommended_scenario
+from poolscope.workflows.advise.refine import Choice, Setting, verify
+from poolscope.workflows.advise.text import notes_of, pools_above
+from poolscope.workflows.advise.variants import resized
+
+COIN = """
+title = "Two objects, a pool each"
+[universe]
+size = 2
+pools = { heads = 1, tails = 1 }
+[popularity]
+kind = "uniform"
+[mechanism]
+kind = "grr"
+epsilon = 1
+[users]
+count = 100
+[[adversary]]
+name = "oracle"
+popularity = "true"
+[attack]
+observations = [2]
+"""
+
+MECHANISMS = ["grr", "oue"]
+ASKED = {"reports": 10, "error": 0.02, "devices": 20_000, "users": 800, "seed": SEED, "mechanisms": MECHANISMS}
+
+
+@pytest.fixture(scope="module")
+def coin():
+    return parse(COIN, name="coin")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return parse(SMALL + "[devices]\nreports_per_day = 2\n", name="small")
+
+
+@pytest.fixture(scope="module")
+def done(small):
+    return advise(
+        small, exposed=0.1, reports=10, error=0.02, devices=20_000, users=800, seed=SEED, mechanisms=["grr", "oue"]
+    )
+
+
+# A case that is solvable by hand: users of two objects send two reports of randomized response
+
+
+def same_twice(epsilon):
+    """Posterior after two reports alike, and how often both are alike, by integrals over delta in (1/2, 1]."""
+    p = 1 / (1 + math.exp(-epsilon))
+
+    def says(delta):
+        return p * delta + (1 - p) * (1 - delta)
+
+    own, _ = integrate.quad(lambda d: 2 * says(d) ** 2, 0.5, 1)
+    other, _ = integrate.quad(lambda d: 2 * (1 - says(d)) ** 2, 0.5, 1)
+    return own / (own + other), own + other
+
+
+@pytest.mark.parametrize("confidence", [0.7, 0.8])
+def test_two_reports_of_a_coin_against_enumeration(coin, confidence):
+    """Nobody is exposed until two reports alike are enough; from then on everyone who sends such."""
+    border = optimize.brentq(lambda e: same_twice(e)[0] - confidence, 0.1, 10)
+    found = advise(coin, exposed=0.1, confidence=confidence, users=1000, seed=SEED, mechanisms=["grr"])
+    (finding,) = found.findings
+    assert finding.largest.low <= border <= finding.largest.high
+    assert finding.largest.high / finding.largest.low < 1.1
+    for trial in finding.trials:
+        expected = same_twice(trial.epsilon)[1] if trial.epsilon >= border else 0.0
+        error = math.sqrt(expected * (1 - expected) / trial.users)
+        assert abs(trial.exposed.value - expected) <= 4 * error, trial
+    assert found.recommendation.epsilon <= border
+    assert found.recommendation.exposed.value == 0
+    assert found.recommendation.meets == "yes"
+    assert found.recommendation.precision.low <= found.recommendation.most_right
+
+
+def test_a_cap_of_one_report_against_enumeration(coin):
+    """Two reports expose nearly two thirds; one exposes nobody, and that is the cap."""
+    found = advise(coin, exposed=0.1, confidence=0.8, error=0.012, devices=2000, users=1000, mechanisms=["grr"])
+    (finding,) = found.findings
+    # RMSE of a frequency of 1/2: sqrt(1/4 / N) / (2 p - 1)
+    wanted = 2 * math.atanh(0.5 / math.sqrt(2000) / 0.012)
+    assert wanted <= finding.smallest <= wanted + 0.01, "three digits, rounded up"
+    expected = same_twice(finding.smallest)[1]
+    assert abs(finding.at_smallest.exposed.value - expected) < 4 * math.sqrt(expected * (1 - expected) / 1000)
+    assert finding.fits == "no"
+    assert finding.at_smallest.cap.value == found.recommendation.cap == 1
+    assert (found.recommendation.meets, found.recommendation.exposed.value) == ("no", 0.0)
+    assert finding.binds == "error and exposure"
+    (gives,) = found.gives
+    assert re.search(
+        r"exposed would have to be .* or the cap 1 \(1 to 1\) instead of 2 reports, or the error .* or the devices",
+        gives,
+    )
+    assert finding.error_at_largest > 0.012
+    assert finding.devices_at_largest == pytest.approx(2000 * (finding.error_at_largest / 0.012) ** 2, rel=0.01)
+
+
+# Honest search
+
+
+class Lucky:
+    """Settings of which the searching users say, by luck, that they expose the share that was aimed at."""
+
+    users, design_effect = 400, 1.0
+
+    def __init__(self, *choices):
+        self.choices = list(choices)
+
+    def at(self, share, target):
+        choice = self.choices.pop(0) if len(self.choices) > 1 else self.choices[0]
+        return Setting(choice, share)
+
+
+def test_held_out_users_reject_what_luck_has_chosen(coin):
+    """A negative control: a choice far beyond the border, as if few users had been lucky, is contradicted."""
+    question = question_of(coin, exposed=0.1, confidence=0.8, users=400, mechanisms=["grr"])
+    players = players_of(coin, question, SEED, Local(threads=1), SILENT)
+    border = optimize.brentq(lambda e: same_twice(e)[0] - 0.8, 0.1, 10)
+    beyond, below = (Choice(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
+    found, attempts = verify(Lucky(beyond, below), players)
+    assert [attempt.kept for attempt in attempts][:2] == ["no", "yes"]
+    assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
+    assert found.choice == below
+    # where the search finds nothing smaller, a contradicted choice is taken back a step
+    found, attempts = verify(Lucky(beyond), players)
+    assert [attempt.kept for attempt in attempts] == ["no", "yes"]
+    assert found.choice.epsilon == pytest.approx(0.93 * beyond.epsilon, rel=0.01)
+    _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), players)
+    assert [attempt.kept for attempt in hopeless] == ["no"] * 4
+    assert found.seed > SEED, "users who verify have no part in the search"
+
+
+def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
+    question = question_of(coin, exposed=0.1, confidence=0.7, error=0.012, devices=2000, users=400)
+    players = players_of(coin, question, SEED, Local(threads=1), SILENT)
+    both = [Choice(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
+    found, attempts = verify(Lucky(*both), players)
+    assert [(attempt.epsilon, attempt.cap) for attempt in attempts] == [(4.0, 2), (4.0, 1)]
+    assert found.choice.cap == 1
+
+
+def test_the_same_question_has_the_same_answer(small, done):
+    again = advise(small, exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
+    told = done.as_json()
+    assert {**again, "seconds": 0} == {**told, "seconds": 0}
+
+
+def test_a_looser_target_allows_no_smaller_epsilon(small, done):
+    loose = advise(
+        small, exposed=0.3, reports=10, error=0.02, devices=20_000, users=800, seed=SEED, mechanisms=["grr", "oue"]
+    )
+    for one, other in zip(done.findings, loose.findings, strict=True):
+        assert one.smallest == other.smallest
+        assert one.largest is None or one.largest.low <= other.largest.high
+        assert one.at_smallest.cap.value <= other.at_smallest.cap.value
+
+
+def test_bounds_are_never_below_the_attack(done):
+    found = done.recommendation
+    assert found.precision.low <= found.most_right
+    assert found.shuffled < found.shuffled_total <= found.cap * found.shuffled
+    assert found.shuffled < shuffled_epsilon(found.epsilon, 20_000, 1e-6), "the bound is of the mechanism"
+    assert found.errors.rmse == pytest.approx(found.measured.rmse, rel=0.25)
+    assert found.errors.rmse <= 0.02
+
+
+def test_verified_users_are_shown_by_preferred_pool(small, done):
+    """The pools have all verified users among them, and as many exposed ones as the share at the cap says."""
+    found = done.recommendation
+    assert [one.pool for one in found.by_pool] == list(small.universe().pool_names)
+    assert sum(one.users for one in found.by_pool) == found.users
+    exposed = sum(one.users * one.exposed.value for one in found.by_pool)
+    assert exposed == pytest.approx(found.users * found.exposed_at_cap.value)
+    assert {(one.n, one.exposed_at) for one in found.by_pool} == {(found.cap, done.question.confidence)}
+    told = done.as_json()["recommendation"]["by_pool"]
+    assert [one["exposed_high"] for one in told] == [one.exposed.high for one in found.by_pool]
+
+
+def test_pools_above_the_target_are_named(done):
+    """By their interval; a pool of few users, and one that may be below the target, is not."""
+    one, *_ = done.recommendation.by_pool
+    shares = {"often": (60, 200), "few": (9, 10), "perhaps": (22, 200), "seldom": (2, 200)}
+    pools = tuple(
+        replace(one, pool=name, users=users, exposed=share_of(exposed, users))
+        for name, (exposed, users) in shares.items()
+    )
+    (note,) = pools_above(replace(done.recommendation, by_pool=pools), done.question)
+    assert re.search(r"often 30 % \(24 to 37 %\)\.$", note)
+    assert not list(pools_above(replace(done.recommendation, by_pool=pools[1:]), done.question))
+
+
+def test_what_the_answer_hangs_on(done):
+    about = {case.about for case in done.sensitivity}
+    assert about == {"all", "behaviour", "users", "adversary", "pools"}
+    cases = {case.case.partition(":")[0]: case for case in done.sensitivity}
+    assert cases["light"].exposed.value <= cases["heavy"].exposed.value
+    assert sum(cases[name].users for name in ("light", "middle", "heavy")) == cases["all users"].users
+    assert cases["knows the popularity exactly"].users == 800
+    half, double = (scenario.universe() for _, scenario in resized(done.scenario))
+    assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
+
+
+def test_measures_are_played_for_the_same_error(small):
+    asked = {"reports": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
+    found = advise(small, exposed=0.1, confidence=0.6, **asked, mitigations=True)
+    rows = {entry.measure: entry for entry in found.mitigations}
+    none = rows["nothing more"]
+    assert none.devices == 1
+    assert rows["cap of 2 reports, more devices"].devices == pytest.approx(3, rel=0.01)
+    assert rows["cap of 2 reports, more devices"].exposed.value <= none.exposed.value
+    assert rows["cap of 2 reports, larger epsilon"].epsilon > none.epsilon
+    assert rows["half the epsilon"].devices > 1
+    assert rows["kept answers (memory)"].users <= 100
+    assert {entry.mechanism for entry in found.mitigations} == {"grr", "oue"}
+    assert {"a third of the events, larger epsilon", "a new pseudonym after 1 reports"} <= set(rows)
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"exposed": 0}, "`exposed` must be above 0 and below 1, got 0"),
+        ({"exposed": 1.0}, "`exposed` must be above 0"),
+        ({"exposed": math.nan}, "`exposed` must be above 0"),
+        ({"exposed": -0.1}, "`exposed` must be above 0"),
+        ({"confidence": math.nan}, "`confidence` must be above 0"),
+        (
+            {"confidence": 0.3},
+            "`confidence` must be above 0.333, which the adversary has of everyone before any report",
+        ),
+        ({"error": 0.1}, "`error` must come with `devices`"),
+        ({"devices": 10}, "`devices` must come with `error`"),
+        ({"error": 0.0, "devices": 10}, "`error` must be above 0"),
+        ({"error": math.nan, "devices": 10}, "`error` must be above 0"),
+        ({"error": 0.1, "devices": 0}, "`devices` must be at least 1"),
+        ({"error": 1e-6, "devices": 1000}, "`error` must be at least 0.005"),
+        ({"reports": 0}, "`reports` must be at least 1"),
+        ({"reports": 5, "days": 5}, "must not be both `reports` and `days`"),
+        ({"days": math.nan}, "`days` must be long enough"),
+        ({"users": 0}, "`users` must be at least 1"),
+        ({"tolerance": 0}, "`tolerance` must be above 0"),
+        ({"epsilon": (2, 1)}, "epsilon: must be LOW:HIGH with 0 < LOW < HIGH, got '2:1'"),
+        ({"epsilon": (math.nan, 1)}, "epsilon: must be LOW:HIGH"),
+        ({"mechanisms": ["grrr"]}, "mechanism: must be a known mechanism, got 'grrr'; did you mean 'grr'"),
+        ({"mechanisms": ["identity"]}, "mechanism: must have an epsilon that can be chosen, got 'identity'"),
+        (
+            {"adversary": "stronk"},
+            "adversary: must be an adversary of the scenario, got 'stronk'; did you mean 'strong'",
+        ),
+        ({"exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]}, "no mechanism exposes as few users as 0.001"),
+        (
+            {"error": 0.03, "devices": 50, "mechanisms": ["grr"], "epsilon": (0.1, 0.2)},
+            "no mechanism has an error of 0.03",
+        ),
+    ],
+)
+def test_bad_questions_are_one_line(small, asked, message, tmp_path):
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        advise(small, **{"exposed": 0.1, "users": 50, **asked}, out=tmp_path / "out")
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_days_need_a_rate(coin, small):
+    with pytest.raises(InputError, match="`days` must have a scenario that says how many reports a day has"):
+        question_of(coin, exposed=0.1, days=10)
+    assert question_of(small, exposed=0.1, days=4).reports == 8
+    assert question_of(small, exposed=0.1).reports == 10
+    assert question_of(small, exposed=0.1).adversary == "strong"
+    with pytest.raises(InputError, match=r"must be LOW:HIGH, as 0\.5:8, got '1'"):
+        parse_range("1")
+
+
+# The folder and the command
+
+
+def test_the_recommended_scenario_is_what_was_verified(done, small, tmp_path):
+    done.write(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.json", "recommended.toml"}
+    loaded = load_scenario(tmp_path / "out" / "recommended.toml")
+    chosen = done.recommendation
+    assert (loaded.mechanism.kind, loaded.mechanism.epsilon) == (chosen.mechanism, chosen.epsilon)
+    assert (loaded.devices.cap, loaded.attack.threshold) == (chosen.cap, 0.9)
+    assert loaded.attack.observations[-1] == 10
+    assert loaded.game(1).mechanism.epsilon == chosen.epsilon
+    content = json.loads((tmp_path / "out" / "advice.json").read_text())
+    assert content["recommendation"]["exposed"] == chosen.exposed.value
+    with pytest.raises(InputError, match="is not empty"):
+        done.write(tmp_path / "out")
+
+
+def test_files_that_a_scenario_names_come_along(tmp_path):
+    (tmp_path / "in").mkdir()
+    objects = "object,pool\n" + "".join(f"o{i},{'ab'[i % 2]}\n" for i in range(8))
+    (tmp_path / "in" / "objects.csv").write_text(objects)
+    text = re.sub(r"size = 2\n.*\n", 'objects = "objects.csv"\n', COIN)
+    (tmp_path / "in" / "mine.toml").write_text(text)
+    mine = load_scenario(tmp_path / "in" / "mine.toml")
+    advise(mine, exposed=0.2, confidence=0.7, users=60, mechanisms=["grr"], out=tmp_path / "out")
+    assert load_scenario(tmp_path / "out" / "recommended.toml").universe().size == 8
+
+
+def test_a_share_of_events_is_capped_in_reports(small):
+    half = parse(SMALL + "[devices]\nsample = 0.5\ncap = 3\n", name="half")
+    question = question_of(half, exposed=0.1, reports=10)
+    made = recommended_scenario(half, Choice(kind="grr", epsilon=1.0, cap=10), question)
+    assert (made.devices.cap, made.devices.sample) == (5, 0.5)
+    assert players_of(half, question, 0, Local(), SILENT).scenario.devices.cap is None
+
+
+def test_the_command(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    asked = ["advise", "small.toml", "--exposed", 0.2, "--reports", 6, "--mechanism", "grr,oue", "--users", 60]
+    ran = poolscope(*asked, "--epsilon", "0.2:8", "--out", "out", cwd=tmp_path, COLUMNS="80")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    assert all(len(row) <= 80 for row in ran.stdout.splitlines()[:-1])
+    assert "Which mechanism, epsilon and cap expose at most 20 % of the users" in ran.stdout
+    played = poolscope("audit", "out/recommended.toml", "--users", 20, "--out", "run", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    bad = poolscope(*asked, "--error", 0.1, "--out", "other", cwd=tmp_path)
+    assert (bad.returncode, len(bad.stderr.splitlines())) == (2, 1)
+    assert "--error must come with --devices" in bad.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run", "small.toml"]
+
+
+def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
+    """And leaves what it found all the same."""
+    (tmp_path / "coin.toml").write_text(COIN)
+    asked = ["--exposed", 0.1, "--confidence", 0.8, "--error", 0.012, "--devices", 2000, "--users", 200]
+    ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "It does not meet all targets." in ran.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.html", "advice.json", "recommended.toml"}
+    assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets"] == "no"
+
+
+def test_words_follow_what_was_found(done):
+    assert "held-out users" in done.sentence
+    assert not re.search(r"\b(un)?safe\b", " ".join([done.sentence, *done.notes, *done.assumptions]))
+    for kept, words in (("no", "did not confirm the first choice:"), ("yes", "showed that the first choice could be")):
+        attempt = replace(done.recommendation.attempts[0], kept=kept)
+        contradicted = replace(done.recommendation, attempts=(attempt, attempt))
+        notes = list(notes_of(done.findings, contradicted, done.question))
+        assert any(f"Held-out users {words}" in note and "refined 1 time;" in note for note in notes)
+    odd = [replace(finding, monotone=False) for finding in done.findings]
+    assert any(
+        "smaller epsilon exposed significantly more" in note for note in notes_of(odd, contradicted, done.question)
+    )
+    assert np.all(np.diff([share.value for share in done.curve]) >= 0)

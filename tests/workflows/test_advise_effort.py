@@ -1,0 +1,114 @@
+"""Advice on devices that keep answers: as many users as there is time for, and told so."""
+
+import numpy as np
+import pytest
+from cases.report_files import scenario_of
+from cases.synthetic import SEED
+
+import poolscope as ps
+from poolscope.mechanisms import make
+from poolscope.metrics.intervals import Estimate
+from poolscope.reports import frequencies
+from poolscope.workflows.advise import plays, variants
+from poolscope.workflows.advise.accuracy import errors_of
+from poolscope.workflows.advise.plays import Effort
+from poolscope.workflows.advise.question import KEEPING
+from poolscope.workflows.advise.search import Trial, largest_epsilon
+
+STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
+ASKED = {"exposed": 0.3, "confidence": 0.6, "reports": 4, "seed": SEED}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (1e-3, Effort(users=KEEPING, beyond=2, seconds=1e-3)),
+        (0.05, Effort(users=KEEPING, seconds=0.05)),
+        (0.3, Effort(users=100, seconds=0.3)),
+        (60.0, Effort(users=12, seconds=60.0)),
+    ],
+)
+def test_users_are_as_many_as_there_is_time_for(seconds, expected):
+    assert plays._effort(seconds, 33.0) == expected
+
+
+def advised(tmp_path, **more):
+    scenario = scenario_of(tmp_path, mechanism="kind = 'l-grr'\nepsilon = 4\n", adversaries=STRONG)
+    return ps.advise(scenario, mechanisms=["l-grr"], **{**ASKED, **more})
+
+
+def test_few_users_are_told_and_why(tmp_path, monkeypatch):
+    """And what so few cannot tell is not played: the same as whoever asks for as many, but for that."""
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
+    advice = advised(tmp_path)
+    assert advice.horizon == 4
+    assert advice.recommendation.users == advice.question.users == 12
+    assert {trial.users for finding in advice.findings for trial in finding.trials} == {12}
+    (note,) = (note for note in advice.notes if note.startswith("l-grr: at most 12 users play a trial"))
+    assert "as one takes 60 s of a processor" in note
+    assert "26.5 % of all may be" in note
+    assert {case.about for case in advice.sensitivity} == {"all", "behaviour"}
+    again = advised(tmp_path)
+    assert again.recommendation == advice.recommendation
+    assert again.findings == advice.findings
+
+
+@pytest.fixture
+def few_cases(monkeypatch):
+    """Other adversaries are left out: one who knows no popularity takes a second for each user of such a device."""
+    monkeypatch.setattr(variants, "_by_knowledge", lambda *_: iter(()))
+
+
+@pytest.mark.usefixtures("few_cases")
+def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 1e-4)
+    for module in (plays, plays):
+        monkeypatch.setattr(module, "KEEPING", 13)
+    advice = advised(tmp_path, reports=2)
+    assert advice.horizon == 4
+    assert advice.recommendation.users == 13
+    assert "pools" in {case.about for case in advice.sensitivity}
+
+
+@pytest.mark.usefixtures("few_cases")
+def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: pytest.fail("timed"))
+    advice = advised(tmp_path, users=15)
+    assert advice.recommendation.users == 15
+    assert not any("play a trial" in note for note in advice.notes)
+
+
+def trial(epsilon, users, exposed):
+    share = Estimate(exposed, max(0.0, exposed - 0.3), min(1.0, exposed + 0.3))
+    return Trial(epsilon=epsilon, users=users, exposed=share, cap=Estimate(4.0, 0.0, 4.0))
+
+
+def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
+    """Twelve users of whom nobody is exposed may be 26 %: no further steps are tried, and no target is called met."""
+    tried = []
+
+    def played(epsilon):
+        tried.append(epsilon)
+        return trial(epsilon, 12, 0.0 if epsilon < 3 else 0.5)
+
+    found = largest_epsilon(played, 0.05, 2.0, 0.1, 10.0, 1.5)
+    assert tried == [2.0, 3.0]
+    assert found.largest.low == 0.1
+    monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
+    advice = advised(tmp_path, exposed=0.05)
+    (finding,) = advice.findings
+    assert finding.fits == advice.recommendation.meets == "undecided"
+    assert advice.recommendation.exposed.high > 0.05 >= advice.recommendation.exposed.value
+    few_enough = [one.epsilon for one in finding.trials if one.exposed.value <= 0.05]
+    assert advice.recommendation.epsilon == pytest.approx(max(few_enough), rel=0.01)
+    assert "undecided" in advice.sentence
+    assert any("12 users cannot decide" in note for note in advice.notes)
+
+
+def test_a_channel_is_worked_out_once(monkeypatch):
+    """Of a mechanism that states nothing but its reports."""
+    calls, real = [], frequencies.as_channel
+    monkeypatch.setattr(frequencies, "as_channel", lambda mechanism: calls.append(1) or real(mechanism))
+    mechanism = make("rappor", 6, {"epsilon": 2.0, "m": 4, "hashes": 2, "cohorts": 2})
+    errors_of(mechanism, np.ones(6), 1000)
+    assert len(calls) <= 1

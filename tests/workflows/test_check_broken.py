@@ -1,0 +1,190 @@
+"""Mechanisms with one defect each are called broken, and the correct ones that they are made from are not."""
+
+import numpy as np
+import pytest
+from cases.broken import (
+    CORRECT,
+    DEFECTS,
+    KINDS,
+    ClearReport,
+    KeyedReport,
+    Noise,
+    Response,
+    Silent,
+    Sketch,
+    Stated,
+    Unary,
+    few_vectors,
+)
+from cases.synthetic import SEED
+
+from poolscope.cli.check import rows, sentence
+from poolscope.mechanisms import make
+from poolscope.workflows.check.check import check
+
+SAMPLES = 20_000
+
+
+@pytest.mark.parametrize("name", list(CORRECT))
+def test_correct_mechanisms_are_kept(name):
+    verdict = check(CORRECT[name](), samples=SAMPLES, seed=SEED, confidence=0.999)
+    assert verdict.kept, verdict.reasons
+    assert verdict.warnings == ()
+
+
+# Calls and reports that depend on each other
+
+
+@pytest.mark.parametrize("kind", ["response", "number"])
+@pytest.mark.parametrize("seeds", ["256", "4,096", "65,536"])
+def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
+    mechanism = Silent(KINDS[kind](**DEFECTS[f"one of {seeds} seeds for each call"]()))
+    verdict = check(mechanism, samples=40_000, seed=SEED, confidence=0.999)
+    assert any(reason.startswith("calls repeat each other") for reason in verdict.reasons), verdict.reasons
+    assert verdict.repeats.seeds > 65_536, "and the check says that it would find as many in nine of ten checks"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("noise of neighbors mirrored", "neighbors in a call"),
+        ("noise of half a call mirrored", "reports of the two halves of a call"),
+    ],
+)
+@pytest.mark.parametrize("name", list(KINDS))
+def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
+    mechanism = Silent(KINDS[name](**DEFECTS[kind]()))
+    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    assert any(reason.startswith(words) for reason in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("schedule", ["truths by an even schedule", "500 truths that repeat"])
+@pytest.mark.parametrize(("name", "of"), [("response", Silent), ("number", Silent), ("sketch", Stated)])
+def test_a_schedule_of_truths_is_caught(name, of, schedule):
+    mechanism = of(KINDS[name](**DEFECTS[schedule]()))
+    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    found = [reason for reason in verdict.reasons if "depend on each other" in reason]
+    assert any(reason.startswith("reports of one call") for reason in found), verdict.reasons
+    assert any(reason.startswith("reports of calls one after another") for reason in found), verdict.reasons
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_first_report_in_the_clear_is_caught(name):
+    mechanism = Silent(KINDS[name](clear="first"))
+    verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
+    assert any(reason.startswith("first reports of calls differ") for reason in verdict.reasons), verdict.reasons
+
+
+# Rare reports
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "rule"),
+    [
+        (Silent(Unary(universe=64, source=few_vectors(65536))), "reports whose bits differ in few bits"),
+        (Stated(Unary(universe=64, packed=True, source=few_vectors(65536))), "reports whose bits differ in few bits"),
+        (Stated(Sketch(universe=100, source=few_vectors(65536))), "reports whose bits differ in few bits"),
+        (Silent(Noise(source=few_vectors(65536))), "reports that one object alone has sent before"),
+    ],
+    ids=["unary, silent", "unary", "sketch", "number, silent"],
+)
+def test_noise_vectors_that_come_again_are_caught(mechanism, rule):
+    verdict = check(mechanism, samples=SAMPLES, seed=SEED, confidence=0.999)
+    assert verdict.guessed.epsilon > 1
+    assert verdict.guessed.rule.startswith(rule)
+    assert f"guesses show an epsilon of at least {verdict.guessed.epsilon:.3g}" in sentence(verdict)
+    assert f"among {verdict.guessed.objects:,}" in dict(rows(verdict))["guessed epsilon (99.9 %)"]
+
+
+@pytest.mark.parametrize(("of", "rate", "samples"), [(Stated, 1000, 20_000), (Silent, 5000, 100_000)])
+def test_a_few_reports_in_the_clear_are_caught(of, rate, samples):
+    verdict = check(of(KINDS["unary"](clear=1 / rate)), samples=samples, seed=SEED)
+    assert verdict.guessed.epsilon > 1
+    assert verdict.guessed.rule == "the reports with the fewest set bits of bits"
+    assert verdict.shown.epsilon <= 1, "no two objects show it"
+
+
+def test_reports_that_stand_apart_are_a_warning_where_nothing_is_proven():
+    """Without likelihoods nothing says which bit is whose under a hash function."""
+    verdict = check(Silent(KINDS["sketch"](clear=1 / 1000)), samples=SAMPLES, seed=SEED, confidence=0.999)
+    assert verdict.kept
+    assert "reports have 1 set bits of bits, all others at least" in verdict.warnings[0]
+
+
+def test_one_bit_of_many_that_is_never_flipped_is_caught():
+    """Screening finds the object, which is not among those that are tried otherwise."""
+    odd, samples = 333, 16_000
+    verdict = check(Silent(Unary(universe=800, unflipped=odd)), samples=samples, seed=SEED, confidence=0.999)
+    assert not verdict.kept
+    assert odd in verdict.objects
+    assert odd in (verdict.shown.one, verdict.shown.other)
+    assert f"bit {odd} of bits" in verdict.shown.event
+    assert (verdict.screened, verdict.universe) == (800, 800)
+    correct = check(Silent(Unary(universe=800)), samples=samples, seed=SEED, confidence=0.999)
+    assert correct.kept, correct.reasons
+    assert odd not in correct.objects
+
+
+# Events of several bits
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.float32, np.uint8])
+def test_two_bits_spend_the_epsilon_of_unary_encoding(dtype):
+    """p = 0.6 at a claimed epsilon of 1 is one of 1.405; a single bit shows 0.80 of it."""
+
+    class Entries(Silent):
+        def obfuscate(self, objects, rng):
+            return super().obfuscate(objects, rng)["bits"].astype(dtype)
+
+    verdict = check(Entries(Unary(universe=20, p=0.6)), samples=SAMPLES, seed=SEED)
+    assert verdict.shown.epsilon > 1.25
+    assert verdict.shown.event.count("bit") == 2
+    assert not verdict.kept
+
+
+def test_several_bits_spend_the_epsilon_of_a_bloom_filter():
+    mechanism = make("rappor", 40, {"epsilon": 4.0, "cohorts": 1, "m": 64, "hashes": 2})
+
+    class Blind(Silent):
+        def __init__(self):
+            self.plain, self.universe, self.epsilon = mechanism, 40, 4.0
+
+    verdict = check(Blind(), samples=SAMPLES, seed=SEED, confidence=0.999)
+    assert verdict.kept, verdict.reasons
+    assert "bits " in verdict.shown.event
+    assert verdict.shown.epsilon > 3, "two bits alone would show less than half"
+
+
+# `report`, which games play
+
+
+@pytest.mark.parametrize("plain", [Response, lambda: Unary(universe=20)], ids=["response", "unary"])
+def test_a_report_that_sends_the_object_is_caught(plain):
+    verdict = check(ClearReport(plain()), samples=20_000, seed=SEED, confidence=0.999)
+    assert verdict.shown.epsilon <= 1, "`obfuscate` is right"
+    assert verdict.played.shown.epsilon > 3
+    assert all(reason.startswith("`report`, which games play: ") for reason in verdict.reasons)
+    assert f"at least {verdict.played.shown.epsilon:.4g}" in dict(rows(verdict))["  sampled epsilon (99.9 %)"]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 40])
+def test_a_report_that_ignores_bits_of_its_key_is_caught(bits):
+    verdict = check(KeyedReport(Response(), bits), samples=20_000, seed=SEED, confidence=0.999)
+    assert any(f"keys that differ in bit {bits} alone repeat" in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_a_report_that_depends_on_its_place_is_a_warning():
+    class Placed(KeyedReport):
+        def report(self, objects, keys):
+            return super().report(objects, np.asarray(keys) + np.arange(len(keys), dtype=np.uint64))
+
+    verdict = check(Placed(Response()), samples=20_000, seed=SEED, confidence=0.999)
+    assert verdict.kept, verdict.reasons
+    assert "depend on how its users are split into blocks" in verdict.warnings[0]
+
+
+def test_the_report_of_our_mechanisms_is_tested_once():
+    """`obfuscate` draws a key for each report and calls `report`."""
+    verdict = check(make("grr", 4, {"epsilon": 1.0}), samples=20_000, seed=SEED)
+    assert verdict.played is None
+    assert verdict.repeats.keys

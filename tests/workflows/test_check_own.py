@@ -1,0 +1,33 @@
+"""The check of one's own mechanism: what it states is held against what it samples."""
+
+import numpy as np
+import pytest
+from cases.synthetic import SEED
+
+from poolscope.workflows.check.check import check
+
+SIZE, EPSILON = 8, 2.0
+
+
+class Response:
+    """Randomized response that keeps the object `kept` times as often as it states."""
+
+    universe, epsilon = SIZE, EPSILON
+
+    def __init__(self, kept):
+        self.p = kept * np.exp(EPSILON) / (np.exp(EPSILON) + SIZE - 1)
+
+    def obfuscate(self, objects, rng):
+        others = (objects + rng.integers(1, SIZE, len(objects))) % SIZE
+        return np.where(rng.random(len(objects)) < self.p, objects, others)
+
+    def log_likelihood(self, reports):
+        return EPSILON * (np.arange(SIZE) == np.asarray(reports)[:, None])
+
+
+@pytest.mark.parametrize(("kept", "fits"), [(1.0, True), (0.3, False), (0.8, False)])
+def test_a_sampler_that_keeps_less_than_it_states_is_found(kept, fits):
+    verdict = check(Response(kept), samples=20_000, seed=SEED)
+    assert verdict.kept == fits
+    assert verdict.mechanism == "Response"
+    assert any("samples do not fit its stated likelihoods" in reason for reason in verdict.reasons) != fits

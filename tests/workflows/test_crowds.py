@@ -1,0 +1,166 @@
+"""Users by the hash of their names: stable, without a list of all users, and right where two names have one hash."""
+
+import tracemalloc
+
+import numpy as np
+import polars as pl
+import pytest
+from cases.report_files import ATTACK, WEAK, scenario_of, small_attack
+from cases.synthetic import SEED
+from polars.testing import assert_frame_equal
+
+from poolscope.core.executors import Local
+from poolscope.reports import checks, misfit
+from poolscope.workflows.attack import chunks, partitions
+from poolscope.workflows.attack.attack import attack
+from poolscope.workflows.attack.chunks import Weighed, name_hashes, sections, store, together
+from poolscope.workflows.attack.partitions import gather
+
+
+def plain_hash(name):
+    """FNV-1a and one step of SplitMix64, in Python's integers."""
+    found = 0xCBF29CE484222325
+    for byte in name.encode():
+        found = (found ^ byte) * 0x100000001B3 % 2**64
+    found = (found + 0x9E3779B97F4A7C15) % 2**64
+    found = (found ^ found >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    found = (found ^ found >> 27) * 0x94D049BB133111EB % 2**64
+    return found ^ found >> 31
+
+
+STABLE = {
+    "a": 0x5F29C2AADD9B8527,
+    "ann": 0xB4090A0BA3F8393C,
+    "user 17": 0x4C7652E61E790438,
+    "Žofie \U0001f469🏽": 0x4E8CCA0F12A7BD75,
+    "0": 0x2FF7BE6590EEAEB0,
+    "-5": 0x32E54CB56747B9D2,
+    "18446744073709551615": 0xD31226629DCFA915,
+}
+
+
+def test_the_hash_is_stable():
+    """These numbers are in the order of everybody's output: they may not change."""
+    assert dict(zip(STABLE, name_hashes(pl.Series(list(STABLE))).tolist(), strict=True)) == STABLE
+    assert {name: plain_hash(name) for name in STABLE} == STABLE
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Int32, pl.Int64, pl.UInt16, pl.UInt64])
+def test_an_integer_is_called_by_its_digits(dtype):
+    numbers = [0, 7, 100] + ([-5] if dtype.is_signed_integer() else [2**16 - 1])
+    found = name_hashes(pl.Series(numbers, dtype=dtype))
+    assert found.tolist() == [plain_hash(str(number)) for number in numbers]
+    if dtype == pl.UInt64:
+        assert name_hashes(pl.Series([2**64 - 1], dtype=dtype)).tolist() == [STABLE[str(2**64 - 1)]]
+
+
+def test_hashes_spread():
+    """Crowds are equal intervals: neighbouring names fill them alike, to four standard errors each."""
+    counts = np.bincount((name_hashes(pl.Series(range(64_000))) >> np.uint64(58)).astype(np.int64), minlength=64)
+    assert np.abs(counts - 1000).max() < 4 * np.sqrt(1000 * 63 / 64)
+    assert len(np.unique(name_hashes(pl.Series(range(64_000))))) == 64_000
+
+
+def test_crowds_cover_all_hashes():
+    half = Weighed(50, 500, 0, ("ann", 20))
+    found = list(partitions.crowds([half, half], row=72, most_bytes=50_000))
+    assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
+    assert [crowd.number for crowd in found] == list(range(6))
+    assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
+    assert found[-1].high == 2**64
+    assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
+    assert len(list(partitions.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, most_bytes=0))) == 3
+    named = half._replace(letters=50 * 4096)
+    assert len(list(partitions.crowds([named, named], row=72, most_bytes=50_000))) == 30
+
+
+@pytest.mark.parametrize("horizon", [2**62, 4])
+@pytest.mark.parametrize("values", [2**64, 5], ids=["distinct", "colliding"])
+def test_every_row_comes_to_its_user(tmp_path, horizon, values):
+    """Rows of 40 users in five pieces, through files and in three crowds, against a dictionary."""
+    rng = np.random.default_rng(SEED)
+    hash_of = dict(enumerate(rng.integers(values, size=40, dtype=np.uint64, endpoint=values == 5).tolist()))
+    hash_of[0], hash_of[1] = 0, 2**64 - 1
+    expected = {user: [] for user in hash_of}
+    for piece in range(5):
+        users = rng.integers(40, size=60)
+        rows, bits = rng.random((60, 3)), rng.integers(256, size=(60, 5), dtype=np.uint8)
+        names = pl.Series([f"u{user:02d}" for user in users])
+        hashes = np.array([hash_of[user] for user in users], dtype=np.uint64)
+        order, starts = together(names, hashes)
+        assert [(hash_of[u], u) for u in users[order]] == sorted((hash_of[u], u) for u in users)
+        lengths = np.diff(np.append(starts, 60))
+        store(
+            tmp_path,
+            piece,
+            names.gather(order[starts]),
+            hashes[order[starts]],
+            lengths,
+            {"mass": rows, "bits": bits},
+            order,
+        )
+        for user, row, more in zip(users.tolist(), rows.tolist(), bits.tolist(), strict=True):
+            expected[user].append([*row, *more])
+    found, columns = [], {"mass": np.empty((0, 3)), "bits": np.empty((0, 5), dtype=np.uint8)}
+    for low, high in ((0, 3), (3, 2**63), (2**63, 2**64)):
+        own = list(sections(tmp_path, 5, low, high))
+        if own:
+            names, gathered = gather(own, horizon, columns, 1 << 16)
+            ends = np.cumsum(gathered.lengths)
+            assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
+            assert {name: column.dtype for name, column in gathered.told.items()} == {"mass": float, "bits": np.uint8}
+            found += zip(names, np.split(np.hstack(list(gathered.told.values())), ends[:-1]), strict=True)
+    order = sorted((user for user in expected if expected[user]), key=lambda user: (hash_of[user], user))
+    assert [name for name, _ in found] == [f"u{user:02d}" for user in order]
+    for (_, told), user in zip(found, order, strict=True):
+        np.testing.assert_array_equal(told, np.array(expected[user])[:horizon])
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 14])
+def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
+    scenario, path = small_attack(tmp_path)
+    expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
+    summary = attack(path, scenario, out=expected)
+    monkeypatch.setattr(chunks, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
+    assert attack(path, scenario, out=found, most_bytes=memory).users == summary.users == 25
+    one, two = (pl.read_parquet(table) for table in (expected, found))
+    names = two["user"].unique(maintain_order=True)
+    assert names.to_list() == sorted(names, key=lambda name: (plain_hash(name) >> 62, name))
+    assert_frame_equal(one.sort("user", maintain_order=True), two.sort("user", maintain_order=True), check_exact=True)
+
+
+USERS, BOUND = 50_000, 4 << 20
+
+
+@pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
+def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
+    """A hundred bytes of each would be more than the bound, and no step sees more than a few of them."""
+    scenario = scenario_of(tmp_path, mechanism="identity", adversaries=WEAK, attack=ATTACK.replace("[3, 10]", "[2]"))
+    rng = np.random.default_rng(SEED)
+    users = np.tile(np.arange(USERS), 2) if interleaved else np.repeat(np.arange(USERS), 2)
+    frame = pl.DataFrame({"user": [f"user {user}" for user in users], "value": rng.integers(30, size=len(users))})
+    path, out = tmp_path / "reports.parquet", tmp_path / "posteriors.parquet"
+    frame.write_parquet(path, row_group_size=1 << 13)
+    expected = attack(path, scenario, out=tmp_path / "expected.parquet")
+    seen = []
+
+    def spy(names, hashes):
+        seen.append(len(names))
+        return together(names, hashes)
+
+    monkeypatch.setattr(chunks, "together", spy)
+    monkeypatch.setattr(partitions, "together", spy)
+    # the checks of the reports hold a window of them, whatever the bound
+    monkeypatch.setattr(misfit, "MOST", 1 << 10)
+    monkeypatch.setattr(checks, "MOST", 1 << 10)
+    del frame, users
+    # what is loaded or compiled once is not held for users
+    attack(path, scenario, out=out, most_bytes=BOUND, engine=Local(threads=1))
+    tracemalloc.start()
+    summary = attack(path, scenario, out=out, overwrite=True, most_bytes=BOUND, engine=Local(threads=1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert USERS * 100 > BOUND > peak, f"{peak / 2**20:.1f} MiB held of a bound of {BOUND >> 20} MiB"
+    assert max(seen) < USERS / 4, f"{max(seen)} names at once"
+    assert summary == expected
+    assert pl.read_parquet(out).equals(pl.read_parquet(tmp_path / "expected.parquet"))

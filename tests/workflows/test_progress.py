@@ -1,0 +1,31 @@
+"""What a verb tells while it works."""
+
+import pytest
+from cases.engines import scenario_text
+from cases.told import Told
+
+from poolscope.scenario.scenario import parse
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.compare import compare
+
+
+def test_an_audit_tells_what_it_does(tmp_path):
+    told = Told()
+    audit(parse(scenario_text(users=60), name="drawn"), tmp_path / "run", progress=told)
+    assert told.stages == ["Preparing", "begun", "Summing up"]
+    assert told.totals == [60]
+    assert sum(told.ticks) == pytest.approx(60)
+
+
+def test_a_comparison_counts_the_users_of_all_choices():
+    told = Told()
+    compare(parse(scenario_text(users=20), name="drawn"), ["grr", "oue"], [1.0, 2.0], progress=told)
+    assert told.totals == [80]
+    assert sum(told.ticks) == pytest.approx(80)
+
+
+def test_what_is_inside_counts_and_neither_begins_nor_speaks(tmp_path):
+    told = Told()
+    audit(parse(scenario_text(users=20), name="drawn"), tmp_path / "run", progress=told.within())
+    assert (told.stages, told.totals) == ([], [])
+    assert sum(told.ticks) == pytest.approx(20)
