@@ -381,9 +381,3 @@ def builtin_text(name: str) -> str:
     if name not in known:
         raise InputError("unknown scenario", value=name, remedy=did_you_mean(name, known))
     return (resources.files("poolscope.scenario") / "builtin" / f"{name}.toml").read_text("utf-8")
-
-
-
-
-
-

@@ -245,7 +245,11 @@ def grouped_posterior(
             found = _without_chance(adversary.belief.pool_prior(adversary.k))
             if evidence is not None and count > 0:
                 first = {name: column[:count] for name, column in own.items()}
-                found = _found(evidence.first(int(count)), adversary, _key(first))
+                if count == 1:
+                    # one report says the same whether or not its response is memoized
+                    found = _without_chance(posterior_of_each(device.mechanism, first, adversary, None, [1])[0, 0])
+                else:
+                    found = _found(evidence.first(int(count)), adversary, _key(first))
                 if np.isnan(found.posterior).any():
                     raise not_a_number(f"the posterior of a user after {count} reports of memoized responses")
             posterior[user, used == count], error[user, used == count] = found

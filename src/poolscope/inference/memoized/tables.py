@@ -147,8 +147,6 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
     pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
     grid = grid_of(adversary, n)
-    if n == 1:
-        return _of_one_report(tables, grid)
     if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
         return None
     lattice = _lattice(tuple(members.tolist()))
@@ -173,14 +171,6 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
         out,
     )
     return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
-
-
-def _of_one_report(tables: Tables, grid: Grid) -> Floats:
-    """Scores (k,) of the pools: the mean over tables of the rate of one report, which is linear in the table."""
-    mass = tables.base[0] + np.exp(tables.log_law[:, 0]) @ tables.mass
-    rates = tables.rate[0] + tables.rate[1] * np.einsum("j,kjq->kq", mass, grid.weights)
-    scores: Floats = (grid.prior * rates).sum(axis=1)
-    return scores
 
 
 def _set_laws(digits: Integers, log_law: Floats) -> Floats:
