@@ -40,10 +40,9 @@ def _table(cells: list[Compared]) -> str:
     columns, rows = (list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in ("column", "row"))
     at = {(cell.row, cell.column): _cell(cell) for cell in cells}
     heads = [f"n = {column}" if column in observed else column for column in columns]
-    lines = [heads, ["---"] * len(columns), *([at.get((row, column), "") for column in columns] for row in rows)]
-    firsts = ["", "---", *rows]
-    joined = (f"| {' | '.join([first, *line])} |" for first, line in zip(firsts, lines, strict=True))
-    return "\n".join(joined).replace("|  |", "| |").replace("| --- | ", "|---|").replace(" | ---", "|---") + "\n"
+    body = [[row, *(at.get((row, column), "") for column in columns)] for row in rows]
+    head, *lines = (f"| {' | '.join(line)} |" for line in (["", *heads], *body))
+    return "\n".join([head.replace("|  |", "| |", 1), "|" + "---|" * (len(columns) + 1), *lines]) + "\n"
 
 
 def _cell(cell: Compared) -> str:
