@@ -1,9 +1,4 @@
-"""The command line as a whole: what all commands have in common.
-
-What several commands take, and when the user began to wait.
-
-Options that are lists, written with commas.
-"""
+"""The command line as a whole: the list of commands, their common options, and options that are lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a person sees while a command works, and when they stop it.
-
-Where a command runs that attacks: its engine, and kernels that are compiled while it begins.
-"""
+"""Progress of a command, how it stops, and the engine that it runs on."""
 
 from __future__ import annotations
 

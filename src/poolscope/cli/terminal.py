@@ -1,6 +1,6 @@
-"""The terminal: names from files are shown on it and never obeyed.
+"""The terminal: names from files are shown and never obeyed, and tables never cut digits.
 
-Tables on a terminal: digits are never cut. Where there is no room, columns are stacked in several tables.
+Where columns do not fit side by side, they are stacked in several tables.
 """
 
 from __future__ import annotations

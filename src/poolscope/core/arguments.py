@@ -1,7 +1,4 @@
-"""Checks of arguments that a caller gives from Python, where anything may be of any type.
-
-Arguments of public functions, checked by their declared types: a wrong one is one line, not a traceback.
-"""
+"""Check arguments of public functions: a wrong one is one line, not a traceback."""
 
 from __future__ import annotations
 

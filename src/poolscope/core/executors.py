@@ -1,9 +1,7 @@
-"""What this process may still use of the machine: cores, memory, disk.
-
-Where blocks of users run: what an engine is, and the threads of this process.
+"""Where blocks of users run: the protocol of an engine, and the threads of this process.
 
 An engine does two things. `map` shares the steps inside a block among the threads of this process. `tasks` runs whole
-blocks, wherever the engine has room for them, and hands back what little each of them says when it is done.
+blocks wherever the engine can, and returns the short result of each when it is done.
 """
 
 from __future__ import annotations

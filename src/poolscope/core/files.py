@@ -1,13 +1,8 @@
-"""Files that are read: regular ones, and in a folder all of one kind, so that nothing is left out unsaid.
+"""Input files and output folders: what is read, what may be written, and which process owns a folder.
 
-Outputs: which folder is taken by default, which is refused, and how it is told that one cannot be written.
-
-Folders that belong to one living process: locked while it lives, taken away by whoever comes after its death.
-
-The lock is the system's (`flock`, or its like): it is gone when the process is, however that ended. So a folder in use
-is told from one that a killed process left, and a second process that wants the same folder is told so.
-
-JSON: read in one way, whatever is wrong with it, and written without what it lacks.
+Inputs are regular files; a folder must hold files of one kind, so that none is skipped. A folder that a process writes
+is locked by the system (`flock` or similar). The lock ends with the process, however that ended, so that a later
+process can tell a folder in use from one that a killed process left behind, and removes the latter.
 """
 
 from __future__ import annotations

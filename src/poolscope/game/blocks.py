@@ -1,8 +1,7 @@
-"""Blocks of users as tasks of an engine: each writes its outcomes to a file of its own and says only its checksum.
+"""Blocks of users: how many users play in blocks of what size, what that takes, and the task that plays one.
 
-What a game will take of memory, time and disk, told before any of it is taken; docs/scale.md has the numbers.
-
-How a game will be played: how many users, in blocks of how many, and whether that can be had here.
+Memory, time and disk are estimated before any of it is taken; docs/scale.md has the numbers. A task writes the outcomes
+of its block to a file and returns its checksum.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Names in the table of outcomes, for those who read it and need not make it.
+"""Outcomes: the truth beside the guess, one row for each user, adversary and observation count.
 
-The table of outcomes: truth beside guess, one row for each user, adversary and observation count.
-
-The referee: knows the truth, and lays it beside what an adversary guesses.
+The referee knows the truth and puts it beside what an adversary guesses.
 """
 
 from __future__ import annotations

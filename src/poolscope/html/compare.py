@@ -1,7 +1,4 @@
-"""A comparison in plain words.
-
-A comparison as one page that needs nothing else.
-"""
+"""A comparison as sentences and as one self-contained HTML report."""
 
 from __future__ import annotations
 

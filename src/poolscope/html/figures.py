@@ -1,9 +1,7 @@
-"""The picture of the trade-off between the two errors of a test.
+"""Figures of a run: each function takes a tidy table and returns an Altair chart.
 
-The pictures of a run. Each function takes a tidy table and returns an Altair chart.
-
-A chart has a panel for each adversary or observation count. On a page, and in ``save``, as many stand in a row as there
-is room for; every point answers to the pointer with its number, its interval and the count of users behind it.
+A chart has a panel for each adversary or observation count. In a report, and in ``save``, as many stand in a row as
+fit; every point answers the pointer with its number, its interval and the count of users behind it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The paper's figures, made from the plays.
-
-The reproduction as one HTML page laid out like the paper.
-"""
+"""The reproduction as one HTML report laid out like the paper, with its figures."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The table of numbers of a page: records in, what the template places out.
-
-How numbers are written, in a terminal and on a page.
-
-The numbers to remember of an attack, as cards: a large value, what it is a share of, and its interval.
-"""
+"""Numbers of an HTML report: how they are written, the tables that hold them, and the cards at the top."""
 
 from __future__ import annotations
 

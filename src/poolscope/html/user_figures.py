@@ -1,7 +1,4 @@
-"""The picture of what is believed about one user, report by report.
-
-The picture of how popular every object is.
-"""
+"""Figures of one user's posterior, report by report, and of the popularity of every object."""
 
 from __future__ import annotations
 

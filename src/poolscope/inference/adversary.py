@@ -1,9 +1,4 @@
-"""What an attacker believes, and the posterior that follows from it.
-
-From which confidence on an adversary is sure of a user: at n if it is so after n reports.
-
-A user is exposed by n if the adversary has been sure at some time up to n. A scenario may add a threshold of its own.
-"""
+"""What an adversary believes, and the posterior that follows from it."""
 
 from __future__ import annotations
 

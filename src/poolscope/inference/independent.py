@@ -1,8 +1,6 @@
-"""What an attack on devices is: from what they send to posteriors.
+"""The paper's attack on independent reports, the protocol of attacks, and guesses with their confidence.
 
-The attack on reports that are drawn anew, each by itself: the paper's.
-
-What an adversary says after its posterior: a guess, and how sure it is of it. Nothing here knows the truth.
+Nothing here knows the truth.
 """
 
 from __future__ import annotations

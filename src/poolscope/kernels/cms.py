@@ -1,6 +1,6 @@
 """Count Mean Sketch: noise, the popularity mass of a report's support, and the curator's sketch.
 
-The curator's sketch by its closed law: one row per hash function, independent given the row's total.
+The sketch is also drawn from its closed distribution: one row per hash function, independent given the row's total.
 """
 
 from __future__ import annotations

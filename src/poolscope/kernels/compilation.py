@@ -1,11 +1,7 @@
-"""When numba compiles, and where it keeps what it has compiled.
+"""Compile kernels: when, into which cache, without reference counts, and with fused multiply-adds.
 
-Kernels that hold many arrays and make none.
-
-Numba counts who holds an array, wherever one is taken out of a tuple. The chains over kept answers take a few dozen
+Numba counts references wherever an array is taken out of a tuple. The chains over memoized responses pass a few dozen
 arrays from function to function: counting was a third of their time, and two fifths of the time to compile them.
-
-A multiply-add with one rounding: the same bits wherever the compiler puts it, and mostly one instruction.
 """
 
 from __future__ import annotations

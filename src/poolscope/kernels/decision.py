@@ -1,9 +1,4 @@
-"""From posteriors to a guess and its confidence.
-
-When an adversary was sure for the first time.
-
-The non-private game from counts: no integral is left to be taken.
-"""
+"""From posteriors to guesses: the guess, its confidence, the first report that exposes, the non-private game."""
 
 from __future__ import annotations
 

@@ -1,15 +1,9 @@
-"""One-hot vectors with noise on a grid.
+"""Group reports by hash function, and sum table rows at the positions or set bits of a report.
 
-Bits in words of 64: bit i is bit i mod 64, least significant first, of word i div 64.
-
-Sums in vector registers, which loops over short rows do not reach by themselves.
-
-Reports by hash function: which one a report has, whose reports they are, and the masses of its buckets.
-
-Sums of a table's rows, at positions or at the set bits of a report.
-
-Objects that all weigh the same to an adversary are counted: the counts of several columns stand in the bits of one
-word, behind the masses of the other columns, and are summed as integers. A row is half as long then.
+Bits stand in words of 64: bit i is bit i mod 64, least significant first, of word i div 64. Objects that weigh the same
+to an adversary are counted: the counts of several columns stand in the bits of one word, behind the masses of the other
+columns, and are summed as integers, so that a row is half as long. Sums use vector registers, which loops over short
+rows do not reach by themselves. The noisy one-hot vectors of histogram encoding are summed here too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The Walsh-Hadamard transform and Hadamard Count Mean Sketch.
+"""Hadamard Count Mean Sketch, the Walsh-Hadamard transform, and randomized response on values.
 
-The curator's sketch of Hadamard Count Mean Sketch by its closed law, a few hash functions at a time.
-
-Randomized response on values, on hashed values and on the rows of a Hadamard matrix.
+The curator's sketch is also drawn from its closed distribution, a few hash functions at a time.
 """
 
 from __future__ import annotations

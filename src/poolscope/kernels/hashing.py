@@ -1,4 +1,6 @@
-"""Polynomials of degree two over the field of the Mersenne prime 2^31 - 1.
+"""Hash objects and names: polynomials for sketches, XXH32 for local hashing, FNV-1a for names.
+
+Polynomials of degree two over the field of the Mersenne prime 2^31 - 1.
 
 Local hashing with XXH32 of an object's number as text, as other libraries do it.
 

@@ -1,9 +1,4 @@
-"""What a chain over kept answers has beside its sets, and draws from the tables of laws.
-
-Another preferred pool in one move: all sets of the pools concerned are dealt anew.
-
-One set of reports made two, and two made one.
-"""
+"""Moves of a chain over memoized responses: behavior, preferred pool, splits and merges of sets of reports."""
 
 from __future__ import annotations
 

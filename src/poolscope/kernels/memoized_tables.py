@@ -1,4 +1,6 @@
-"""The sum over all tables of permanent responses, factored by the sets of slots that have each response.
+"""Sums over tables of permanent responses: exact, or by samples of injective maps.
+
+The sum over all tables of permanent responses, factored by the sets of slots that have each response.
 
 A table splits the slots into one set for each response that was reported and one for all others. A response only asks
 for the weight of its own set, so that the sum over tables is a chain of convolutions over sets: 3^slots products for

@@ -1,4 +1,6 @@
-"""Counter-based random words: SplitMix64 evaluated at any index of any stream.
+"""Random numbers from keyed streams: words, coins, draws from tables, binomial numbers.
+
+Counter-based random words: SplitMix64 evaluated at any index of any stream.
 
 A *key* is 64 bits that name a stream; ``word(key, i)`` is its i-th word. Nothing is carried from one draw
 to the next, so what a user draws depends neither on threads, nor on blocks, nor on how many reports follow.

@@ -1,6 +1,6 @@
-"""Reports that are a bit for each object: noise, subsets, the mass of the set bits, and their counts.
+"""Reports with a bit for each object: noise, subsets, the mass of the set bits, and their counts.
 
-Lines over a finite field: z is had by the line (a, b) if a z + b mod p is below k.
+PI-RAPPOR's subsets are lines over a finite field: the line (a, b) holds z if a z + b mod p is below k.
 """
 
 from __future__ import annotations

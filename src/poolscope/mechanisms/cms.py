@@ -1,7 +1,4 @@
-r"""Count Mean Sketch: a hashed one-hot vector, every bit flipped on its own.
-
-Hadamard Count Mean Sketch: one bit of the transformed one-hot vector.
-"""
+"""Count Mean Sketch, a hashed one-hot vector with flipped bits, and its Hadamard variant, one bit of the transform."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""What the reports of one user say of the answers that its device keeps: all that an attack needs of such a device.
+"""Devices: which reports are sent over time, and what the reports of one user say about memoized responses.
 
-Objects in one *slot* share one kept answer; for most devices every object is a slot of its own. Reports that come from
-one answer are a *set*, and a law says how likely a set is, given the slot.
-
-What a user's device sends, from the objects that the user picks.
-
-A mechanism says what one report reveals of one object; a device says which reports are sent over time. Where it keeps
-its answers, a user's reports are not independent, so that memory is no mechanism of single objects.
+A mechanism says what one report reveals about one object. Where a device memoizes its responses, a user's reports are
+not independent, so that memoization is not a property of a mechanism of single objects. Objects in one *slot* share one
+memoized response; for most devices every object is a slot of its own. Reports that come from one response are a *set*,
+and its law says how likely a set is, given the slot.
 """
 
 from __future__ import annotations

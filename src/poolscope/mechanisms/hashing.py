@@ -1,9 +1,7 @@
-r"""Families of hash functions from objects to buckets 0..m-1.
+"""Families of hash functions from objects to buckets 0..m-1, and reports grouped by function.
 
 A family answers one question: the buckets of all objects under some of its functions. Rows are computed on demand, so
-that 65,536 functions on 250,000 objects need no table.
-
-Reports by hash function: what is tabulated for one function serves all of its reports.
+that 65,536 functions on 250,000 objects need no table. What is tabulated for a function is used by all its reports.
 """
 
 from __future__ import annotations

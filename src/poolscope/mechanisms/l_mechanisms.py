@@ -1,7 +1,4 @@
-"""Longitudinal randomized response: the kept answer is one of the objects, and so is the report.
-
-Longitudinal unary encodings: a bit for each object, kept with noise, and noise again on each bit that is sent.
-"""
+"""Longitudinal randomized response (L-GRR) and unary encodings (L-SUE, L-OUE, L-OSUE, L-SOUE): two rounds of noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hash functions that a seed names, one for each report, from objects to values 0..g-1.
-
-Local hashing: randomized response on the object's hash under a function of the report's own.
-"""
+"""Local hashing: randomized response on the object's hash, under a function that the report names by its seed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How adversaries see the universe, as a mechanism needs it to say what its reports tell them.
-
-What a mechanism is to others: roles, the columns of reports, and the checks that mechanisms share.
-
-Parameters of mechanisms, by the types that they are declared with: a file or a caller can give anything.
-"""
+"""What a mechanism is to the rest of the package: protocols, report columns, parameters and shared checks."""
 
 from __future__ import annotations
 

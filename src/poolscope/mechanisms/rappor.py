@@ -1,7 +1,4 @@
-"""The Bloom filters of RAPPOR: which bits objects have in each cohort, and how many they share.
-
-RAPPOR without memory: a Bloom filter with two steps of noise, in cohorts with hash functions of their own.
-"""
+"""RAPPOR: a Bloom filter with two rounds of noise, in cohorts with hash functions of their own."""
 
 from __future__ import annotations
 

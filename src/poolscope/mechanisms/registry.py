@@ -1,7 +1,4 @@
-"""All reports of a mechanism, where they are few, and the channel that it then is.
-
-A kept answer and noise again on it: which mechanism of two steps that makes.
-"""
+"""All reports of a mechanism with a small output space, its channel, and the two-round mechanism of a device."""
 
 from __future__ import annotations
 

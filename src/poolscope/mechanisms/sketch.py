@@ -1,11 +1,9 @@
-"""What mechanisms share whose reports name a public hash function: the functions, and reports grouped by them.
+"""Sketches: mechanisms whose reports name a public hash function.
 
-How the rows of a table hold what objects add for each view: masses, and counts in the bits of one word.
-
-The closed laws of sketches, so that 10^9 reports cost what the cells of a sketch cost: Count Mean Sketch's.
-
-Given how many of the reports fall on each (function, bucket), the set bits of a cell are Binomial(hits, 1 - xi) +
-Binomial(rest, xi), independently. The law is exact, not an approximation.
+Reports are grouped by function. Rows of a table hold what objects add for each view: masses, and counts in the bits of
+one word. The curator's sketch is drawn from its closed distribution, so that 10^9 reports cost as much as the cells of
+the sketch: given how many reports fall on each (function, bucket), the set bits of a cell are Binomial(hits, 1 - xi) +
+Binomial(rest, xi), independently. This is exact, not an approximation.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Bit vectors of reports: as bytes they are kept and written, as words they are drawn and read.
+"""Unary encodings: a report has a bit for each object, and a set bit supports its object.
 
-What mechanisms share whose report is a bit for each object: a set bit supports its object.
-
-Symmetric unary encoding: the one-hot vector with every bit flipped on its own.
-
-Optimised unary encoding: zeros are kept as well as the privacy allows, at the cost of the one.
-
-Thresholded histogram encoding: the positions at which a noisy one-hot vector exceeds a threshold.
-
-SpotMe: for each location the truth, or else a coin.
+Symmetric (SUE) and optimized (OUE) unary encoding flip the bits of the one-hot vector. Thresholded histogram encoding
+(THE) sends the positions at which a noisy one-hot vector exceeds a threshold. SpotMe sends the truth or a coin for each
+location. Bit vectors are stored as bytes, and drawn and read as words.
 """
 
 from __future__ import annotations

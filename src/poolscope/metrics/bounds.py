@@ -1,11 +1,7 @@
-"""Epsilon with its time: an epsilon of a report says little without how many reports there are.
+"""Bounds for any adversary, trade-off curves, and the cumulative epsilon behind them.
 
-The trade-off between the two errors of a test: what n reports let anyone decide about two candidates.
-
-What no adversary can beat, whatever it knows: bounds that follow from epsilon alone.
-
-They hold for reports with fresh noise. A memoized response shows which reports are of the same object, which no
-epsilon of single reports bounds.
+They follow from epsilon alone, and hold for reports with fresh noise. A memoized response shows which reports are of
+the same object, which no epsilon of single reports bounds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Frozen records as files of JSON keep them, read back: the kind of each field says what must stand there.
+"""Records as JSON and as rows, read back: the kind of each field says what must stand there.
 
 An estimate is three numbers beside each other, ``auc``, ``auc_low`` and ``auc_high``; infinity is a text, and what is
 not known is null.
-
-A record as a row of a file, and back.
 """
 
 from __future__ import annotations

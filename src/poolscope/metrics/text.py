@@ -1,7 +1,4 @@
-"""A run in plain words, for someone who knows no metric.
-
-The users that a game assumes, in words: what is found out hangs on them.
-"""
+"""A run in plain words for readers who know no metric, and the users that it assumes."""
 
 from __future__ import annotations
 

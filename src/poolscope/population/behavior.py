@@ -1,9 +1,7 @@
-"""How a user behaves, and what an adversary believes of it: relevant interest, polarization, preferred pool.
+"""Behavior of users: relevant interest, polarization, preferred pool, and the objects that follow from them.
 
-The same words serve as truth (what synthetic users draw from) and as belief (the priors of the attack); they are
-separate objects even when they are equal.
-
-What users pick: their behaviour drawn from the truth, and the objects that follow from it.
+The same classes describe the truth (from which synthetic users are drawn) and a belief (the priors of the attack). They
+are separate objects even when they are equal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Users who are there already: what they really picked takes the place of what synthetic users draw.
+"""Recorded users: traces from a file, in the place of what synthetic users draw.
 
-Traces as files: who picked which object, one row each, a user's rows in order of time.
-
-Columns ``user`` and ``object``, Parquet or CSV by the file's ending. Users' rows may be interleaved. Objects are called
-by their names, or by their numbers where the universe has no names.
+Columns ``user`` and ``object``, Parquet or CSV by the file's ending. Users' rows may be interleaved; those of a user
+are in order of time. Objects are identified by name, or by number where the universe has no names.
 """
 
 from __future__ import annotations

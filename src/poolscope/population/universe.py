@@ -1,11 +1,8 @@
-"""The universe: which objects there are, and which pool each of them is in.
+"""The universe: its objects, their pools, and the tables that list them.
 
-A universe of ``size`` objects is split into ``k >= 2`` disjoint, non-empty pools of interest and a
-neutral pool, which may be empty. An object is its index ``0 .. size - 1``; it may have a name.
-
-Objects in files: the table of a universe, a table of other pools, and the objects that any other table calls.
-
-Columns ``object`` and ``pool``, Parquet or CSV by the file's ending. No pool is the neutral pool.
+A universe of ``size`` objects is split into ``k >= 2`` disjoint, non-empty pools of interest and a neutral pool, which
+may be empty. An object is its index ``0 .. size - 1``; it may have a name. Tables have the columns ``object`` and
+``pool``, Parquet or CSV by the file's ending; an object without a pool is neutral.
 """
 
 from __future__ import annotations

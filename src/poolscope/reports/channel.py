@@ -1,4 +1,6 @@
-r"""The estimate through a channel: least squares on how often each report was seen.
+r"""Frequency estimates through a channel: least squares, and ridge where there is no inverse.
+
+The estimate through a channel: least squares on how often each report was seen.
 
 With M the channel's matrix, h the histogram of the reports and c the true counts,
 

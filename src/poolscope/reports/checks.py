@@ -1,4 +1,6 @@
-r"""Whether reports follow the popularity that an adversary assumes within its pools.
+r"""Checks of whether reports are what a scenario says, fed with the first rows of a file.
+
+Whether reports follow the popularity that an adversary assumes within its pools.
 
 An adversary assumes the popularity within each pool, and nothing of how popular the pools are. So the reports are a
 mixture of what the pools send, with unknown weights :math:`\pi`, and popularities :math:`\varphi_i^\beta` (scaled to

@@ -1,4 +1,6 @@
-r"""What a curator learns, and the role of an estimator that learns it.
+r"""Frequency estimators: the protocol, the linear estimate, and least squares on the hash functions.
+
+What a curator learns, and the role of an estimator that learns it.
 
 The linear estimate: from how many reports support an object, and how many would anyway.
 

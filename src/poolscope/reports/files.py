@@ -1,10 +1,8 @@
-"""Reports as columns: what a mechanism's reports look like in a file, read, checked and written.
+"""Reports as columns of a file, read, validated and written; and blocks of reports shared among threads.
 
-One row a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet has bits as
-bytes; CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is
-checked here.
-
-A block of reports, worked on by threads; the results do not depend on how many there are.
+One row is a report: ``user`` and the columns of the mechanism (`Mechanism.report_columns`). Parquet has bits as bytes;
+CSV, where every value is text, lists the set positions in a column ``ones``. What a kernel relies on is checked here.
+Results do not depend on the number of threads.
 """
 
 from __future__ import annotations

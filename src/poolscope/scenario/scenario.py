@@ -1,7 +1,4 @@
-"""Scenarios: TOML that names every part of a game, checked, and the objects it stands for.
-
-The files that a scenario is made of: its own, and those that it names.
-"""
+"""Scenarios: TOML that names every part of a game, validated, and the objects that it stands for."""
 
 from __future__ import annotations
 

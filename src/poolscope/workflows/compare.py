@@ -1,7 +1,4 @@
-"""What a comparison says: frozen records, and the file that holds them.
-
-The same users against many mechanisms: what each gives away, and what its curator learns.
-"""
+"""Play the same users against many mechanisms: what each reveals, what its curator learns, and the record of it."""
 
 from __future__ import annotations
 

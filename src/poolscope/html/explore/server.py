@@ -1,9 +1,7 @@
-"""What the server answers: the page and its files, answers as they are refined, stories, files to keep.
+"""The explorer's server: it listens on this machine only, opens the browser, and answers its requests.
 
 Every address begins with a token that only the browser which was opened knows. Requests under another host's name, or
 from another site's page, are refused, so that no page elsewhere can ask through the reader's browser.
-
-Opens the explorer: a server on this machine only, and the browser at its address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-r"""What groups of identical reports say about the preferred pool, where no two objects share an answer.
+r"""The attack on devices that memoize, by adversaries who know of it and by others.
+
+What groups of identical reports say about the preferred pool, where no two objects share an answer.
 
 Reports fall into groups g, each the answer that was kept for one object, sent c_g times. Different groups are different
 objects, for one object has one answer; so the likelihood is a sum over injective maps from groups to objects,

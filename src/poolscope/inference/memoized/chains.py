@@ -1,4 +1,6 @@
-r"""Chains over the objects behind a user's reports: where they begin, and the behaviour that they draw.
+r"""Noisy bit vectors of memoized responses: chains over the objects behind the reports.
+
+Chains over the objects behind a user's reports: where they begin, and the behaviour that they draw.
 
 The posterior of the pools where a user has many sets of reports: chains say which reports belong together.
 

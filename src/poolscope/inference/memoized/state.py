@@ -1,7 +1,4 @@
-"""The slots of a user's device as an adversary sees them: by class, with shares of its weight.
-
-A user's noisy bit vectors as the sampler takes them: units that are never parted, with the law of each by itself.
-"""
+"""What the chains sample over: slots as an adversary sees them, by class, and a user's reports as units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The posterior of the pools by sampled tables of permanent responses, where there are too many to add up.
+"""Samples of tables of permanent responses, and of maps from groups of reports to slots.
+
+The posterior of the pools by sampled tables of permanent responses, where there are too many to add up.
 
 Each chain runs at several temperatures (`kernels.memoized_table_chains`). It starts from a table and a behavior of its
 own, drawn from the prior, so that chains differ more at the start than later. A pilot of a few chains says how many

@@ -1,7 +1,4 @@
-"""Which mechanism is recommended, and all that is known of the choice.
-
-What else could be chosen and at what price, and why the recommended mechanism was.
-"""
+"""Choose the mechanism to recommend, say why, and list the alternatives with their price."""
 
 from __future__ import annotations
 

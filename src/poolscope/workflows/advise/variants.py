@@ -1,7 +1,4 @@
-"""What an advice hangs on: who the users are, what the adversary knows, how large the pools are.
-
-Cap, share, window, memory, smaller epsilon, other mechanisms: side by side for the same error, and played.
-"""
+"""Play a recommendation under other assumptions (sensitivity analysis) and with mitigations, for the same error."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""The attack on reports in a file: a posterior for each user, however large the file.
+"""Attack the reports in a file: a posterior for each user, however large the file, and sentences about it.
 
-Two rounds, by whatever engine. The first turns each report into the popularity masses of its support, a few numbers,
-piece of rows by piece of rows (`pieces`); where an adversary knows that devices keep their answers, the report itself
-goes with them. The second brings them together user by user, crowd of users by crowd of
-users, and makes posteriors of them (`crowds`). No process knows all users: a user is the hash of its name
-(`users`), and a crowd an interval of hashes. An adversary who wants to learn the popularity from the reports themselves
-has them counted before.
-
-What an attack on a file found, in sentences.
+There are two passes, on any engine. The first turns each report into the popularity masses of its support, chunk of
+rows by chunk of rows (`chunks`); where an adversary knows that devices memoize, the report itself goes with them. The
+second brings them together partition of users by partition of users, and computes posteriors (`partitions`). No process
+knows all users: a user is the hash of its name, and a partition an interval of hashes. Where an adversary estimates the
+popularity from the reports themselves, they are counted before.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""Who sent what, without a list of all users: a user is the hash of its name.
+"""The first pass of the attack on a file: chunks of rows become what the attack needs to know of each report.
 
-The hash is the same wherever and whenever a name is read. It says in which crowd a user is, where in the output, and
-how ties between pools are broken. Two names of one hash are two users all the same: names are compared wherever rows
-are brought together.
+Rows are cut into chunks that fit into memory. A task turns the reports of a chunk into the popularity masses of their
+supports, a few numbers each, and writes them in the order of their users' hashes, so that a partition of users is read
+without the rest. For adversaries who group reports it writes the reports themselves. Only counts are returned; all
+files are in one folder, which every worker sees.
 
-The files between the two rounds: of every piece its users in the order of their hashes, with what is told of their
-reports in that order, so that those of a crowd are read where they are, not the file.
-
-The first round of the attack on a file: pieces of rows become what the attack needs to know of each.
-
-The rows of the table are cut into *pieces* that fit into memory. A task turns the reports of a piece into the
-popularity masses of their supports, a few numbers each, and writes them in the order of their users' hashes, so that
-the rows of any crowd stand together; for adversaries who group reports it writes these themselves. Nothing but counts
-comes back; all files are in one folder, which every worker sees.
+The hash of a name decides in which partition a user is, where in the output, and how ties between pools are broken. Two
+names of one hash are still two users: names are compared wherever rows are brought together.
 """
 
 from __future__ import annotations

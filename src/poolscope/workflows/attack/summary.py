@@ -1,7 +1,4 @@
-"""What adversaries make of all users of a file, summed up over crowds.
-
-Guesses compared with the truth, where it is known.
-"""
+"""Summaries over all users of a file, and guesses compared with the ground truth where it is given."""
 
 from __future__ import annotations
 

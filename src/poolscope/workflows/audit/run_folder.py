@@ -1,7 +1,4 @@
-"""A finished run as it lies in its folder, read and checked.
-
-``manifest.json``: what a folder's run is, and the checksum of every block that is finished.
-"""
+"""The folder of a run: its manifest with the checksum of every finished block, written, read and verified."""
 
 from __future__ import annotations
 

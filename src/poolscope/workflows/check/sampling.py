@@ -1,7 +1,4 @@
-"""Reports to check a mechanism with, in parts that fit into memory.
-
-Families of events that are worth trying, from a first look at reports of each object.
-"""
+"""Sample reports to check a mechanism with, in parts that fit into memory, and choose events from a first look."""
 
 from __future__ import annotations
 
