@@ -118,7 +118,7 @@ def of_value(value: Any) -> Iterator[bytes]:
             yield from of_value(each)
     elif isinstance(value, float):
         yield struct.pack("<d", value)
-    elif not isinstance(value, str):  # words may be chosen anew
+    elif not isinstance(value, str):  # wording may change
         yield repr(value).encode()
 
 
