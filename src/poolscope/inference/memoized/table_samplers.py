@@ -88,9 +88,7 @@ class TableSampler:
             levels=LEVELS,
         )
         responses, lines = len(tables.counts), max(interest.shape[1], k * polarization.shape[1])
-        x, y = np.empty((2, max(lines, 4 * (responses + 1))))
-        words = x.view(np.int64), y.view(np.int64)
-        self.scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
+        self.scratch = _scratch(max(lines, 4 * (responses + 1)), lines, k)
         self.pairs = int(np.clip(PAIR_SHARE * len(mass), 1, MAX_PAIRS))
         #: Logarithms and exponentials of a sweep.
         pair, behavior = 7 * (responses + 1) + PAIR_WORK, responses * (interest.shape[1] + lines)
@@ -148,6 +146,12 @@ def tempered_posterior(tables: Tables, adversary: Adversary, key: np.uint64) -> 
     needed = PILOT_SWEEPS * (error / TOLERANCE) ** 2 * PILOT_CHAINS / CHAINS
     most = np.clip((1 - BURN_IN) * MAX_WORK / sampler.work / CHAINS, MIN_SWEEPS, MAX_SWEEPS)
     return sampler.posterior(own, CHAINS, int(np.clip(np.ceil(needed), MIN_SWEEPS, most)))
+
+
+def _scratch(width: int, lines: int, k: int) -> Scratch:
+    """Two rows of numbers, each also as integers, a line of nodes, and one number for each section and pool."""
+    x, y = np.empty((2, width))
+    return Scratch(x, x.view(np.int64), y, y.view(np.int64), np.empty(lines), np.empty(k + 1), np.empty(k))
 
 
 def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
@@ -232,9 +236,7 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
         levels=np.ones(1),
     )
     lines = k * polarization.shape[1]
-    x, y = np.empty((2, lines))
-    words = x.view(np.int64), y.view(np.int64)
-    scratch = Scratch(x, words[0], y, words[1], np.empty(lines), np.empty(k + 1), np.empty(k))
+    scratch = _scratch(lines, lines, k)
     drawn = int(np.clip(ALLOCATION_MAX_WORK / (groups * count), MIN_NODES, MAX_NODES))
     log_weight, posterior = np.empty((BATCHES, drawn * DRAWS)), np.empty((BATCHES, drawn * DRAWS, k))
     for batch, own in enumerate(children(key, np.arange(BATCHES))):
