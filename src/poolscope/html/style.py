@@ -255,7 +255,7 @@ def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], room: dict[str
 
 
 def _room(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
-    """What decides how a picture is laid out where it stands: see `charts.fit`."""
+    """What decides how a picture is laid out where it stands: see `render.fit`."""
     widths = [34 + 6.2 * len(words) for words in legend]
     return {"panels": panels, "least": least, "legend": sum(widths), "entry": max(widths, default=1)}
 

@@ -159,7 +159,7 @@ def posterior_of_each(
     observations: Sequence[int] | None,
     window: int | None = None,
 ) -> Floats:
-    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `devices.posterior`.
+    """Posteriors (users, rows, k) of an adversary to whom every report stands alone, see `attack.posterior`.
 
     With a window they start anew after so many reports.
     """

@@ -8,7 +8,7 @@ Nobody knows what the users picked, so only what does not hang on it is looked a
   that a report supports is :math:`\sum_z q^*(z) + (p^* - q^*)`. Read with another hash function or bit order, reports
   support no object more than another, and the sum is about 0;
 - **rare objects**: no object is supported less often than by noise alone, N q*;
-- **a channel's reports**: some popularity must explain how often each was sent (`mixture.lack_of_fit`). Of few reports
+- **a channel's reports**: some popularity must explain how often each was sent (`ibu.lack_of_fit`). Of few reports
   of a kind the chi-square number is larger by up to `FEW`.
 
 A bound is as many standard errors away that all of them together raise a false alarm in one of `1 / ERROR` files at

@@ -230,7 +230,7 @@ def grouped_posterior(
     lengths: Integers | None,
     observations: Sequence[int] | None,
 ) -> Found:
-    """Posteriors (users, rows, k) from the answers that each user's reports come from, see `devices.posterior`."""
+    """Posteriors (users, rows, k) from the answers that each user's reports come from, see `attack.posterior`."""
     if adversary.belief.none:
         remedy = "give the adversary no prior.none, or knows_memory = false"
         raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)

@@ -24,7 +24,7 @@ Several chains with different starts first go on for `PILOT` rounds: how far the
 need to agree to `ENOUGH`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated,
 what they disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found
 to agree, by chance maybe, and that have not gone far since. Where a user has many sets of reports, the chains do not
-agree in any time; then they say which reports belong together, and no more (`groupings`).
+agree in any time; then they say which reports belong together, and no more (`by_groupings`).
 
 References
 ----------

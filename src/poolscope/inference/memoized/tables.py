@@ -10,8 +10,8 @@ randomized response has the two probabilities q and p - q instead. Responses tha
 formula.
 
 Where slots are few, `table_sum` adds up all tables (`kernels.memoized_tables`) on a grid of relevant interest and
-polarization: no error is left but that of the grid. Where they are many, tables are sampled (`tempering`); where two
-slots hardly ever share a response, maps from responses to slots are (`allocation`).
+polarization: no error is left but that of the grid. Where they are many, tables are sampled; where two
+slots hardly ever share a response, maps from responses to slots are (`table_samplers`).
 """
 
 from __future__ import annotations
