@@ -1,4 +1,4 @@
-"""Numba functions only: arrays in, out filled, no checks, no options. `compilation` says when and where they compile."""
+"""Numba functions only: arrays in, out filled, no checks, no options. `compilation` says when they compile."""
 
 from poolscope.kernels.compilation import keep_somewhere
 

@@ -1,6 +1,6 @@
 """What every mechanism of ours has without stating it: it follows from what the mechanism does state.
 
-A protocol (`protocols.Mechanism`, `protocols.Countable`) says what there must be; these classes fill in what the rest determines.
+A protocol (`protocols.Mechanism`, `protocols.Countable`) says what there must be; these classes fill in what follows.
 
 Pure mechanisms, and all that follows from one.
 

@@ -7,9 +7,9 @@ worst-case ratio is the epsilon that the statement promises. What is really samp
 of the samples choose two objects and the event that tells them best apart, all others bound the probability of that one
 event under both. The bounds hold whatever was chosen, so the epsilon that they prove is a lower bound on the
 implementation's own, and one that exceeds the claimed epsilon is proof that the promise is broken. Rare reports of many
-objects are guessed from (`guesses`), samples are compared with what the mechanism states (`fit`, `distribution`), and reports
-with each other (`repeats`): bounds hold for reports that are independent. Where `report`, which games play,
-is other code than `obfuscate`, it takes the same tests.
+objects are guessed from (`guesses`), samples are compared with what the mechanism states (`fit`, `distribution`), and
+reports with each other (`repeats`): bounds hold for reports that are independent. Where `report`, which games play, is
+other code than `obfuscate`, it takes the same tests.
 
 References
 ----------
