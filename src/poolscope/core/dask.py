@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,7 @@ class Dask:
         self._scheduler, self._count, self._given = scheduler, workers, client
         self._client: Client | None = None
         self._cluster: Any = None
+        self._stderr = ExitStack()
         self._sent: tuple[Any, Future] | None = None
         self._local = Local()
 
@@ -154,6 +155,7 @@ class Dask:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+        self._stderr.close()
 
     def _connect(self) -> Client:
         from multiprocessing import resource_tracker
@@ -172,6 +174,8 @@ class Dask:
             # itself, as by a terminal that closes, another takes its place and complains the louder
             with hushed(), _deaf(signal.SIGHUP):
                 resource_tracker.ensure_running()
+        # as long as they live: one that is started while this process ends complains that it is gone
+        self._stderr.enter_context(hushed())
         with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
