@@ -22,8 +22,8 @@ from scipy import stats
 
 from poolscope import load_scenario
 from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Device
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.mechanisms.devices import Device
 from poolscope.mechanisms.protocols import Reports
 from poolscope.population.behavior import Behaviour, draw_traces, draw_users
 from poolscope.population.universe import Universe

@@ -9,10 +9,10 @@ import re
 import sys
 from pathlib import Path
 
-from poolscope.html.reproduction import mark
 from poolscope.html.tables import rounded
-from poolscope.workflows.reproduce.experiments import published
-from poolscope.workflows.reproduce.runner import Compared
+from poolscope.paper.experiments import published
+from poolscope.paper.report import mark
+from poolscope.paper.runner import Compared
 
 PAGE = Path(__file__).parent / "reproduction.md"
 

@@ -16,7 +16,7 @@ _HOME = {
     "estimate": "workflows.estimate",
     "make_traces": "workflows.traces.extract",
     "obfuscate": "workflows.obfuscate",
-    "reproduce": "html.workflows",
+    "reproduce": "paper.reproduce",
     # the same on arrays
     "behaviour_posterior": "inference.posterior",
     "frequencies": "reports.frequencies",
@@ -42,7 +42,7 @@ _HOME = {
 #: Namespace -> the module that it is.
 _SPACES = {
     "densities": "population.densities",
-    "figures": "html.figures",
+    "figures": "figures",
     "mechanisms": "mechanisms",
     "metrics": "metrics",
     "popularity": "population.popularity",
@@ -51,18 +51,18 @@ _SPACES = {
 __all__ = ["__version__", *sorted(_HOME), *sorted(_SPACES)]
 
 if TYPE_CHECKING:
-    from poolscope import mechanisms, metrics
+    from poolscope import figures, mechanisms, metrics
     from poolscope.core.dask import Dask
     from poolscope.core.errors import InputError, PoolscopeError
     from poolscope.core.executors import Local
     from poolscope.core.progress import Progress
     from poolscope.game.game import Game, play
-    from poolscope.html import figures
-    from poolscope.html.workflows import advise, audit, compare, reproduce
+    from poolscope.html.workflows import advise, audit, compare
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
     from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
     from poolscope.metrics.records import summarise
+    from poolscope.paper.reproduce import reproduce
     from poolscope.population import densities, popularity
     from poolscope.population.behavior import Behaviour
     from poolscope.population.universe import Universe

@@ -58,7 +58,7 @@ def serving(explorer):
     """The address of a running server."""
     import uvicorn
 
-    from poolscope.html.explore.server import application
+    from poolscope.explore.server import application
 
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

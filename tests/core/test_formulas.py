@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from poolscope.core.tables import scan_written, writing
 from poolscope.core.tables.text import escape, escaped, unescaped
+from poolscope.explore.people import people_of_posteriors
 from poolscope.workflows.attack.summary import read_truth
-from poolscope.workflows.explore.people import people_of_posteriors
 from poolscope.workflows.traces.extract import make_traces
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)", "'=x", "''-x", "'tis", "ann", "007", "a=b", 'a,"b']

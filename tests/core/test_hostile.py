@@ -334,8 +334,8 @@ def test_names_are_shown_and_never_obeyed(tmp_path, capsys):
 
 
 def test_a_reproduction_escapes_too(tmp_path):
-    from poolscope.html import reproduction as page
-    from poolscope.workflows.reproduce.runner import Compared, Reproduction
+    from poolscope.paper import report as page
+    from poolscope.paper.runner import Compared, Reproduction
 
     name = next(iter(page.experiments()))
     cells = dict.fromkeys(("low", "high"), 0.1)

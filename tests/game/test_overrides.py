@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from poolscope.core.errors import InputError
+from poolscope.devices.policy import Sending
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import attack_on, posterior
@@ -24,7 +25,6 @@ from poolscope.mechanisms import (
     device_of,
 )
 from poolscope.mechanisms.checking import ignored
-from poolscope.mechanisms.policy import Sending
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 from poolscope.population.popularity import zipf

@@ -11,10 +11,10 @@ from cases.synthetic import SEED
 
 from poolscope.cli.advise import print_advice
 from poolscope.core.errors import InputError
+from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
+from poolscope.figures.saving import save
 from poolscope.html import advise as page
 from poolscope.html.advise import command_of, page_of, write_page
-from poolscope.html.advise_figures import CAP, CHOSEN, ERROR, exposure_curve, fitting_map
-from poolscope.html.saving import save
 from poolscope.metrics import EpsilonInTime, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.scenario.scenario import parse

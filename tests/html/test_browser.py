@@ -11,7 +11,8 @@ from cases.command_line import SMALL
 from cases.records import Pools, choice
 from cases.synthetic import POOLS, game
 
-from poolscope.html import audit, compare, style
+from poolscope.figures import style
+from poolscope.html import audit, compare
 from poolscope.metrics.records import summarise
 from poolscope.metrics.tables import Records
 from poolscope.scenario.scenario import parse

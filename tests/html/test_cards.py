@@ -7,15 +7,15 @@ import pytest
 from cases.engines import scenario_text
 from cases.records import record
 
+from poolscope.explore import view
+from poolscope.explore.answers import Crowd, Stoppable
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import in_plain_words
-from poolscope.html.explore import view
 from poolscope.html.tables import FEW, cards
 from poolscope.html.workflows import audit
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.compare import compare
-from poolscope.workflows.explore.answers import Crowd, Stoppable
 from poolscope.workflows.obfuscate import obfuscate
 
 PERCENTAGE = re.compile(r"\d\s?%")

@@ -12,16 +12,16 @@ import poolscope as ps
 from poolscope.cli.audit import print_audit
 from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
+from poolscope.explore import view
+from poolscope.explore.answers import Crowd, Stoppable
+from poolscope.explore.people import people_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
 from poolscope.html.compare import pictures as comparison_pictures
-from poolscope.html.explore import view
 from poolscope.html.workflows import audit, compare
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.audit.run_folder import read_run
-from poolscope.workflows.explore.answers import Crowd, Stoppable
-from poolscope.workflows.explore.people import people_of_run
 from poolscope.workflows.obfuscate import obfuscate
 
 #: One of the usual levels, and one that is none of them and has a digit behind the point.

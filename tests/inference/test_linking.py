@@ -11,10 +11,10 @@ from cases.synthetic import SEED
 from oracle import kept
 from scipy.special import factorial
 
+from poolscope.devices.protocols import Bits, Identical, Values
 from poolscope.inference import linkage
 from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
-from poolscope.mechanisms.devices import Bits, Identical, Values
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta
 

@@ -12,12 +12,12 @@ from oracle.kept_sums import enumerated
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Bits, Evidence, Identical, Values
 from poolscope.inference.memoized import table_samplers
 from poolscope.inference.memoized.chains import N_CHAINS, agreed, begun, belief_of, kept_posterior
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.inference.memoized.table_samplers import tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
-from poolscope.mechanisms.devices import Bits, Evidence, Identical, Values
 from poolscope.population.behavior import Behaviour
 
 KEYS = user_keys(SEED, np.arange(200))

@@ -12,6 +12,7 @@ from oracle import kept
 from oracle.tables import table_posterior
 
 from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Evidence, Identical, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import tables as module
@@ -30,7 +31,6 @@ from poolscope.mechanisms import (
     device_of,
     reports_of,
 )
-from poolscope.mechanisms.devices import Evidence, Identical, Values
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Beta, StepDensity
 from poolscope.population.popularity import within_pools

@@ -5,10 +5,10 @@ import pytest
 from cases.memory import ORACLE
 from cases.synthetic import SEED
 
+from poolscope.devices.protocols import Bits
 from poolscope.inference.memoized.chains import begun, belief_of
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.kernels.memoized_state import log_join, log_joins, log_law, log_stay, move, put, refresh, table, take
-from poolscope.mechanisms.devices import Bits
 
 N, RNG = 24, np.random.default_rng(SEED)
 POSITIONS = np.array([[0, 1, 2, 1, 0], [3, 4, 5, 2, 6]])  # the last position is padding

@@ -11,11 +11,11 @@ from oracle.bounds import exp, mpf
 from scipy import special
 
 from poolscope.core.errors import InputError
+from poolscope.devices.protocols import device_of
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
-from poolscope.mechanisms.devices import device_of
 from poolscope.metrics.bounds import _missed as missed
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise

@@ -12,13 +12,13 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
+from poolscope.devices.policy import Sending
 from poolscope.game import windows
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
-from poolscope.mechanisms.policy import Sending
 from poolscope.metrics.linkability import FALSE_LINKS, linked, roc_area, trackability
 from poolscope.workflows.audit.run_folder import read_run
 

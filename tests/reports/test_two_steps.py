@@ -7,9 +7,9 @@ import pytest
 from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
+from poolscope.devices.loloha import published_values
+from poolscope.devices.longitudinal import response_again
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, DBitFlip, PIRappor, device_of, reports_of
-from poolscope.mechanisms.loloha import published_values
-from poolscope.mechanisms.longitudinal import response_again
 from poolscope.reports.estimators import variance_of_linear
 from poolscope.reports.frequencies import frequencies, simulate_frequencies
 

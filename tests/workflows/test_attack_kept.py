@@ -10,7 +10,7 @@ from distributed import Client
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.mechanisms.devices import Keeping
+from poolscope.devices.protocols import Keeping
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack.attack import attack

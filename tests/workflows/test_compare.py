@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from poolscope.cli.app import counts, numbers, words
 from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
+from poolscope.figures.compare import _places, frontier
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page
 from poolscope.html.compare import at_equal_error, in_plain_words, page_of, reservation, write_page
-from poolscope.html.compare_figures import _places, frontier
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import most_right
 from poolscope.metrics.records import summarise

@@ -123,7 +123,7 @@ def test_a_killed_client_takes_its_workers_along(scenario, tmp_path):
 
 
 def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
-    from poolscope.workflows.reproduce import runner
+    from poolscope.paper import runner
 
     def stopping(*_, **__):
         raise KeyboardInterrupt

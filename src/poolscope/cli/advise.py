@@ -7,8 +7,8 @@ from pathlib import Path
 from poolscope.cli.exit import as_options
 from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import MIN_USERS
-from poolscope.html.tables import number
 from poolscope.metrics.pools import PoolRecord
+from poolscope.metrics.text import number
 from poolscope.workflows.advise.recommend import NO_BETTER, best_in_all, total
 from poolscope.workflows.advise.records import Advice, Alternative, Case, Finding, Mitigation
 from poolscope.workflows.advise.search import Trial

@@ -14,7 +14,7 @@ from poolscope.workflows.check.distribution import LAW_CONFIDENCE, Share
 from poolscope.workflows.check.fit import Fit
 from poolscope.workflows.check.guesses import Guessed
 from poolscope.workflows.check.repeats import Repeats
-from poolscope.workflows.check.verdict import TESTED, Sampled, Shown, Verdict
+from poolscope.workflows.check.verdict import TESTED, Figure, Sampled, Verdict
 
 
 def names_in(text: str | None) -> list[str] | None:
@@ -101,7 +101,7 @@ def _tried(verdict: Verdict) -> str:
     return found if screened <= tried else f"{found}, after a first look at {screened:,}"
 
 
-def _detectable(shown: Shown, claimed: float) -> str:
+def _detectable(shown: Figure, claimed: float) -> str:
     if not math.isfinite(claimed):
         return "nothing, as no finite epsilon is claimed"
     if math.isinf(shown.detectable):

@@ -98,7 +98,7 @@ def reproduce(
     with working("Reproducing") as work:
         from poolscope.cli.progress import running
         from poolscope.cli.reproduction import kept_plays, print_reproduction
-        from poolscope.html.workflows import reproduce
+        from poolscope.paper.reproduce import reproduce
 
         work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
@@ -200,7 +200,7 @@ def explore(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the browser.")] = True,
 ) -> None:
     """Try settings in the browser, on this machine only: sliders move, and the exact engine answers."""
-    from poolscope.html.explore.server import explore
+    from poolscope.explore.server import explore
 
     explore(what, port=port, seed=seed, browser=browser, opened=lambda at: typer.echo(f"{at}\nCtrl-C ends it."))
     typer.echo("poolscope: the explorer has ended", err=True)
@@ -228,7 +228,7 @@ def report(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.html.folders import write_page
+        from poolscope.cli.folders import write_page
 
         page = write_page(folder)
     typer.echo(page)
@@ -244,7 +244,7 @@ def figures(
     from poolscope.cli.progress import working
 
     with working("Drawing", "pictures"):
-        from poolscope.html.folders import write_figures
+        from poolscope.cli.folders import write_figures
 
         written = write_figures(folder, form=format, width=width)
     for path in written:

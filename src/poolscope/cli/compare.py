@@ -9,10 +9,10 @@ from pathlib import Path
 from poolscope.cli.terminal import Grid, Terminal
 from poolscope.core.counting import counted
 from poolscope.html.compare import in_plain_words, reservation
-from poolscope.html.tables import bits, count, decimal, error, log_odds, number, share
+from poolscope.html.tables import bits, count, decimal, error, log_odds, share
 from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.records import EXPOSING
-from poolscope.metrics.text import chance_in_words
+from poolscope.metrics.text import chance_in_words, number
 from poolscope.workflows.compare import Choice, Comparison
 
 

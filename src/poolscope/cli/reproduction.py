@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.text import Text
 
 from poolscope.cli.terminal import Grid, Terminal
-from poolscope.html.reproduction import by_experiment, mark, verdict
 from poolscope.html.tables import rounded
-from poolscope.workflows.reproduce.runner import Reproduction, finished_plays
+from poolscope.paper.report import by_experiment, mark, verdict
+from poolscope.paper.runner import Reproduction, finished_plays
 
 
 def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:

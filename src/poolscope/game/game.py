@@ -18,13 +18,13 @@ from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, Local
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
+from poolscope.devices.policy import Sending, Sent
+from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.attack import attack_on
 from poolscope.inference.non_private import non_private_posteriors
-from poolscope.mechanisms.devices import Device, draws_fresh
-from poolscope.mechanisms.policy import Sending, Sent
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behavior import NONE, Behaviour, Preferences, Truth, draw_traces, draw_users, preferences
 from poolscope.population.popularity import uniform

@@ -14,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
+from poolscope.devices.policy import Sent
 from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, LATE, exposed_columns
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, believed, guesses
 from poolscope.inference.pseudonyms import longest
 from poolscope.kernels import decision as kernels
-from poolscope.mechanisms.policy import Sent
 from poolscope.population.behavior import NONE, Truth
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, places
 from poolscope.core.executors import Local
+from poolscope.devices.protocols import Keeping
 from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores
-from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 
 #: Devices at most, and what their windows may add up to: reports, and reports times objects.

@@ -12,7 +12,7 @@ from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.advise_figures import pictures
+from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
 from poolscope.html.render import origin, placed, render, tied
 from poolscope.html.tables import Column, interval, share, table

@@ -15,9 +15,10 @@ from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.files import told
 from poolscope.core.tables import scan_written
 from poolscope.core.tables.atomic import write_text
-from poolscope.html import figures
+from poolscope.figures import charts as figures
+from poolscope.figures.saving import Figure
 from poolscope.html.glossary import POSTERIORS, explained
-from poolscope.html.render import Shown, placed, render, tied
+from poolscope.html.render import placed, render, tied
 from poolscope.html.tables import Column, decimal, share, table
 from poolscope.inference.levels import DEFAULT_THRESHOLD, in_percent, sure
 from poolscope.metrics.exposure import exposure_by_adversary, exposure_columns
@@ -81,7 +82,7 @@ def _joined(found: Inferred) -> str:
     return "" if found.joined is None else joined_in_words(found.joined)
 
 
-def _exposure(posteriors: Path, threshold: float | None) -> Shown:
+def _exposure(posteriors: Path, threshold: float | None) -> Figure:
     """Whom each number of reports has exposed, of the users that the table has."""
     every = scan_written(posteriors, ("user", "adversary"))
     # a column of CSV in which nobody is exposed has no type
@@ -90,7 +91,7 @@ def _exposure(posteriors: Path, threshold: float | None) -> Shown:
     horizon = max(1, int(last["n"].to_numpy().max()))
     # of each user the last row: what exposed a user is the same in all of them
     table = exposure_by_adversary(last.with_columns(n=pl.lit(horizon)), horizon, threshold)
-    return Shown(
+    return Figure(
         name="exposure",
         title="How many reports does it take?",
         caption="The height of a line is the share of users of whom the adversary has, at some time up to that number "

@@ -17,9 +17,10 @@ from typing import Any
 from poolscope.core.counting import counted
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.audit_figures import pictures
+from poolscope.figures.audit import pictures
+from poolscope.figures.saving import Figure
 from poolscope.html.glossary import AUDIT, explained
-from poolscope.html.render import Shown, options, origin, placed, render, tied
+from poolscope.html.render import options, origin, placed, render, tied
 from poolscope.html.tables import Card, Column, cards, decimal, interval, share, table
 from poolscope.inference.levels import at_levels, in_percent, with_threshold
 from poolscope.metrics.bounds import in_days
@@ -56,7 +57,7 @@ def write_page(run: Run) -> Path:
     return page
 
 
-def page_of(summary: Summary, shown: Sequence[Shown]) -> str:
+def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
     """The page as HTML; every name from the run is escaped."""
     who = [(name, f"{what[:1].upper()}{what[1:]}.") for name, what in summary.adversaries.items()]
     return render(

@@ -13,14 +13,15 @@ import numpy as np
 from poolscope.core.counting import counted
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.compare_figures import frontier
-from poolscope.html.figures import ZOOM
+from poolscope.figures.charts import ZOOM
+from poolscope.figures.compare import frontier
+from poolscope.figures.saving import Figure
 from poolscope.html.glossary import COMPARISON, explained
-from poolscope.html.render import Shown, options, origin, placed, render, tied
-from poolscope.html.tables import Column, bits, count, decimal, error, log_odds, number, share, table
+from poolscope.html.render import options, origin, placed, render, tied
+from poolscope.html.tables import Column, bits, count, decimal, error, log_odds, share, table
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.bounds import in_days
-from poolscope.metrics.text import chance_in_words, of_users, percent
+from poolscope.metrics.text import chance_in_words, number, of_users, percent
 from poolscope.workflows.compare import Choice, Comparison
 
 WIDEST_GAP = math.log(16.0)
@@ -151,11 +152,11 @@ def write_page(comparison: Comparison, out: Path) -> Path:
     return page
 
 
-def pictures(comparison: Comparison) -> list[Shown]:
+def pictures(comparison: Comparison) -> list[Figure]:
     """The frontier."""
     shown = comparison.results, comparison.non_private, comparison.reports
     caption = f"{CAPTION} {reservation(comparison)}".strip()
-    return [Shown(name="frontier", title=TITLE, caption=f"{caption} {ZOOM}", chart=frontier(*shown))]
+    return [Figure(name="frontier", title=TITLE, caption=f"{caption} {ZOOM}", chart=frontier(*shown))]
 
 
 def page_of(comparison: Comparison) -> str:

@@ -1,45 +1,36 @@
-"""Where the JavaScript of the pages comes from: Vega, Vega-Lite and Vega-Embed in one file.
+"""Render records as one HTML report: the only Jinja environment, and what all reports have in common.
 
-It is made when the package is built (`hatch_build.py`) and lies beside this module. A checkout that was never built
-makes it once, with vl-convert, and keeps it in the user's cache.
+A report holds the specification of each picture and, once, the JavaScript that draws them: ``embed(chart, ...)`` for
+every picture, and a template that extends ``charts.html.j2`` for the report. Nothing is fetched, and no text of a
+specification is run: a policy in the head allows the report's own scripts and no other.
 
-From records to one HTML page: the only Jinja environment, and what all pages have in common.
-
-Pictures on their way out: inside a page, or as a file of their own.
-
-A page holds the specification of each picture and, once, the JavaScript that draws them: ``embed(chart, ...)`` for
-every picture, and a template that extends ``charts.html.j2`` for the page. Nothing is fetched, and no text of a
-specification is run: a policy in the page's head allows the page's own scripts and no other (`html.render`).
+The JavaScript (Vega, Vega-Lite and Vega-Embed in one file) is made when the package is built (`hatch_build.py`) and
+lies beside this module. A checkout that was never built makes it once, with vl-convert, and caches it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from altair import Undefined
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from poolscope.core.errors import PoolscopeError, visible
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
-from poolscope.html.style import Picture, config, quickly
+from poolscope.figures.saving import MISSING, Figure, specification
+from poolscope.figures.style import Picture
 
 BUILT = Path(__file__).with_name("vega.js")
-
-MISSING = "pip install 'poolscope[figures]'"
-"""What brings vl-convert."""
 
 
 @cache
@@ -119,68 +110,14 @@ def options(asked: Mapping[str, Any]) -> str:
     return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in lists.items())
 
 
-def slug(name: str) -> str:
-    """What a file name can hold of a name; two names may have the same."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
 def tied(text: str) -> str:
     """Text whose numbers stay on one line with their percent sign."""
     return text.replace(" %", "\u202f%")
 
 
-TEXT = 12
-"""Pixels of a letter on a page."""
-
-ROOM = 64
-"""Pixels that the axis left of a row of panels takes, about; the browser measures it."""
-
 ELEMENT = (
     '<div class="chart" role="img" aria-label="{}" data-name="{}"><script type="application/json">{}</script></div>'
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A picture with the name of its file, its title, and the sentence that says how to read it."""
-
-    name: str
-    title: str
-    caption: str
-    chart: Picture
-
-
-@quickly
-def specification(chart: Picture, *, text: float = TEXT) -> dict[str, Any]:
-    """A picture as Vega-Lite, in letters of so many pixels; it is ours, so it is not held against the schema."""
-    bare = chart.copy(deep=False)
-    # apart: altair would look into every row
-    bare.datasets = Undefined
-    spec: dict[str, Any] = bare.to_dict(validate=False)
-    spec["datasets"] = chart.datasets
-    spec["config"] = config(text)
-    room = spec["usermeta"]
-    spec["usermeta"] = {name: size if name == "panels" else size * text / TEXT for name, size in room.items()}
-    return spec
-
-
-def fit(spec: dict[str, Any], width: float, taken: float | None = None) -> None:
-    """Give a specification as many panels to a row as fit into so many pixels, and let them fill the row.
-
-    `taken` is what a drawing of it took: with it the width is met exactly. A page does the same for itself
-    (`templates/charts.js`).
-    """
-    meta, panel = spec["usermeta"], spec.get("spec", spec)
-    columns = int(max(1, min(meta["panels"], width // meta["least"])))
-    if "spec" in spec:
-        spec["columns"] = columns
-    beside = width - ROOM
-    # none: all words in one row
-    spec["config"]["legend"]["columns"] = 0 if meta["legend"] <= beside else int(max(1, beside // meta["entry"]))
-    if taken is None:
-        panel["width"] = max(beside / columns - spec["config"]["facet"]["spacing"], 40)
-    else:
-        panel["width"] += (width - taken) / columns
 
 
 def embed(chart: Picture, *, name: str, label: str) -> Markup:
@@ -198,7 +135,7 @@ def embed(chart: Picture, *, name: str, label: str) -> Markup:
     return Markup(ELEMENT).format(label, name, Markup(text))
 
 
-def placed(pictures: Iterable[Shown]) -> list[dict[str, Any]]:
+def placed(pictures: Iterable[Figure]) -> list[dict[str, Any]]:
     """What the template `figure.html.j2` places: pictures with titles and captions, numbered if there are several."""
     every = list(pictures)
     return [

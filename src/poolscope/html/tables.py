@@ -13,7 +13,7 @@ from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.leakage import SMALLEST_DOUBT
 from poolscope.metrics.records import TOPS, Record
-from poolscope.metrics.text import percent
+from poolscope.metrics.text import number, percent
 
 
 class Column(NamedTuple):
@@ -102,11 +102,6 @@ def large_percent(value: float) -> str:
 def large_share(value: float, users: int) -> str:
     """A share of some users as it stands alone: a percentage, or of fewer than 20 users a count."""
     return large_percent(value) if users >= MIN_USERS else f"{round(value * users)} of {users}"
-
-
-def number(value: float) -> str:
-    """A plain number; infinity as its sign."""
-    return f"{value:g}".replace("inf", "∞")
 
 
 def count(value: float) -> str:

@@ -18,8 +18,6 @@ from poolscope.workflows.audit import audit as auditing
 from poolscope.workflows.audit.run_folder import Run, Summary
 from poolscope.workflows.compare import Comparison
 from poolscope.workflows.compare import compare as comparing
-from poolscope.workflows.reproduce import runner as reproducing
-from poolscope.workflows.reproduce.runner import Reproduction
 
 Given = ParamSpec("Given")
 Done = TypeVar("Done")
@@ -59,13 +57,6 @@ def _compared(comparison: Comparison, out: Path) -> Path:
     return write_page(comparison, out)
 
 
-def _reproduced(reproduction: Reproduction, out: Path) -> Path:
-    from poolscope.html.reproduction import write_page
-
-    return write_page(reproduction, out)
-
-
 advise = with_page(advising.advise, _advised)
 audit = with_page(auditing.audit, _audited)
 compare = with_page(comparing, _compared)
-reproduce = with_page(reproducing.reproduce, _reproduced)

@@ -8,11 +8,11 @@ from typing import Any, cast
 from poolscope.core.arguments import check_integers
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
+from poolscope.devices.protocols import Device, Fresh, Keeping
 from poolscope.inference.adversary import Adversary, check_adversary
 from poolscope.inference.independent import Attack, OnFresh, lengths_of
 from poolscope.inference.memoized.attack import OnKept
 from poolscope.mechanisms.checking import checked_reports
-from poolscope.mechanisms.devices import Device, Fresh, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 

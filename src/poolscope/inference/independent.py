@@ -16,12 +16,12 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import Stream, children
+from poolscope.devices.policy import Sent
+from poolscope.devices.protocols import Device, draws_fresh, fresh_keys
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.checking import checked_reports
-from poolscope.mechanisms.devices import Device, draws_fresh, fresh_keys
-from poolscope.mechanisms.policy import Sent
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.reports.files import sent_masses
 

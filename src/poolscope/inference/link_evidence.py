@@ -38,9 +38,9 @@ from scipy.special import logsumexp
 
 from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError
+from poolscope.devices.protocols import Identical, Keeping
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import log_ratios, mean_popularity
-from poolscope.mechanisms.devices import Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
 #: Pairs of windows that have an answer in common, and reports with noise that are held beside each other, at most.

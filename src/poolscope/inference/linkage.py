@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from poolscope.core.arrays import Floats, Integers, places
+from poolscope.devices.protocols import Bits, Identical, Keeping, Values
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.devices import Bits, Identical, Keeping, Values
 from poolscope.mechanisms.protocols import Reports, distinct
 from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Objects
+from poolscope.devices.policy import Sent
 from poolscope.inference.independent import Posteriors, at_once
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.kernels import decision as kernels
-from poolscope.mechanisms.policy import Sent
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import UNIFORM
 from poolscope.population.universe import Universe

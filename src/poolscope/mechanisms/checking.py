@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.mechanisms.channel import declared_columns
 from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring
-from poolscope.mechanisms.registry import declared_columns
 from poolscope.mechanisms.unary import check_bits
 
 #: What a game and an attack call.

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
+from poolscope.mechanisms.channel import CELLS_LISTED, declared_columns, of_columns
 from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, report_count
 from poolscope.mechanisms.pure import Counting, Likelihood, unstated
-from poolscope.mechanisms.registry import CELLS_LISTED, declared_columns, of_columns
 from poolscope.population.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.

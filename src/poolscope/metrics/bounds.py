@@ -18,8 +18,8 @@ from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.devices import Device
-from poolscope.mechanisms.policy import Sending
+from poolscope.devices.policy import Sending
+from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import LARGEST_EPSILON, lie
 
 if TYPE_CHECKING:

@@ -178,3 +178,8 @@ def _of(density: Density, what: str) -> str:
     if density == UNIFORM:
         return f"uniform {what}"
     return f"Beta({density.a:g}, {density.b:g}) {what}" if type(density) is Beta else f"{what} by a given density"
+
+
+def number(value: float) -> str:
+    """A plain number; infinity as its sign."""
+    return f"{value:g}".replace("inf", "∞")

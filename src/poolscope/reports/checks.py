@@ -32,7 +32,7 @@ import polars as pl
 from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers, Keys
-from poolscope.mechanisms.devices import Device, Keeping
+from poolscope.devices.protocols import Device, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe

@@ -12,7 +12,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine
 from poolscope.core.randomness import children, generator
-from poolscope.mechanisms.channel import Channel
+from poolscope.mechanisms.channel import Channel, as_channel
 from poolscope.mechanisms.checking import check_mechanism, checked_reports
 from poolscope.mechanisms.protocols import (
     Countable,
@@ -24,7 +24,6 @@ from poolscope.mechanisms.protocols import (
     report_count,
 )
 from poolscope.mechanisms.pure import drawn, numbered
-from poolscope.mechanisms.registry import as_channel
 from poolscope.mechanisms.sketch import Hashed
 from poolscope.population.popularity import project_to_simplex
 from poolscope.reports.channel import Inverse, Ridge

@@ -30,8 +30,8 @@ from scipy.special import gammaln, rel_entr
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Device, Identical, Keeping
 from poolscope.kernels.hashing import hash_names
-from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 from poolscope.reports.frequencies import channel_of

@@ -22,9 +22,13 @@ import numpy as np
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.errors import InputError, located
 from poolscope.core.randomness import curator_key, redraw_keys
+from poolscope.devices.policy import Sending
+from poolscope.devices.protocols import Device, device_of
+from poolscope.devices.registry import composed, make
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms import Device, Mechanism, Sending, adapt, composed, device_of, make
+from poolscope.mechanisms.custom import adapt
+from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.popularity import uniform

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean, located
-from poolscope.mechanisms import MECHANISMS
-from poolscope.mechanisms.devices import is_kept
+from poolscope.devices.protocols import is_kept
+from poolscope.devices.registry import MECHANISMS
 from poolscope.scenario.scenario import Scenario, changed
 
 

@@ -24,7 +24,7 @@ from poolscope.core.machine import check_disk
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import user_keys
 from poolscope.core.tables import Source, check_output, open_table, writing
-from poolscope.mechanisms.policy import Sending
+from poolscope.devices.policy import Sending
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within

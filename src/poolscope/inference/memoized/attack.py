@@ -32,6 +32,8 @@ from scipy.special import logsumexp
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
+from poolscope.devices.policy import Sent
+from poolscope.devices.protocols import Bits, Evidence, Identical, Keeping
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, lengths_of, posterior_of_each
 from poolscope.inference.memoized.chains import Found, kept_posterior
@@ -41,8 +43,6 @@ from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.inference.posterior import not_a_number
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels.memoized_occupancy import injective_sums
-from poolscope.mechanisms.devices import Bits, Evidence, Identical, Keeping
-from poolscope.mechanisms.policy import Sent
 from poolscope.mechanisms.protocols import Reports, report_count
 from poolscope.population.popularity import within_pools
 

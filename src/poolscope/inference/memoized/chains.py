@@ -44,6 +44,7 @@ from scipy.special import logsumexp
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children
+from poolscope.devices.protocols import Bits, Evidence
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.occupancy import Grid, normalised, occupancy_of
 from poolscope.inference.memoized.state import Slots, empty_sets, slots_of, units_of
@@ -51,7 +52,6 @@ from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
 from poolscope.kernels.memoized_moves import Belief, Place, Room, weigh
 from poolscope.kernels.memoized_state import NEVER, Sets, Units, weigh_sets
-from poolscope.mechanisms.devices import Bits, Evidence
 from poolscope.population.densities import Density
 
 #: Splits and merges to a round, and other preferred pools that are tried.

@@ -11,9 +11,9 @@ from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children
+from poolscope.devices.protocols import Bits
 from poolscope.inference.adversary import Adversary
 from poolscope.kernels.memoized_state import NEVER, Sets, Units, tabulate_units
-from poolscope.mechanisms.devices import Bits
 from poolscope.population.popularity import within_pools
 
 

@@ -26,9 +26,9 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.special import gammaln
 
 from poolscope.core.arrays import Floats, Integers
+from poolscope.devices.protocols import Evidence, Identical, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.kernels.memoized_tables import TILE, sum_tables
-from poolscope.mechanisms.devices import Evidence, Identical, Values
 from poolscope.population.behavior import Behaviour
 from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import Progress
+from poolscope.devices.protocols import Keeping
 from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.devices import Keeping
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from poolscope.core.errors import InputError
+from poolscope.devices.protocols import Keeping
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.devices import Keeping
 from poolscope.metrics.exposure import sure
 from poolscope.metrics.precision import select
 from poolscope.population.behavior import Behaviour

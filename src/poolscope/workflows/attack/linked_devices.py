@@ -12,9 +12,9 @@ import polars as pl
 
 from poolscope.core.errors import InputError, located
 from poolscope.core.tables import check_output, writing
+from poolscope.devices.protocols import Keeping
 from poolscope.inference.link_evidence import evident
 from poolscope.inference.pseudonyms import joined, linked
-from poolscope.mechanisms.devices import Keeping
 from poolscope.reports.files import row_bytes
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.chunks import block

@@ -13,8 +13,8 @@ from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, open_table, writing
+from poolscope.devices.protocols import Keeping
 from poolscope.inference.linkage import link_scores
-from poolscope.mechanisms.devices import Keeping
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
 from poolscope.scenario.inputs import input_paths

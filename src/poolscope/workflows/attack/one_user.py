@@ -16,10 +16,10 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, writing
+from poolscope.devices.protocols import Device, Identical, Keeping
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.attack import posterior
 from poolscope.inference.independent import believed
-from poolscope.mechanisms.devices import Device, Identical, Keeping
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.inputs import input_paths

@@ -21,12 +21,12 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Device, Keeping
 from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.independent import CHUNK, believed, guesses
 from poolscope.inference.memoized.attack import grouped_posterior
 from poolscope.kernels import decision as kernels
-from poolscope.mechanisms.devices import Device, Keeping
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views
 from poolscope.reports.files import masses, room_for
 

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.mechanisms.channel import declared_columns
 from poolscope.mechanisms.custom import Adapted, Own, adapt
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.mechanisms.registry import declared_columns
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
@@ -52,7 +52,7 @@ from poolscope.workflows.check.sampling import (
     reads_keys,
     spread,
 )
-from poolscope.workflows.check.verdict import Sampled, Shown, Verdict
+from poolscope.workflows.check.verdict import Figure, Sampled, Verdict
 
 #: Eighths of the samples that may be spent on the choice of an event.
 TURNS = 3
@@ -167,7 +167,7 @@ def _find(families: Sequence[Family], event: int) -> Family:
     raise AssertionError("an event belongs to a family")
 
 
-def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, name: Name) -> Shown:
+def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, name: Name) -> Figure:
     """What fresh samples prove by the chosen event."""
     of_one = int(sampler.generator(Stage.SPREAD, TURNS).binomial(planned.trials, planned.share))
     trials = of_one, planned.trials - of_one
@@ -175,7 +175,7 @@ def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, n
         sum(int(telling.family.holds(seen).sum()) for seen in sampler.draw(Stage.TEST, position, count))
         for position, count in zip((telling.one, telling.other), trials, strict=True)
     )
-    return Shown(
+    return Figure(
         epsilon=planned.bound((one_hits, other_hits), trials),
         event=telling.family.words(0, name),
         one=sampler.objects[telling.one],

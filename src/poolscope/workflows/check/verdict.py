@@ -26,7 +26,7 @@ TESTED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class Figure:
     """What the samples prove: an event that one object causes more often than another.
 
     epsilon : lower bound, not below 0.
@@ -60,7 +60,7 @@ class Sampled:
     """
 
     method: str
-    shown: Shown | None
+    shown: Figure | None
     guessed: Guessed | None
     shares: tuple[Share, ...]
     fit: Fit | None
@@ -101,7 +101,7 @@ class Verdict:
     confidence: float
 
     @property
-    def shown(self) -> Shown | None:
+    def shown(self) -> Figure | None:
         return self.sampled.shown
 
     @property

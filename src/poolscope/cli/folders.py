@@ -1,0 +1,91 @@
+"""A finished folder of any verb: its page again, and its pictures, each as a file for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Local
+from poolscope.core.files import told
+from poolscope.figures import advise as advise_figures
+from poolscope.figures import audit as audit_figures
+from poolscope.figures.saving import Figure, check, save
+from poolscope.html import advise, audit, compare
+from poolscope.paper import report as reproduction
+from poolscope.paper.runner import finished
+from poolscope.paper.values import Played
+from poolscope.workflows.advise.records import FILE as ADVICE
+from poolscope.workflows.advise.records import read_advice
+from poolscope.workflows.audit.run_folder import read_run
+from poolscope.workflows.compare import FILE as COMPARISON
+from poolscope.workflows.compare import read_comparison
+
+REMEDY = "name a folder of audit, compare, advise or reproduce"
+
+
+class Finished(NamedTuple):
+    """How what lies in a folder is read, written as a page, and drawn."""
+
+    read: Callable[[Path], Any]
+    write_page: Callable[[Any, Path], Path]
+    pictures: Callable[[Any], Iterable[Figure]]
+
+
+def _read_plays(folder: Path) -> dict[str, Played]:
+    return finished(folder, Local().map)
+
+
+def _refuse_page(_: Any, folder: Path) -> Path:
+    remedy = f"give its command again, with --out {folder}: it writes the page of the plays that are there"
+    raise InputError("the page of a reproduction is not made of its folder alone", file=folder, remedy=remedy)
+
+
+RUN = Finished(read_run, lambda run, _: audit.write_page(run), audit_figures.pictures)
+
+MARKED = {
+    "summary.json": RUN,
+    "outcomes": RUN,
+    "plays": Finished(_read_plays, _refuse_page, reproduction.pictures),
+    COMPARISON: Finished(read_comparison, compare.write_page, compare.pictures),
+    ADVICE: Finished(read_advice, advise.write_page, advise_figures.pictures),
+}
+"""By what lies in the folder."""
+
+
+def _kind(folder: Path) -> Finished:
+    if not folder.is_dir():
+        raise InputError("there is no such folder", file=folder, remedy=REMEDY)
+    found = next((kind for mark, kind in MARKED.items() if (folder / mark).exists()), None)
+    if found is None:
+        raise InputError("there is nothing finished in it", file=folder, remedy=REMEDY)
+    return found
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of a finished folder again; returns it."""
+    kind = _kind(folder)
+    return kind.write_page(kind.read(folder), folder)
+
+
+def write_figures(folder: Path, *, form: str = "svg", width: str = "page") -> list[Path]:
+    """Write every picture of a finished folder into its ``figures/``; returns the files."""
+    check(form, width)
+    written = []
+    for picture in pictures_of(folder):
+        path = folder / "figures" / f"{picture.name}.{form}"
+        with told(path):
+            path.parent.mkdir(exist_ok=True)
+        save(picture.chart, path, width=width, overwrite=True)
+        written.append(path)
+    return written
+
+
+def pictures_of(folder: Path) -> list[Figure]:
+    """What the folder's page shows."""
+    kind = _kind(folder)
+    found = list(kind.pictures(kind.read(folder)))
+    if not found:
+        raise InputError("has no figure's plays yet", file=folder, remedy="let `poolscope reproduce` end first")
+    return found

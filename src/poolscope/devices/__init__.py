@@ -1,0 +1,1 @@
+"""Say what a device sends over time: fresh or memoized responses, in one round or two, up to a cap."""

@@ -1,0 +1,84 @@
+"""Longitudinal local hashing: one hash function for a user, and a kept answer for each of its values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from poolscope.core.errors import InputError
+from poolscope.devices.longitudinal import TwoResponses
+from poolscope.mechanisms.local_hashing import MOST_VALUES, LocalHashing
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, check_epsilon, derived, settle
+
+
+@dataclass(frozen=True, kw_only=True)
+class LOLOHA(TwoResponses, LocalHashing):
+    r"""LOLOHA: randomized response on a hash, kept for each of its values, and randomized response on the kept answer.
+
+    A device draws the seed of its hash function to 0..g-1 once, and sends it with every report. A report by itself is
+    that of local hashing with the same epsilon, and has its variance. Objects of one value share one answer, so that a
+    device has g kept answers whatever the number of objects: all its reports together reveal g epsilon_infinity at
+    most, which is the protocol's point. With p1, q1 of the permanent, p2, q2 of the instantaneous step
+
+    .. math:: \hat c = \frac{C - N \frac1g (p_2 - q_2) - N q_2}{(p_1 - \frac1g)(p_2 - q_2)}
+                     = \frac{C - N/g}{p^* - 1/g}
+
+    Binary LOLOHA has g = 2. For the epsilon of one report the variance is least for g = e^epsilon + 1, rounded, which
+    is the default; with `epsilon_first`, for which the papers add more noise, it is the published optimum
+    (`published_values`).
+
+    Parameters
+    ----------
+    g : values of a hash function.
+    hash, seed_bits : the functions, as of `olh`.
+
+    References
+    ----------
+    H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs. Frequency estimation of evolving data under local differential
+    privacy. EDBT 2023.
+
+    Examples
+    --------
+    >>> made = ps.mechanisms.LOLOHA(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
+    (0.948, 'KeptHash')
+    """
+
+    g: int = derived()
+
+    def __post_init__(self) -> None:
+        if self.g is None:
+            settle(self, g=self._best())
+        super().__post_init__()
+
+    @property
+    def values(self) -> int:
+        return self.g
+
+    def _best(self) -> int:
+        if self.epsilon_again is not None:
+            raise InputError("is missing", place="g", remedy="without an epsilon of one report it has no best value")
+        if self.epsilon_first is not None:
+            check_epsilon(self.epsilon_first)
+            return published_values(self.kept_epsilon, self.epsilon_first)
+        if self.epsilon is None:
+            raise InputError("is missing", place="epsilon", remedy="or give epsilon_infinity and epsilon_first")
+        check_epsilon(self.epsilon)
+        return min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES)
+
+
+def published_values(epsilon_infinity: float, epsilon_first: float) -> int:
+    r"""The published optimum for g, with a and b the exponentials of the two:
+
+    .. math:: g = 1 + \max\Bigl(1, \Bigl\lfloor \frac{1 - a^2 + \sqrt{a^4 - 14 a^2 + 12 a b (1 - a b) + 12 a^3 b + 1}}
+                  {6 (a - b)} \Bigr\rceil \Bigr)
+
+    reckoned over a^2, which does not overflow; 2 where the two are the same.
+    """
+    far, ratio = math.exp(-epsilon_infinity), math.exp(min(epsilon_first - epsilon_infinity, 0.0))
+    more = 12.0 * ratio * (1.0 - ratio) - far**2 * (14.0 - 12.0 * ratio - far**2)
+    below = 6.0 * far * (1.0 - ratio)
+    if not below:
+        return 2
+    # the root of 1 + more, less 1, without cancelling
+    return 1 + max(1, round(min((far**2 + more / (1.0 + math.sqrt(1.0 + more))) / below, MOST_VALUES - 1.0)))

@@ -1,0 +1,144 @@
+"""Which of a user's events a device reports, and under which pseudonym: beside the mechanism, and beside memory.
+
+An *event* is an object that the user picks. A device that limits nothing reports every one of them, so that events and
+reports are the same, and an observation count n counts both. Where devices send less, n still counts events: what
+limits them can then be compared after the same time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from poolscope.core.arguments import is_integer, is_number
+from poolscope.core.arrays import Floats, Integers, Keys, Objects
+from poolscope.core.errors import InputError
+from poolscope.core.randomness import Stream, children
+from poolscope.devices.protocols import Device
+from poolscope.kernels.random import uniforms
+from poolscope.mechanisms.protocols import Reports
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """How much of what its user does a device sends.
+
+    Parameters
+    ----------
+    reports_per_day : events of a day, which are reports where `sample` is 1: what turns counts into days.
+    sample : the share of events that are reported at all, each with this probability and by itself.
+    cap : how many reports a device ever sends; all where absent.
+    window : after how many reports the pseudonym changes, so that only these are linked; never where absent.
+
+    Examples
+    --------
+    >>> sending = ps.mechanisms.Sending(reports_per_day=2.0, cap=90)
+    >>> ps.metrics.epsilon_in_time(4.0, sending).ever
+    360.0
+    """
+
+    reports_per_day: float | None = None
+    sample: float = 1.0
+    cap: int | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        rate = self.reports_per_day
+        if rate is not None and not (is_number(rate) and 0 < rate < math.inf):
+            raise InputError("reports_per_day must be finite and positive", value=rate)
+        if not (is_number(self.sample) and 0 < self.sample <= 1):
+            raise InputError("sample must be above 0 and at most 1", value=self.sample)
+        for name in ("cap", "window"):
+            count = getattr(self, name)
+            if count is not None and not (is_integer(count) and count >= 1):
+                raise InputError(f"{name} must be a whole number of at least 1", value=count)
+
+    def reported(self, users: Keys, places: Objects) -> NDArray[np.bool_]:
+        """Whether each event is reported, by the key of its user and its place among the user's; before any cap."""
+        keys = children(children(users, Stream.SAMPLE), places)
+        draws = np.empty(keys.size)
+        uniforms(keys.ravel(), 0, draws)
+        return (draws < self.sample).reshape(keys.shape)
+
+    def sent(self, traces: Objects, users: Keys) -> Sent:
+        """What the devices of the users with these keys send of their traces (users, events)."""
+        count, events = traces.shape
+        places = np.broadcast_to(np.arange(events), traces.shape)
+        lengths = np.full(count, events, dtype=np.int64)
+        if self.sample < 1:
+            reported = self.reported(users[:, None], places)
+            lengths = reported.sum(axis=1)
+            # those that are reported first, in order; then none, which is what comes after all events
+            places = np.where(reported, places, events)
+            places.sort(axis=1)
+        lengths = np.minimum(lengths, events if self.cap is None else self.cap)
+        most = max(1, int(lengths.max(initial=0)))
+        places = places[:, :most]
+        if self.cap is None and self.sample == 1:
+            return Sent(objects=traces, places=places, lengths=lengths, window=self.window)
+        objects = np.take_along_axis(traces, np.minimum(places, events - 1), axis=1)
+        return Sent(objects=objects, places=places, lengths=lengths, window=self.window)
+
+    def mean_reports(self, n: float) -> float:
+        """About how many reports of n events are sent."""
+        return min(self.sample * n, n if self.cap is None else self.cap)
+
+    def linked(self, n: int) -> tuple[Integers, Floats]:
+        """How many reports the longest pseudonym can have after n events, and how likely each number is."""
+        sent, chance = np.array([n], dtype=np.int64), np.ones(1)
+        if self.sample < 1:
+            sent = np.arange(n + 1, dtype=np.int64)
+            ways = special.gammaln(n + 1) - special.gammaln(sent + 1) - special.gammaln(n - sent + 1)
+            chance = np.exp(ways + special.xlogy(sent, self.sample) + special.xlog1py(n - sent, -self.sample))
+        most = min(limit for limit in (n, self.cap, self.window) if limit is not None)
+        counts, which = np.unique(np.minimum(sent, most), return_inverse=True)
+        return counts, np.bincount(which, weights=chance / chance.sum()).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sent:
+    """What some users' devices send, in order.
+
+    Parameters
+    ----------
+    objects : (users, most) what each report is about; beyond a user's last report any object.
+    places : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their number.
+    lengths : (users,) reports of each user.
+    window : reports under one pseudonym; None: there is one for all.
+    """
+
+    objects: Objects
+    places: Objects
+    lengths: Integers
+    window: int | None = None
+
+    def __getitem__(self, users: slice | Integers) -> Sent:
+        return Sent(
+            objects=self.objects[users], places=self.places[users], lengths=self.lengths[users], window=self.window
+        )
+
+    @cached_property
+    def there(self) -> NDArray[np.bool_]:
+        """(users, most) where there is a report."""
+        return np.arange(self.objects.shape[1]) < self.lengths[:, None]
+
+    def counts(self, observations: Sequence[int]) -> Integers:
+        """(users, observations) how many reports were sent of so many events."""
+        out: Integers = np.stack([(self.places < n).sum(axis=1) for n in observations], axis=1)
+        return np.minimum(out, self.lengths[:, None])
+
+    def events(self, reports: Integers) -> Integers:
+        """The number of events at which each user had sent so many reports, (users, any); negative ones are kept."""
+        last = np.take_along_axis(self.places, np.maximum(reports - 1, 0), axis=1) + 1
+        return np.where(reports > 0, last, reports)
+
+    def reports(self, device: Device, users: Keys) -> Reports:
+        """The reports of all these users with these keys, user after user."""
+        there = self.there
+        return device.sent(self.objects[there], np.repeat(users, self.lengths), self.places[there])

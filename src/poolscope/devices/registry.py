@@ -1,0 +1,129 @@
+"""Mechanisms by the names that scenarios use, and the two-round mechanism of a permanent and an instantaneous step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.devices.dbitflip import DBitFlip
+from poolscope.devices.l_mechanisms import LGRR, LOSUE, LOUE, LSOUE, LSUE
+from poolscope.devices.loloha import LOLOHA
+from poolscope.mechanisms.channel import Channel, Empirical
+from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
+from poolscope.mechanisms.grr import GRR, Identity
+from poolscope.mechanisms.hadamard_response import HadamardResponse
+from poolscope.mechanisms.histogram import SHE
+from poolscope.mechanisms.local_hashing import BLH, OLH
+from poolscope.mechanisms.pi_rappor import PIRappor
+from poolscope.mechanisms.protocols import Mechanism, check_parameters
+from poolscope.mechanisms.rappor import Rappor
+from poolscope.mechanisms.subset import SubsetSelection
+from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
+
+#: Name in a scenario -> the mechanism, made from the size of the universe and the other keys.
+MECHANISMS: dict[str, Callable[..., Mechanism]] = {
+    "cms": CMS,
+    "cms-no-hash": NoHashCMS,
+    "hcms": HCMS,
+    "identity": Identity,
+    "grr": GRR,
+    "sue": SUE,
+    "oue": OUE,
+    "she": SHE,
+    "the": THE,
+    "spotme": SpotMe,
+    "blh": BLH,
+    "olh": OLH,
+    "ss": SubsetSelection,
+    "hr": HadamardResponse,
+    "rappor": Rappor,
+    "pi-rappor": PIRappor,
+    "l-grr": LGRR,
+    "l-sue": LSUE,
+    "l-osue": LOSUE,
+    "l-oue": LOUE,
+    "l-soue": LSOUE,
+    "loloha": LOLOHA,
+    "dbitflip": DBitFlip,
+    "channel": Channel,
+    "empirical": Empirical,
+}
+
+
+def make(kind: str, universe: int, parameters: Mapping[str, Any]) -> Mechanism:
+    """The mechanism of this name; unknown names and parameters are errors that name the known ones.
+
+    Examples
+    --------
+    >>> ps.mechanisms.make("grr", 30, {"epsilon": 2.0})
+    GRR(universe=30, epsilon=2.0)
+    >>> ps.mechanisms.make("gr", 30, {"epsilon": 2.0})
+    Traceback (most recent call last):
+        ...
+    poolscope.core.errors.InputError: kind: must be a known mechanism, got 'gr'; did you mean 'grr'?
+    """
+    if kind not in MECHANISMS:
+        remedy = did_you_mean(str(kind), MECHANISMS)
+        raise InputError("must be a known mechanism", value=kind, place="kind", remedy=remedy)
+    if not isinstance(parameters, Mapping):
+        raise InputError("parameters must be a mapping of names to values", value=parameters)
+    maker = MECHANISMS[kind]
+    known = inspect.signature(maker).parameters
+    for name in parameters:
+        if name not in known or name == "universe":
+            raise InputError(
+                f"unknown key for the mechanism {kind}",
+                place=name,
+                remedy=did_you_mean(name, [n for n in known if n != "universe"]),
+            )
+    for name, parameter in known.items():
+        if parameter.default is inspect.Parameter.empty and name not in ("universe", *parameters):
+            raise InputError(f"is missing; the mechanism {kind} needs it", place=name)
+    check_parameters(maker, parameters)
+    return maker(universe=universe, **parameters)
+
+
+#: Kind of the permanent step, name of the instantaneous one -> both together, and what it takes over of the first.
+TOGETHER: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...]]] = {
+    (GRR, "grr"): (LGRR, ()),
+    (SUE, "sue"): (LSUE, ()),
+    (OUE, "sue"): (LOSUE, ()),
+    (OUE, "oue"): (LOUE, ()),
+    (SUE, "oue"): (LSOUE, ()),
+    (BLH, "grr"): (LOLOHA, ("g", "seed_bits", "hash")),
+    (OLH, "grr"): (LOLOHA, ("g", "seed_bits", "hash")),
+}
+
+
+def composed(
+    mechanism: Mechanism, kind: str, *, epsilon: float | None = None, epsilon_first: float | None = None
+) -> Mechanism:
+    """The mechanism of two steps that keeps the answers of this one, and adds noise of this kind to what is sent.
+
+    Parameters
+    ----------
+    kind : "grr" on `grr` and local hashing, "sue" or "oue" on `sue` and `oue`.
+    epsilon : of the noise by itself; or
+    epsilon_first : of one report, as the papers reckon it, from which the noise is solved for.
+
+    Examples
+    --------
+    >>> twice = ps.mechanisms.composed(mechanism, "grr", epsilon_first=2.0)
+    >>> type(twice).__name__, round(twice.epsilon, 3)
+    ('LGRR', 1.48)
+    """
+    if (type(mechanism), kind) not in TOGETHER:
+        known = dict.fromkeys(name for first, name in TOGETHER if first is type(mechanism))
+        remedy = f"one of {', '.join(known)}" if known else "only grr, sue, oue, blh and olh have noise again"
+        rule = f"must be noise that goes on kept answers of {type(mechanism).__name__}"
+        raise InputError(rule, value=kind, place="kind", remedy=remedy)
+    maker, taken = TOGETHER[type(mechanism), kind]
+    return maker(
+        universe=mechanism.universe,
+        epsilon_infinity=mechanism.epsilon,
+        epsilon_again=epsilon,
+        epsilon_first=epsilon_first,
+        **{name: getattr(mechanism, name) for name in taken},
+    )

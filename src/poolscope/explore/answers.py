@@ -1,0 +1,275 @@
+"""Games of settings that differ in little, made at once: what takes long is waited for, and made only once.
+
+What a setting gives away, from few users at once and from more as they are played.
+
+The users of a seed are the same in every crowd, so the answer from N users is what `play` and `summarise` say of N
+users of the setting's scenario, however often it was refined before.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import tomllib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import polars as pl
+
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import PoolscopeError
+from poolscope.core.executors import Local
+from poolscope.devices.protocols import Fresh
+from poolscope.game.blocks import playing
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.game.game import Game, blocks, in_order, play_block
+from poolscope.inference.adversary import Adversary
+from poolscope.metrics.bounds import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.exposure import exposure
+from poolscope.metrics.precision import behaviour_map, by_user, precision_curve, select
+from poolscope.metrics.records import Counted, Record, record_of
+from poolscope.metrics.text import headline, in_plain_words
+from poolscope.reports.utility import expected_rmse
+from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
+from poolscope.scenario.scenario import Scenario, changed
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_KEPT = 64
+"""Estimates of a popularity that are kept."""
+
+
+class Outdated(PoolscopeError):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stoppable(Local):
+    """Threads of this process that leave their work where it is when they are asked to."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results as they finish; an `Outdated` where nobody waits for them."""
+
+        def unless_stopped(item: Item) -> Result:
+            if self.stop.is_set():
+                raise Outdated("stopped")
+            return function(item)
+
+        yield from super().map(unless_stopped, items)
+
+
+class Games:
+    """Makes games, and keeps what adversaries estimate: a second or two for each mechanism, epsilon and popularity."""
+
+    def __init__(self) -> None:
+        self._estimates: OrderedDict[str, list[Floats]] = OrderedDict()
+        self._estimate = threading.Lock()
+
+    def at_once(self, scenario: Scenario, seed: int) -> tuple[Game, list[str]]:
+        """The game without the adversaries who have yet to estimate a popularity, and who these are."""
+        waiting = [a.name for i, a in enumerate(scenario.adversaries) if not self._ready(scenario, i, seed)]
+        return self._game(scenario, seed, waiting, Local()), waiting
+
+    def whole(self, scenario: Scenario, seed: int, engine: Local) -> Game:
+        """The game, whose adversaries have estimated what they must: the same as the scenario's own."""
+        return self._game(scenario, seed, [], engine)
+
+    def _game(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> Game:
+        assert scenario.attack is not None
+        known = [a.name for a in scenario.adversaries if a.popularity != "estimated"]
+        entries = tomllib.loads(scenario.text).get("adversary", [])
+        few = {"adversary": [entry for entry in entries if entry["name"] in known]}
+        # without any adversary there must be the game without a mechanism
+        more = {} if known else {"attack.non_private": True}
+        game = build_game(changed(scenario, few | more, name=scenario.name), seed)
+        there = {a.name: a for a in game.adversaries}
+        chosen = [
+            there.get(entry.name) or self._estimating(scenario, index, game, seed, engine)
+            for index, entry in enumerate(scenario.adversaries)
+            if entry.name not in without
+        ]
+        return replace(game, adversaries=chosen, non_private=scenario.attack.non_private or not chosen)
+
+    def _estimating(self, scenario: Scenario, index: int, game: Game, seed: int, engine: Local) -> Adversary:
+        key, entry, recorded = _key(scenario, index, seed), scenario.adversaries[index], game.recorded
+        # one at a time: several readers may ask for the same, and an estimate takes memory
+        with self._estimate:
+            if key not in self._estimates:
+                popularity = game.popularity if scenario.popularity_table else None
+                estimates = scenario.attack.estimates if scenario.attack else 1
+                parts = game.universe, popularity, game.mechanism, seed, engine.map, recorded, estimates
+                found = build_adversary(scenario, index, *parts)
+                self._estimates[key] = [one.popularity for one in (found, *found.redraws)]
+                while len(self._estimates) > MOST_KEPT:
+                    self._estimates.popitem(last=False)
+            believed = self._estimates[key]
+        pools, fitted = other_pools(entry, game.universe), recorded.fitted if recorded else None
+        return adversary_of(entry, pools, believed, fitted)
+
+    def _ready(self, scenario: Scenario, index: int, seed: int) -> bool:
+        return scenario.adversaries[index].popularity != "estimated" or _key(scenario, index, seed) in self._estimates
+
+
+def _key(scenario: Scenario, index: int, seed: int) -> str:
+    """All that an estimate hangs on; of recorded users, everything."""
+    tables = tomllib.loads(scenario.text)
+    if scenario.users is None or scenario.users.traces is None:
+        entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "reports", "method")}
+        tables = {name: tables.get(name) for name in ("universe", "popularity", "mechanism")} | {"adversary": entry}
+        tables["estimates"] = scenario.attack.estimates if scenario.attack else None
+    return json.dumps([scenario.file, tables, index, seed], sort_keys=True, default=str)
+
+
+CROWDS = (48, 256, 1000, 4000)
+"""How many users an answer is from: the first is there at once."""
+
+KEPT_CROWD = 8
+"""The first crowd where devices keep their answers, which take longer to attack."""
+
+BLOCK = 256
+"""Users that are played before somebody may have changed their mind."""
+
+PATIENCE = 30.0
+"""Seconds beyond which a larger crowd is not begun."""
+
+CURATOR_REPORTS = 1_000_000
+"""Reports that the curator's error is told for."""
+
+CURVE_POINTS = 60
+
+FEW_CELLS, CELLS, MANY = (5, 5), (10, 10), 1000
+"""Cells of the map of who is at risk, the finer from so many users on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What is known of a setting.
+
+    Parameters
+    ----------
+    users : how many played; n : after how many reports the adversaries guess.
+    results : a record of each adversary at n; headline : the best attack among them.
+    exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
+        map : precision by behaviour, of the headline's adversary.
+    words : what was found; epsilon, devices : what is sent, in numbers and in words.
+    rmse : the curator's error with `CURATOR_REPORTS` reports, in closed form; None where it has none.
+    waiting : adversaries who still estimate a popularity and are not in it.
+    pools : their names.
+    """
+
+    users: int
+    n: int
+    results: tuple[Record, ...]
+    headline: Record
+    exposure: pl.DataFrame
+    curves: pl.DataFrame
+    map: pl.DataFrame
+    words: str
+    epsilon: EpsilonInTime
+    devices: tuple[str, ...]
+    rmse: float | None
+    waiting: tuple[str, ...]
+    pools: tuple[str, ...]
+
+
+class Crowd:
+    """The users of a game that were played so far."""
+
+    def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
+        self._game, self._n, self._seed, self._engine = game, n, seed, engine
+        self._parts: list[pl.DataFrame] = []
+        self.users = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many users it had best have, one after another."""
+        return CROWDS if isinstance(self._game.device, Fresh) else (KEPT_CROWD, *CROWDS)
+
+    def grow(self, users: int) -> None:
+        """Play until there are so many users, or all whom there are."""
+        most = playing(self._game, users) or users
+        size = min(BLOCK, self._game.block_users)
+        for some in blocks(max(0, most - self.users), size):
+            shifted = range(self.users + some.start, self.users + some.stop)
+            self._parts.append(play_block(self._game, shifted, self._seed, engine=self._engine))
+        self.users = max(self.users, most)
+
+    def answer(self, waiting: Sequence[str] = ()) -> Answer:
+        """What these users tell."""
+        game, outcomes = self._game, in_order(pl.concat(self._parts))
+        rows = {name: by_user(select(outcomes, name, self._n)) for name in game.pool_counts}
+        results = [
+            record_of(some, Counted.of(some, self._n), name, self._n, game, self._seed, game.threshold)
+            for name, some in rows.items()
+        ]
+        best = headline(results)
+        private = [name for name in rows if name != NON_PRIVATE] or list(rows)
+        k = game.pool_counts[best.adversary]
+        return Answer(
+            users=self.users,
+            n=self._n,
+            results=tuple(results),
+            headline=best,
+            exposure=pl.concat(_of(name, exposure(rows[name], game.horizon, game.threshold)) for name in private),
+            curves=pl.concat(
+                _of(name, precision_curve(some, self._seed, CURVE_POINTS), self._n) for name, some in rows.items()
+            ),
+            map=_of(
+                best.adversary,
+                behaviour_map(rows[best.adversary], k, CELLS if self.users >= MANY else FEW_CELLS),
+                self._n,
+            ),
+            words=in_plain_words(results, {a.name: a.phrase for a in game.adversaries}),
+            epsilon=epsilon_of(game),
+            devices=(in_words([epsilon_of(game)], game.sending), *devices_in_words(game)),
+            rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),
+            waiting=tuple(waiting),
+            pools=game.universe.pool_names,
+        )
+
+
+def _of(adversary: str, table: pl.DataFrame, n: int | None = None) -> pl.DataFrame:
+    """The table of an attack."""
+    named = [pl.lit(adversary).alias("adversary"), *([] if n is None else [pl.lit(n).alias("n")])]
+    return table.select(*named, pl.all())
+
+
+def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) -> Iterator[Answer]:
+    """The answer from few users, without adversaries who would have to be waited for; then from ever more."""
+    game, waiting = games.at_once(scenario, seed)
+    if waiting:
+        crowd = Crowd(game, n, seed, engine)
+        crowd.grow(crowd.sizes[0])
+        yield crowd.answer(waiting)
+        game = games.whole(scenario, seed, engine)
+    yield from refined(Crowd(game, n, seed, engine))
+
+
+def refined(crowd: Crowd) -> Iterator[Answer]:
+    """The answers of ever larger crowds, as far as they take no more than `PATIENCE`."""
+    pace, before = 0.0, -1
+    for users in crowd.sizes:
+        if pace * (users - crowd.users) > PATIENCE:
+            return
+        started, had = time.perf_counter(), crowd.users
+        crowd.grow(users)
+        if crowd.users == before:
+            return
+        pace = (time.perf_counter() - started) / max(1, crowd.users - had)
+        before = crowd.users
+        yield crowd.answer()
+
+
+def side_by_side(
+    settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
+) -> Iterator[tuple[int, Answer]]:
+    """The number of a setting (scenario, n, seed) and its answer: of all settings, then again from more users."""
+    crowds = [Crowd(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
+    for several in zip(*(refined(crowd) for crowd in crowds), strict=False):
+        yield from enumerate(several)

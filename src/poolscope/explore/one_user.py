@@ -1,0 +1,191 @@
+"""The story of one user: what they pick, what their device sends of it, and what an adversary makes of every report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poolscope.core.arrays import Floats
+from poolscope.core.errors import InputError, did_you_mean
+from poolscope.core.executors import Local
+from poolscope.core.randomness import user_keys
+from poolscope.devices.protocols import Fresh
+from poolscope.game.game import Game, estimate_of
+from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.attack import attack_on
+from poolscope.inference.independent import believed
+from poolscope.mechanisms.protocols import ReportColumn, Reports
+from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences
+from poolscope.population.universe import Universe
+
+MOST_KEPT_COUNTS = 24
+"""After how many reports the story is told where answers are kept: the attack starts anew for each."""
+
+MOST_USERS = 10_000_000
+
+NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An event of a user.
+
+    Parameters
+    ----------
+    event : its number, from 1; object, pool : what was picked, of which pool.
+    report : what was sent, in words; None: nothing was.
+    pseudonym : under which of the user's names, from 1.
+    support : how much each pool is supported by this report alone, shares that add up to 1; None without a report.
+    posterior : what the adversary believes afterwards, of the pseudonym that has sent last.
+    evidence : what the report added to the log odds of the preferred pool.
+    """
+
+    event: int
+    object: str
+    pool: str
+    report: str | None
+    pseudonym: int
+    support: tuple[float, ...] | None
+    posterior: tuple[float, ...]
+    evidence: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """A user, and all that an adversary learns of them; `told` are the events whose reports told most, by rank."""
+
+    user: int | str
+    adversary: str
+    pools: tuple[str, ...]
+    preferred: str
+    gamma: float
+    delta: float
+    prior: tuple[float, ...]
+    steps: tuple[Step, ...]
+    told: tuple[int, ...]
+
+
+def story_of(game: Game, user: int, seed: int, adversary: str | None = None, most: int | None = None) -> Story:
+    """The story of a user of a game; `most` events at most. The adversary is the last where nobody says which."""
+    if not 0 <= user < (len(game.recorded) if game.recorded else MOST_USERS):
+        raise InputError("there is no such user", value=user, place="user")
+    (estimate,) = estimate_of(np.array([user]), game.estimates)
+    looking = _adversary(game, adversary).with_estimate(int(estimate))
+    keys, horizon = user_keys(seed, np.array([user])), min(game.horizon, most or game.horizon)
+    name: int | str = user
+    if game.recorded:
+        some = game.recorded[range(user, user + 1)]
+        name, traces = some.names[0], some.traces[:, :horizon]
+        found = some.preferences(looking.universe)
+    else:
+        drawn = draw_users(game.universe, game.behaviour, keys)
+        traces = draw_traces(game.universe, game.popularity, drawn, horizon, sigma=game.sigma)
+        found = preferences(game.universe, game.popularity, drawn, looking.universe)
+    sent = game.sending.sent(np.ascontiguousarray(traces), keys)
+    count, universe = int(sent.lengths[0]), looking.universe
+    asked = _counts(horizon, isinstance(game.device, Fresh))
+    attack = attack_on(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
+    posterior = believed(attack[0].of(slice(0, 1))[0][0], looking)
+    reports = sent.reports(game.device, keys)
+    words = in_words(reports, game.mechanism.report_columns, game.universe)
+    support = _supports(game, reports, looking)
+    iota = int(found.iota[0])
+    known = posterior[: count + 1, iota] if iota < posterior.shape[1] else np.zeros(count + 1)
+    gains = _gains(known, looking, iota, sent.window)
+    number = {int(place): i for i, place in enumerate(sent.places[0, :count])}
+    steps, done = [], 0
+    for event, picked in enumerate(traces[0].tolist()):
+        row = number.get(event)
+        done += row is not None
+        pool = int(universe.pool_of[picked])
+        steps.append(
+            Step(
+                event=event + 1,
+                object=game.universe.objects[picked] if game.universe.objects else str(picked),
+                pool=NEUTRAL if pool < 0 else universe.pool_names[pool],
+                report=None if row is None else words[row],
+                pseudonym=1 if sent.window is None else max(0, done - 1) // sent.window + 1,
+                support=None if row is None else tuple(support[row].tolist()),
+                posterior=tuple(posterior[done].tolist()),
+                evidence=None if row is None else float(gains[row]),
+            )
+        )
+    order = [step for step in steps if step.evidence is not None and step.evidence > 0]
+    order.sort(key=lambda step: -(step.evidence or 0.0))
+    return Story(
+        user=name,
+        adversary=looking.name,
+        pools=looking.hypotheses,
+        preferred=(*universe.pool_names, NONE)[iota],
+        gamma=float(found.gamma[0]),
+        delta=float(found.delta[0]),
+        prior=tuple(posterior[0].tolist()),
+        steps=tuple(steps),
+        told=tuple(step.event for step in order[:5]),
+    )
+
+
+def _adversary(game: Game, name: str | None) -> Adversary:
+    known = [a.name for a in game.adversaries]
+    if not known:
+        raise InputError("there is no adversary who sees reports", place="adversary")
+    if name is not None and name not in known:
+        raise InputError("unknown adversary", value=name, place="adversary", remedy=did_you_mean(name, known))
+    return game.adversaries[-1] if name is None else game.adversaries[known.index(name)]
+
+
+def _counts(horizon: int, fresh: bool) -> list[int]:
+    """After which reports the posterior is worked out."""
+    count = horizon if fresh else min(horizon, MOST_KEPT_COUNTS)
+    return sorted(set(np.linspace(1, horizon, count).round().astype(int).tolist()))
+
+
+def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
+    """(reports, k) the likelihood of each report by itself, as a share of those of all pools."""
+    if not len(next(iter(reports.values()))):
+        return np.zeros((0, len(adversary.hypotheses)))
+    view, columns = views([adversary])
+    # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
+    order = [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]
+    mass = game.mechanism.mass(reports, view)[:, columns[0]][:, order]
+    likelihood = game.mechanism.floor + game.mechanism.slope * mass
+    total = likelihood.sum(axis=1, keepdims=True)
+    shares: Floats = np.divide(likelihood, total, out=np.full_like(likelihood, 1 / len(order)), where=total > 0)
+    return shares
+
+
+def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None) -> Floats:
+    """(reports,) what each added to the log odds of the preferred pool; a new pseudonym starts from the prior."""
+    sure = np.clip(of_truth, 1e-300, 1 - 1e-16)
+    odds = np.log(sure) - np.log1p(-sure)
+    before = odds[:-1].copy()
+    if window is not None:
+        prior = float(adversary.prior[iota]) if iota < len(adversary.prior) else 0.0
+        before[::window] = np.log(prior) - np.log1p(-prior) if 0 < prior < 1 else odds[0]
+    gains: Floats = odds[1:] - before
+    return gains
+
+
+def in_words(reports: Reports, columns: Mapping[str, ReportColumn], universe: Universe) -> list[str]:
+    """Each report as a reader can take it in: its columns, of bits how many are set."""
+    told: list[list[str]] = []
+    for name, column in columns.items():
+        told.append(_column_in_words(name, column, np.asarray(reports[name]), universe))
+    return [", ".join(parts) for parts in zip(*told, strict=True)]
+
+
+def _column_in_words(name: str, column: ReportColumn, values: NDArray[np.generic], universe: Universe) -> list[str]:
+    if column.kind == "bits":
+        ones = np.unpackbits(values.astype(np.uint8), axis=1, bitorder="little", count=column.size).sum(axis=1)
+        return [f"{int(count):,} of {column.size:,} bits set" for count in ones]
+    if column.kind == "reals":
+        return [f"{column.size:,} noisy numbers, the largest {row.max():.2f}" for row in values.astype(np.float64)]
+    if column.kind == "object":
+        names: Sequence[str] | None = universe.objects
+        return [names[int(value)] if names else f"object {int(value)}" for value in values.astype(np.int64)]
+    if column.kind == "sign":
+        return [f"{name} {'+1' if value > 0 else '−1'}" for value in values.astype(np.int64)]
+    return [f"{name} {int(value):,}" for value in values.astype(np.int64)]

@@ -1,0 +1,135 @@
+"""Answers and stories as the page gets them: words, numbers with intervals, and the specifications of pictures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from poolscope.core.files import plain
+from poolscope.explore.answers import CURATOR_REPORTS, Answer
+from poolscope.explore.one_user import Story
+from poolscope.figures import charts as figures
+from poolscope.figures.saving import specification
+from poolscope.html.render import tied
+from poolscope.html.tables import cards, decimal, interval, large_percent
+from poolscope.inference.levels import in_percent
+from poolscope.metrics.records import Record
+from poolscope.metrics.text import number, percent
+
+
+def answer(found: Answer) -> dict[str, Any]:
+    """An answer, for JSON."""
+    best = found.headline
+    return {
+        "users": found.users,
+        "n": found.n,
+        "waiting": list(found.waiting),
+        "words": tied(found.words),
+        "devices": [tied(words) for words in found.devices],
+        "tiles": [*_tiles(best), _epsilon(found), _curator(found.rmse)],
+        "adversary": best.adversary,
+        "results": [record.as_json() for record in found.results],
+    }
+
+
+def pictures(found: Answer) -> dict[str, Any]:
+    """The specifications of an answer's pictures, each by the name of its place."""
+    k = len(found.pools)
+    charts = {
+        "exposure": figures.exposure_curves(found.exposure, n=found.n),
+        "precision": figures.precision_null_rate(found.curves, k),
+        "map": figures.behaviour_maps(found.map, k),
+    }
+    return {name: specification(chart) for name, chart in charts.items()}
+
+
+def _tiles(best: Record) -> list[dict[str, str]]:
+    """The numbers of the best attack, and what no attack can beat."""
+    tiles = [card._asdict() for card in cards(best)]
+    chance = f"at random: {percent(best.baseline)}"
+    bound = _tile(large_percent(best.most_right), "is the most that anybody could guess rightly", chance)
+    return [*tiles, _tile(decimal(best.auc.value), "AUC of the attack", interval(best.auc, decimal)), bound]
+
+
+def _epsilon(found: Answer) -> dict[str, str]:
+    """What epsilons add up to."""
+    epsilon = found.epsilon
+    if epsilon.day is None:
+        known = f"{_rounded(epsilon.ever)} in all" if epsilon.ever is not None else "set reports a day for a year's"
+        return _tile(_rounded(epsilon.report), "epsilon of a report", known)
+    return _tile(_rounded(epsilon.day), "epsilon a day", f"{_rounded(epsilon.year)} a year")
+
+
+def _curator(rmse: float | None) -> dict[str, str]:
+    label = f"error of the curator's frequencies from {CURATOR_REPORTS:,} reports"
+    if rmse is None:
+        return _tile("–", label, "no closed form")
+    return _tile(f"{100 * rmse:.2g} %", label, "RMSE, in closed form")
+
+
+def _tile(value: str, label: str, note: str) -> dict[str, str]:
+    return {"value": tied(value), "label": tied(label), "note": tied(note)}
+
+
+def _rounded(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if 100 <= value < math.inf else number(float(f"{value:.3g}"))
+
+
+def compared(found: Answer) -> dict[str, Any]:
+    """A row of the comparison: each cell a value and its interval."""
+    best = found.headline
+
+    guessed, surest, exposed = (list(card[::2]) for card in cards(best))
+    return {
+        "users": found.users,
+        "cells": [
+            [best.adversary, f"n = {found.n:,}"],
+            guessed,
+            surest,
+            [exposed[0], tied(f"at {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": "))],
+            [decimal(best.auc.value), interval(best.auc, decimal)],
+            [tied(large_percent(best.most_right)), ""],
+            ["–" if found.rmse is None else f"{100 * found.rmse:.2g}\u202f%", ""],
+            [_rounded(found.epsilon.year), ""],
+        ],
+    }
+
+
+COMPARED = (
+    "Best adversary",
+    "Guessed rightly",
+    "Surest tenth right",
+    "Exposed",
+    "AUC",
+    "At most",
+    "Curator's error",
+    "Epsilon a year",
+)
+"""The columns of the comparison."""
+
+
+def story(found: Story) -> dict[str, Any]:
+    """A user's story, for JSON, with the picture of how belief grows."""
+    after = [found.prior, *(step.posterior for step in found.steps)]
+    rows = [
+        {"n": n, "line": pool, "posterior": belief}
+        for n, posterior in enumerate(after)
+        for pool, belief in zip(found.pools, posterior, strict=True)
+    ]
+    return {**plain(asdict(found)), "picture": specification(figures.belief_growth(pl.DataFrame(rows), found.pools))}
+
+
+def growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How sure adversaries were of a user, as a table and as a picture."""
+    table = pl.DataFrame(
+        [{"n": row["n"], "line": row["adversary"], "posterior": row["confidence"]} for row in rows],
+        schema={"n": pl.Int64, "line": pl.String, "posterior": pl.Float64},
+    )
+    adversaries = table["line"].unique(maintain_order=True).to_list()
+    picture = specification(figures.belief_growth(table, adversaries, points=True))
+    return {"rows": plain(rows), "picture": picture}

@@ -1,0 +1,24 @@
+"""Figures of a run: each function takes a tidy table and returns an Altair chart."""
+
+from poolscope.figures.charts import (
+    behaviour_density,
+    behaviour_maps,
+    calibration_plot,
+    exposure_curves,
+    precision_null_rate,
+    trade_off_curves,
+)
+from poolscope.figures.saving import save
+from poolscope.figures.users import belief_growth, popularity_plot
+
+__all__ = [
+    "behaviour_density",
+    "behaviour_maps",
+    "belief_growth",
+    "calibration_plot",
+    "exposure_curves",
+    "popularity_plot",
+    "precision_null_rate",
+    "save",
+    "trade_off_curves",
+]

@@ -1,0 +1,402 @@
+"""Figures of a run: each function takes a tidy table and returns an Altair chart.
+
+A chart has a panel for each adversary or observation count. In a report, and in ``save``, as many stand in a row as
+fit; every point answers the pointer with its number, its interval and the count of users behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from poolscope.core.counting import MIN_USERS
+from poolscope.figures import style
+from poolscope.figures.saving import save
+from poolscope.figures.style import Picture, answer, between, percent
+from poolscope.figures.users import belief_growth, popularity_plot
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.inference.levels import in_percent
+
+MOST_CORNERS = 200
+"""Corners of one curve: more cannot be seen."""
+
+NOTHING = "no information"
+"""The line of tests that ignore the reports."""
+
+
+@style.quickly
+def trade_off_curves(table: pl.DataFrame) -> Picture:
+    """False negative rate against false positive rate of the best test, a line per n.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``metrics.bounds`` of each number of reports, with column n.
+
+    Examples
+    --------
+    >>> curves = [ps.metrics.trade_off(1.0, n).table().with_columns(n=pl.lit(n)) for n in (1, 7, 30)]
+    >>> ps.figures.save(ps.figures.trade_off_curves(pl.concat(curves)), "trade-off.svg")
+    """
+    lines = {f"n = {n:,}": colour for n, colour in style.shades_of(table["n"].unique().to_list()).items()}
+    colours = lines | {NOTHING: style.MUTED}
+    shown = pl.concat(map(_thinned, table.partition_by("n", maintain_order=True))).with_columns(
+        line=pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String)
+    )
+    blind = pl.DataFrame({"fpr": [0.0, 1.0], "fnr": [1.0, 0.0], "line": [NOTHING] * 2})
+    look = style.keys(colours, dashed=[NOTHING])
+    x = alt.X("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
+    y = alt.Y("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
+    said = answer(
+        {"FPR": percent("datum.fpr", ".3~g"), "FNR at least": percent("datum.fnr", ".3~g")}, title="datum.line"
+    )
+    layers = [
+        style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, order=alt.Order("fpr:Q"), **look),
+        style.pointer(x, y, colours, said),
+    ]
+    return style.single(layers, pl.concat([shown.select(blind.columns), blind]), height=300, legend=list(colours))
+
+
+def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
+    """Corners of one curve, evenly along it where there are many."""
+    along = (curve["fpr"] - curve["fnr"]).to_numpy()
+    kept = np.unique(np.searchsorted(along, np.linspace(along[0], along[-1], MOST_CORNERS)))
+    return curve.filter(pl.Series(np.isin(np.arange(curve.height), kept)))
+
+
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+
+GAMMA, DELTA = "Relevant interest γ", "Polarization δ"
+
+MOST_POINTS = 200
+"""Points of one exposure curve: more cannot be seen."""
+
+ANSWERING = 50
+"""Points of one curve that answer to the pointer."""
+
+EXPOSED_AT = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
+"""Marks of the axis of exposure."""
+
+ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
+"""What a caption says of a picture that can be zoomed."""
+
+__all__ = [
+    "behaviour_density",
+    "behaviour_maps",
+    "belief_growth",
+    "calibration_plot",
+    "exposure_curves",
+    "popularity_plot",
+    "precision_null_rate",
+    "save",
+    "trade_off_curves",
+]
+
+
+@style.quickly
+def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
+    """Precision against null rate: a panel per adversary, a line per n with its interval.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        ``metrics.precision_curve`` of each attack, with columns adversary and n. The non-private game has no panel of
+        its own: its curves stand in grey behind the others.
+    k : int
+        Number of pools; the baseline is 1/k.
+
+    Examples
+    --------
+    >>> curves = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.precision_curve(rows, seed=1))
+    >>> ps.figures.save(ps.figures.precision_null_rate(curves, k=3), "precision.svg", width="column")
+    """
+    curves = _without_noise(curves).with_columns(_counted())
+    free = curves.filter(pl.col("adversary") == NON_PRIVATE)
+    private = curves.filter(pl.col("adversary") != NON_PRIVATE)
+    shown, behind = (curves, free.clear()) if private.is_empty() else (private, free)
+    chance = f"random guess, 1/{k}"
+    colours = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
+    look = style.keys(colours, dashed=[chance])
+    x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
+    y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right (precision)"))
+    said = answer(
+        {
+            "Right": percent("datum.precision"),
+            "95\u202f% interval": between(),
+            "Users guessed": "format(datum.users, ',')",
+            "Without a guess": percent("datum.null_rate"),
+            "Confidence at least": percent("datum.threshold"),
+        },
+        title="datum.line",
+    )
+    tables = {"rows": _answering(shown), "chance": pl.DataFrame({"precision": [1 / k], "line": [chance]})}
+    layers = [style.layer("chance").mark_rule(strokeWidth=1.2).encode(y=alt.Y("precision:Q"), **look)]
+    if not behind.is_empty():
+        tables["behind"] = behind.select("n", "null_rate", "precision").with_columns(line=pl.lit(NON_PRIVATE))
+        layers.append(
+            style.layer("behind")
+            .mark_line(strokeWidth=1.2)
+            .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
+        )
+    layers += _line_with_band(x, y, colours, look, order=alt.Order("null_rate:Q"))
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colours))
+
+
+@style.quickly
+def calibration_plot(table: pl.DataFrame) -> Picture:
+    """Success rate against confidence: a panel per adversary, a line per n with its intervals.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``calibration.calibration`` of each attack, with columns adversary and n.
+
+    Examples
+    --------
+    >>> chart = ps.figures.calibration_plot(ps.metrics.for_each_attack(outcomes, ps.metrics.calibration))
+    >>> sorted(chart.to_dict())[:3]
+    ['$schema', 'columns', 'config']
+    """
+    adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
+    colours = _shades(table) | {perfect: style.MUTED}
+    # Only now: an adversary with few users keeps its panel.
+    shown = _without_noise(table).with_columns(_counted())
+    missing = [name for name in adversaries if name not in set(shown["adversary"])]
+    shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
+    look = style.keys(colours, dashed=[perfect])
+    x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
+    y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right"))
+    said = answer(
+        {
+            "Right": percent("datum.success"),
+            "95\u202f% interval": between(),
+            "Confidence": percent("datum.confidence"),
+            "Users": "format(datum.users, ',')",
+        },
+        title="datum.line",
+    )
+    diagonal = pl.DataFrame({"confidence": [0.0, 1.0], "success": [0.0, 1.0], "line": [perfect] * 2})
+    there = "isValid(datum.success)"
+    layers = [
+        style.layer("diagonal").mark_line(strokeWidth=1.2).encode(x=x, y=y, **look),
+        style.layer()
+        .mark_rule(strokeWidth=1, opacity=0.55)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"])
+        .transform_filter(there),
+        style.layer().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
+        style.layer()
+        .mark_point(filled=True, size=16)
+        .encode(x=x, y=y, fill=style.fills(colours))
+        .transform_filter(there),
+        style.pointer(x, y, colours, said).transform_filter(there),
+    ]
+    tables = {"rows": shown, "diagonal": diagonal}
+    return style.panels(layers, tables, "adversary", adversaries, legend=list(colours))
+
+
+@style.quickly
+def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
+    """Precision over relevant interest and polarization: a panel per n, one scale for all.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``metrics.behaviour_map`` of one adversary, with column n. Cells without users are grey.
+    k : int
+        Number of pools; the title of the scale tells the baseline 1/k.
+
+    Examples
+    --------
+    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behaviour_map(rows, k=3))
+    >>> ps.figures.save(ps.figures.behaviour_maps(table.filter(adversary="strong"), k=3), "maps.svg")
+    """
+    counts = _in_order(table["n"])
+    shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
+    said = answer(
+        {
+            "Right": percent("datum.precision"),
+            "95\u202f% interval": between(),
+            "Users": "format(datum.users, ',')",
+            "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
+            "Polarization": between("datum.delta_low", "datum.delta_high"),
+        },
+        title="datum.line",
+    )
+    gamma, delta = style.share_scale(), alt.Scale(domain=[1 / k, 1], nice=False)
+    title = f"Guesses that are right (at random {100 / k:.0f}\u202f%)"
+    cells = (
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
+        .encode(
+            x=alt.X("gamma_low:Q", scale=gamma, axis=style.percent_axis(GAMMA, values=(0, 0.5, 1), grid=False)),
+            x2=alt.X2("gamma_high:Q"),
+            y=alt.Y("delta_low:Q", scale=delta, axis=style.percent_axis(DELTA, values=QUARTERS, grid=False)),
+            y2=alt.Y2("delta_high:Q"),
+            color=alt.Color(
+                "precision:Q",
+                scale=alt.Scale(domain=[0, 1], range=list(style.PRECISION_COLOURS)),
+                legend=style.gradient(title, values=[0, 0.5, 1], labelExpr=percent("datum.value", ".0f")),
+            ),
+        )
+    )
+    titles = [f"n = {n:,}" for n in counts]
+    return style.panels([cells], {"rows": shown}, "line", titles, height=150, least=170, behind=style.FAINT)
+
+
+@style.quickly
+def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
+    """Share of users exposed against reports sent: a panel per adversary, a line per threshold.
+
+    The axis of the share is stretched near 0 (it goes with the square root), where caps on reports are decided.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``metrics.exposure`` of each adversary, with column adversary.
+    n : int, optional
+        A number of reports to mark with a line.
+
+    Examples
+    --------
+    >>> table = ps.metrics.exposure_by_adversary(outcomes, horizon=40)
+    >>> ps.figures.save(ps.figures.exposure_curves(table), "exposure.svg")
+    """
+    thresholds = sorted(_in_order(table["threshold"]))
+    names = {threshold: f"sure at {in_percent(threshold)}" for threshold in thresholds}
+    colours = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
+    horizon = int(table["n"].to_numpy().max())
+    kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
+    shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
+    look = style.keys(colours)
+    x = alt.X(
+        "n:Q", scale=alt.Scale(domain=[0, horizon], nice=False), axis=alt.Axis(title="Reports sent", tickMinStep=1)
+    )
+    y = alt.Y(
+        "share:Q",
+        scale=style.share_scale(type="sqrt"),
+        axis=style.percent_axis("Users exposed by then", values=EXPOSED_AT, labelOverlap=False),
+    )
+    said = answer(
+        {
+            "Users exposed": percent("datum.share"),
+            "95\u202f% interval": between(),
+            "After reports": "format(datum.n, ',')",
+            "Users": "format(datum.share * datum.users, ',.0f') + ' of ' + format(datum.users, ',')",
+        },
+        title="datum.line",
+    )
+    layers = _line_with_band(x, y, colours, look)
+    layers[-1] = layers[-1].add_params(style.zoom())
+    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
+    if n is not None:
+        tables["mark"] = pl.DataFrame({"n": [n]})
+        mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
+        layers.insert(0, mark.encode(x=x))
+    return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
+
+
+@style.quickly
+def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
+    """Joint distribution of the users' relevant interest and polarization.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        One row per user, with columns gamma and delta.
+    cells : int
+        Cells along each axis.
+
+    Examples
+    --------
+    >>> ps.figures.save(ps.figures.behaviour_density(rows, cells=10), "density.svg")
+    """
+    users, gamma, delta = np.histogram2d(
+        rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))
+    )
+    across, up = np.nonzero(users)
+    table = pl.DataFrame(
+        {
+            "gamma_low": gamma[across],
+            "gamma_high": gamma[across + 1],
+            "delta_low": delta[up],
+            "delta_high": delta[up + 1],
+            "users": users[across, up].astype(np.int64),
+            "share": users[across, up] / max(rows.height, 1),
+        }
+    )
+    said = answer(
+        {
+            "Users": "format(datum.users, ',') + ' (' + " + percent("datum.share", ".2~g") + " + ')'",
+            "Relevant interest": between("datum.gamma_low", "datum.gamma_high"),
+            "Polarization": between("datum.delta_low", "datum.delta_high"),
+        }
+    )
+    # Logarithmic, from one user to the fullest cell: recorded users crowd in a corner.
+    domain = [1, max(int(users.max()), 2)]
+    squares = (
+        style.layer()
+        .mark_rect(tooltip=alt.ExprRef(said))
+        .encode(
+            x=alt.X("gamma_low:Q", scale=style.share_scale(), axis=style.percent_axis(GAMMA, grid=False)),
+            x2=alt.X2("gamma_high:Q"),
+            y=alt.Y("delta_low:Q", scale=style.share_scale(), axis=style.percent_axis(DELTA, grid=False)),
+            y2=alt.Y2("delta_high:Q"),
+            color=alt.Color(
+                "users:Q",
+                scale=alt.Scale(type="log", domain=domain, range=list(style.PRECISION_COLOURS)),
+                legend=style.gradient("Users in a cell"),
+            ),
+        )
+    )
+    return style.single([squares], table, height=300)
+
+
+def levels(table: pl.DataFrame) -> str:
+    """The thresholds of a table of exposure, for a caption: "50, 90 or 95 %"."""
+    *most, last = (f"{100 * threshold:g}" for threshold in sorted(_in_order(table["threshold"])))
+    return f"{', '.join(most)} or {last} %" if most else f"{last} %"
+
+
+def _in_order(column: pl.Series) -> list[Any]:
+    """Distinct values by first appearance."""
+    return column.unique(maintain_order=True).to_list()
+
+
+def _counted() -> pl.Expr:
+    """The name of the line of an observation count."""
+    return pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String).alias("line")
+
+
+def _shades(table: pl.DataFrame) -> dict[str, str]:
+    """The lines of the observation counts, and their colours."""
+    return {f"n = {n:,}": colour for n, colour in style.shades_of(_in_order(table["n"])).items()}
+
+
+def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
+    """Rows with enough users, or the fullest rows of a run that has too few anywhere."""
+    return table.filter(pl.col("users") >= min(MIN_USERS, int(table["users"].to_numpy().max())))
+
+
+def _answering(table: pl.DataFrame) -> pl.DataFrame:
+    """The same rows, of which some of each curve, both ends among them, answer to the pointer."""
+    curve = "adversary", "line"
+    place, last = pl.int_range(pl.len()).over(curve), pl.len().over(curve) - 1
+    # as evenly as whole places can be: where the count of answers grows by one
+    share = (ANSWERING - 1) / last.clip(ANSWERING - 1)
+    grows = (place * share).floor() > ((place - 1) * share).floor()
+    return table.with_columns(answers=grows | (place == last))
+
+
+def _line_with_band(x: alt.X, y: alt.Y, colours: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
+    """The lines of a panel, the shade of their intervals behind them."""
+    band = (
+        style.layer()
+        .mark_area(opacity=0.16, clip=True)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours))
+    )
+    return [band, style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]

@@ -1,0 +1,226 @@
+"""The frontier of a comparison: what each choice gives away against what its curator learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice, pairwise
+from typing import Literal
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from poolscope.core.arrays import Floats
+from poolscope.core.counting import counted
+from poolscope.core.errors import one_line
+from poolscope.figures import style
+from poolscope.figures.style import Picture, answer
+from poolscope.game.columns import NON_PRIVATE
+from poolscope.inference.levels import in_percent
+from poolscope.metrics.records import Record
+from poolscope.metrics.text import number
+from poolscope.workflows.compare import Choice
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+"""With the colours of `style`: shape and colour tell the mechanisms apart."""
+
+HEIGHT = 320
+"""Pixels of a panel."""
+
+WIDTHS = (240, 330, 440)
+"""Pixels of a panel on a telephone, in print and beside another: a label is placed where it is free at all of them."""
+
+LETTER, POINT = (7.0, 12.0), 4.5
+"""Width and height of a letter of a label, and half the size of a point, in pixels."""
+
+PLACES = ((1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0), (0, 1), (0, -1))
+"""Where a label may stand, seen from its point: right or left, above or below."""
+
+AWAY = (7.0, 9.0)
+"""Pixels from a point to the near edge of its label, and to the label's middle above or below."""
+
+MARGIN = 0.12
+"""Part of the axis of errors on either side of the points, for labels."""
+
+
+@style.quickly
+def frontier(results: Sequence[Choice], non_private: Record | None, reports: int) -> Picture:
+    """AUC against the error of a frequency: a panel for each adversary, a line for each mechanism.
+
+    Parameters
+    ----------
+    results : records of ``compare``; those without an estimate are left out.
+    non_private : the record of the game without a mechanism.
+    reports : how many the estimate is made of.
+    """
+    shown = [record for record in results if record.mse]
+    adversaries = list(dict.fromkeys(record.adversary for record in results))
+    mechanisms = list(dict.fromkeys(one_line(record.mechanism) for record in shown))
+    colours = dict(zip(mechanisms, style.colours_of_pools(len(mechanisms)), strict=True))
+    chance = f"random guess, 1/{round(1 / results[0].baseline)}"
+    compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc.value})
+    every = colours | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
+    look = style.keys(every, dashed=[chance])
+    x = alt.X(
+        "rmse:Q",
+        scale=alt.Scale(type="log", domain=_domain(shown), nice=False),
+        axis=alt.Axis(
+            title=f"Error of a frequency from {counted(reports, 'report')} (RMSE)",
+            format="~g",
+            tickCount=5,
+            # a logarithmic axis has lines between its labels, too many to be of use
+            gridOpacity={"condition": {"test": "datum.label", "value": 1}, "value": 0},
+        ),
+    )
+    y = alt.Y("auc:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC of the adversary", tickCount=5))
+    shape = alt.Shape(
+        "line:N",
+        scale=alt.Scale(domain=mechanisms, range=list(islice(cycle(SHAPES), len(mechanisms)))),
+        legend=None,
+    )
+    said = answer(
+        {
+            "AUC": "format(datum.auc, '.3f')",
+            "95\u202f% interval": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
+            "RMSE": "format(datum.rmse, '.3~g')",
+            "Guessed rightly": style.percent("datum.precision"),
+            f"Exposed, {in_percent(results[0].exposed_at)}": style.percent("datum.exposed"),
+            "Users": "format(datum.users, ',')",
+        },
+        title="datum.line + ' at ε ' + datum.epsilon",
+    )
+    layers = [
+        style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc:Q"), **look),
+        style.layer()
+        .mark_rule(strokeWidth=1, clip=True)
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
+        style.layer().mark_line(strokeWidth=1.6, clip=True).encode(x=x, y=y, order=alt.Order("order:Q"), **look),
+        style.layer()
+        .mark_point(filled=True, size=60, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .encode(x=x, y=y, fill=style.fills(every), shape=shape)
+        .add_params(style.zoom()),
+        *(label for place in range(len(PLACES)) for label in _labels(place, x, y, every)),
+    ]
+    tables = {
+        "rows": pl.concat(
+            _rows([record for record in shown if record.adversary == name], list(compared.values()))
+            for name in adversaries
+        ),
+        "levels": pl.DataFrame({"line": list(compared), "auc": list(compared.values())}),
+    }
+    return style.panels(layers, tables, "adversary", adversaries, height=HEIGHT, least=300, legend=list(every))
+
+
+def _rows(records: Sequence[Choice], levels: Sequence[float]) -> pl.DataFrame:
+    """The points of a panel, each with the place of its label; `levels` are the lines across it."""
+    return pl.DataFrame(
+        {
+            "adversary": [record.adversary for record in records],
+            "line": [one_line(record.mechanism) for record in records],
+            "epsilon": [number(record.epsilon) for record in records],
+            "order": [min(record.epsilon, 1e300) for record in records],
+            "rmse": [record.rmse for record in records],
+            "auc": [record.auc.value for record in records],
+            "low": [record.auc.low for record in records],
+            "high": [record.auc.high for record in records],
+            "precision": [record.precision.value for record in records],
+            "exposed": [record.exposed_share.value for record in records],
+            "users": [record.users for record in records],
+            "place": _places(records, levels),
+        }
+    )
+
+
+def _domain(shown: Sequence[Choice]) -> list[float]:
+    """Errors from the least to the largest, and a label's room on either side."""
+    errors = [record.rmse for record in shown if record.rmse] or [0.1, 1.0]
+    least, most = min(errors), max(errors)
+    room = max((most / least) ** (MARGIN / (1 - 2 * MARGIN)), 1.35)
+    return [least / room, most * room]
+
+
+def _labels(place: int, x: alt.X, y: alt.Y, colours: dict[str, str]) -> Iterator[Picture]:
+    """The epsilons whose label stands at this place, each on a strip of paper that covers the lines below it."""
+    right, up = PLACES[place]
+    align: Literal["right", "center", "left"] = ("right", "center", "left")[right + 1]
+    for own, paint in ((style.PAPER, {}), (alt.Undefined, {"fill": style.fills(colours)})):
+        text = style.layer().mark_text(
+            dx=AWAY[0] * right, dy=-AWAY[1] * up, align=align, clip=True, stroke=own, strokeWidth=3, strokeJoin="round"
+        )
+        text = text.encode(x=x, y=y, text=alt.Text("epsilon:N"), **paint)
+        yield text.transform_filter(f"datum.place == {place}")
+
+
+def _places(records: Sequence[Choice], levels: Sequence[float] = ()) -> list[int]:
+    """Where each point's epsilon stands beside it: points first, then labels in the order of the records.
+
+    A label tries the places around its point: those where it covers no line before those where it does. It is left
+    out, -1, where all are taken by points, by other labels or by the edge; the pointer and the tables say it then.
+    """
+    panels = [_Panel(width, records, levels) for width in WIDTHS]
+    found = []
+    for point in range(len(records)):
+        free = [place for place in range(len(PLACES)) if all(panel.free(point, place) for panel in panels)]
+        bare = [place for place in free if not any(panel.crossed(point, place) for panel in panels)]
+        found.append(next(iter(bare or free), -1))
+        for panel in panels:
+            panel.take(point, found[-1])
+    return found
+
+
+Box = tuple[float, float, float, float]
+"""Middle and half widths of a rectangle, in pixels."""
+
+
+class _Panel:
+    """The points, lines and labels of a panel that is so many pixels wide."""
+
+    def __init__(self, width: float, records: Sequence[Choice], levels: Sequence[float]) -> None:
+        low, high = np.log(_domain(records))
+        across = [(float(np.log(record.rmse)) - low) / (high - low) * width for record in records]
+        self._width = width
+        self._points = [(x, record.auc.value * HEIGHT) for x, record in zip(across, records, strict=True)]
+        self._halves = [LETTER[0] * len(number(record.epsilon)) / 2 for record in records]
+        self._taken: list[Box] = [(x, y, POINT, POINT) for x, y in self._points]
+        across_it = [((0.0, level * HEIGHT), (width, level * HEIGHT)) for level in levels]
+        self._lines = np.vstack([_dots(*line) for line in (*self._strokes(records), *across_it)])
+
+    def _strokes(self, records: Sequence[Choice]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+        """The lines of the mechanisms, from point to point, and the bars of the intervals."""
+        order = sorted(range(len(records)), key=lambda i: (records[i].mechanism, records[i].epsilon))
+        for one, other in pairwise(order):
+            if records[one].mechanism == records[other].mechanism:
+                yield self._points[one], self._points[other]
+        for (x, _), record in zip(self._points, records, strict=True):
+            yield (x, record.auc.low * HEIGHT), (x, record.auc.high * HEIGHT)
+
+    def _box(self, point: int, place: int) -> Box:
+        (right, up), (x, y), half = PLACES[place], self._points[point], self._halves[point]
+        return x + right * (AWAY[0] + half), y + up * AWAY[1], half, LETTER[1] / 2
+
+    def free(self, point: int, place: int) -> bool:
+        """Whether a label there is whole, and touches no point and no other label."""
+        x, y, half, tall = box = self._box(point, place)
+        inside = half <= x <= self._width - half and tall <= y <= HEIGHT - tall
+        return inside and not any(_touch(box, other) for other in self._taken)
+
+    def crossed(self, point: int, place: int) -> bool:
+        """Whether a label there would cover a line."""
+        x, y, half, tall = self._box(point, place)
+        return bool(np.any((np.abs(self._lines[:, 0] - x) < half) & (np.abs(self._lines[:, 1] - y) < tall)))
+
+    def take(self, point: int, place: int) -> None:
+        """A label stands there, or none, -1."""
+        self._taken += [self._box(point, place)] if place >= 0 else []
+
+
+def _dots(start: tuple[float, float], end: tuple[float, float]) -> Floats:
+    """(dots, 2) points of a line, two pixels apart."""
+    steps = 2 + int(np.hypot(end[0] - start[0], end[1] - start[1]) / 2)
+    dots: Floats = np.linspace(start, end, steps)
+    return dots
+
+
+def _touch(one: Box, other: Box) -> bool:
+    """Whether two rectangles overlap."""
+    return abs(one[0] - other[0]) < one[2] + other[2] and abs(one[1] - other[1]) < one[3] + other[3]

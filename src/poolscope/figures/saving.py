@@ -1,0 +1,163 @@
+"""Turn a chart into its Vega-Lite specification, and into a file for a paper: SVG, PNG or PDF, by vl-convert."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from altair import Undefined
+
+from poolscope.core.errors import InputError, PoolscopeError
+from poolscope.core.files import told
+from poolscope.core.tables import check_output
+from poolscope.core.tables.atomic import write_bytes
+from poolscope.figures.style import Picture, config, quickly
+
+MISSING = "pip install 'poolscope[figures]'"
+"""What brings vl-convert."""
+
+SCREEN_TEXT = 12
+"""Pixels of a letter in a report."""
+
+AXIS_WIDTH = 64
+"""Pixels that the axis left of a row of panels takes, about; the browser measures it."""
+
+WIDTHS = {"column": 3.33, "page": 7.0}
+"""Inches."""
+
+PIXELS = 96
+"""To an inch."""
+
+PAPER_TEXT = 10
+"""Pixels of a letter: 7.5 points."""
+
+DENSITY = 300
+"""Dots to an inch of a PNG."""
+
+FORMATS = ("svg", "png", "pdf")
+
+
+def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", overwrite: bool = False) -> None:
+    """Write a picture as SVG, PNG or PDF, by the file's ending, as wide as a paper's ``column`` or ``page``.
+
+    An existing file is replaced only with `overwrite`.
+
+    Examples
+    --------
+    >>> chart = ps.figures.behaviour_density(rows)
+    >>> ps.figures.save(chart, "density.png", width="column")
+    >>> open("density.png", "rb").read(4)
+    b'\\x89PNG'
+    """
+    if not hasattr(chart, "to_dict"):
+        raise InputError("must be a picture, as the functions of poolscope.figures make", value=chart)
+    target = Path(path)
+    check(target.suffix.removeprefix(".").lower(), width)
+    check_output(target, overwrite=overwrite, endings=[f".{form}" for form in FORMATS], option="path")
+    data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
+    with told(target):
+        write_bytes(target, data)
+
+
+def check(form: str, width: str) -> Any:
+    """Refuse what is no format or no width, and an installation without vl-convert; returns vl-convert."""
+    if form not in FORMATS:
+        raise InputError("unknown format", value=form, remedy=f"take one of {', '.join(FORMATS)}")
+    if width not in WIDTHS:
+        raise InputError("unknown width", value=width, remedy=f"take one of {', '.join(WIDTHS)}")
+    try:
+        import vl_convert
+    except ImportError:
+        raise PoolscopeError(f"pictures as files need vl-convert; install it with: {MISSING}") from None
+    return vl_convert
+
+
+def _converted(chart: Picture, form: str, width: str) -> bytes:
+    vl_convert = check(form, width)
+    spec, pixels = _still(specification(chart, text=PAPER_TEXT)), WIDTHS[width] * PIXELS
+    fit(spec, pixels)
+    # what axes and legends take is known only once it is drawn: draw, and fill the width
+    fit(spec, pixels, _width(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])))
+    svg = _renumbered(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))
+    if form == "svg":
+        return bytes(svg, "utf-8")
+    if form == "pdf":
+        return bytes(vl_convert.svg_to_pdf(svg))
+    # vl-convert takes 72 pixels for an inch
+    return bytes(vl_convert.svg_to_png(svg, scale=72 / PIXELS, ppi=DENSITY))
+
+
+def _still(spec: dict[str, Any]) -> dict[str, Any]:
+    """A specification without what only answers to a pointer, which a paper has not, on white as a paper is."""
+    panel = spec.get("spec", spec)
+    panel["layer"] = [layer for layer in panel["layer"] if "condition" not in layer["encoding"].get("opacity", {})]
+    spec["params"] = [param for param in spec.get("params", []) if "select" not in param]
+    return spec | {"background": "white"}
+
+
+def _renumbered(svg: str) -> str:
+    """The same drawing always with the same bytes: vl-convert counts clip paths on from one drawing to the next."""
+    numbers: dict[str, int] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return found[1] + str(numbers.setdefault(found[2], len(numbers)))
+
+    return re.sub(r'( id="clip|"url\(#clip)(\d+)', renamed, svg)
+
+
+def _width(svg: str) -> float:
+    """Of a drawing, in pixels."""
+    found = re.search(r'<svg[^>]* width="([\d.]+)"', svg)
+    assert found is not None
+    return float(found[1])
+
+
+def slug(name: str) -> str:
+    """What a file name can hold of a name; two names may have the same."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A picture with the name of its file, its title, and the sentence that says how to read it."""
+
+    name: str
+    title: str
+    caption: str
+    chart: Picture
+
+
+@quickly
+def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any]:
+    """A picture as Vega-Lite, in letters of so many pixels; it is ours, so it is not held against the schema."""
+    bare = chart.copy(deep=False)
+    # apart: altair would look into every row
+    bare.datasets = Undefined
+    spec: dict[str, Any] = bare.to_dict(validate=False)
+    spec["datasets"] = chart.datasets
+    spec["config"] = config(text)
+    room = spec["usermeta"]
+    spec["usermeta"] = {name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in room.items()}
+    return spec
+
+
+def fit(spec: dict[str, Any], width: float, taken: float | None = None) -> None:
+    """Give a specification as many panels to a row as fit into so many pixels, and let them fill the row.
+
+    `taken` is what a drawing of it took: with it the width is met exactly. A page does the same for itself
+    (`templates/charts.js`).
+    """
+    meta, panel = spec["usermeta"], spec.get("spec", spec)
+    columns = int(max(1, min(meta["panels"], width // meta["least"])))
+    if "spec" in spec:
+        spec["columns"] = columns
+    beside = width - AXIS_WIDTH
+    # none: all words in one row
+    spec["config"]["legend"]["columns"] = 0 if meta["legend"] <= beside else int(max(1, beside // meta["entry"]))
+    if taken is None:
+        panel["width"] = max(beside / columns - spec["config"]["facet"]["spacing"], 40)
+    else:
+        panel["width"] += (width - taken) / columns

@@ -1,0 +1,106 @@
+"""Figures of one user's posterior, report by report, and of the popularity of every object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from poolscope.core.errors import one_line
+from poolscope.figures import style
+from poolscope.figures.style import Picture, answer, percent
+from poolscope.population.universe import NEUTRAL
+
+
+@style.quickly
+def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = False) -> Picture:
+    """How the belief about one user grows: a line for each pool, or for each adversary's confidence.
+
+    Who shows the chart may set its parameter ``upto``: what comes after so many reports is left out.
+
+    Parameters
+    ----------
+    table : DataFrame
+        n, line, posterior: one row per number of reports and line.
+    lines : sequence of str
+        The lines, in the order of the legend.
+    points : bool
+        Whether to mark every row, where there are few.
+
+    Examples
+    --------
+    >>> beliefs = {"n": [0, 0, 1, 1], "line": ["light", "dark"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}
+    >>> ps.figures.save(ps.figures.belief_growth(pl.DataFrame(beliefs), ["light", "dark"]), "belief.svg")
+    """
+    names = [one_line(str(line)) for line in lines]
+    colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
+    look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
+    x = alt.X(
+        "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
+    )
+    y = alt.Y("posterior:Q", scale=style.share_scale(), axis=style.percent_axis("Belief"))
+    said = answer({"Belief": percent("datum.posterior"), "After": "format(datum.n, ',')"}, title="datum.line")
+    there = "datum.n <= upto"
+    line = style.layer().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
+    layers = [
+        line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
+        style.pointer(x, y, colours, said).transform_filter(there),
+    ]
+    return style.single(layers, table, height=style.PANEL, legend=names)
+
+
+@style.quickly
+def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
+    """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
+
+    Parameters
+    ----------
+    popularity : array_like of float, shape (objects,)
+        Objects of popularity 0 are left out.
+    pool_of : array_like of int, shape (objects,)
+        Index of each object's pool in ``pool_names``, -1 for the neutral pool.
+    pool_names : sequence of str
+
+    Examples
+    --------
+    >>> chart = ps.figures.popularity_plot(popularity, universe.pool_of, universe.pool_names)
+    """
+    weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
+    named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
+    palette = [*style.colours_of_pools(len(pool_names)), style.MUTED]
+    colours = {name: colour for (index, name), colour in zip(named, palette, strict=True) if (pools == index).any()}
+    order = np.concatenate([np.flatnonzero(pools == index) for index, _ in named])
+    table = pl.DataFrame(
+        {
+            "place": np.arange(order.size),
+            "popularity": weights[order],
+            "line": [dict(named)[int(index)] for index in pools[order]],
+        }
+    ).filter(pl.col("popularity") > 0)
+    said = answer({"Popularity": "format(100 * datum.popularity, '.3~g') + '\u202f%'"}, title="datum.line")
+    points = (
+        style.layer()
+        .mark_point(filled=True, size=8, opacity=1, tooltip=alt.ExprRef(said), clip=True)
+        .encode(
+            x=alt.X(
+                "place:Q",
+                axis=alt.Axis(title="Objects, pool by pool", grid=False),
+                scale=alt.Scale(domain=[0, max(order.size - 1, 1)], nice=False),
+            ),
+            y=alt.Y(
+                "popularity:Q",
+                scale=alt.Scale(type="log"),
+                axis=style.percent_axis("Popularity", values=[10.0**power for power in range(-9, 1)]),
+            ),
+            color=alt.Color(
+                "line:N",
+                scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+                legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
+            ),
+        )
+        .add_params(style.zoom())
+    )
+    return style.single([points], table, height=style.PANEL, legend=list(colours))

@@ -1,0 +1,290 @@
+"""The one runner: plays what the chosen experiments need, once, and lays ours beside the published values."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from poolscope.core.arguments import checked
+from poolscope.core.arrays import Map
+from poolscope.core.errors import InputError, check_count
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import ANOTHER, check_new, claimed, read_json, told
+from poolscope.core.progress import SILENT, Progress
+from poolscope.core.tables.atomic import write_text
+from poolscope.metrics.intervals import Estimate
+from poolscope.paper import experiments as data
+from poolscope.paper.experiments import Cell, Experiment, Play
+from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
+from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
+from poolscope.workflows.audit.audit import audit
+from poolscope.workflows.audit.run_folder import Run, read_manifest, read_run
+
+#: Users that a simulation of the curator counts for in the progress.
+UTILITY_WEIGHT = 15_000
+
+#: A scenario and a number of reports.
+Simulation = tuple[str, float]
+
+#: Below so many reports the published errors are noisy, and three times the tolerance holds.
+NOISY_REPORTS = 1e7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A cell with its published value and ours.
+
+    `published` and `agrees` are None where the paper has nothing; `ours` and `agrees` where a quick pass has no such
+    users.
+    """
+
+    experiment: str
+    row: str
+    column: str
+    published: float | str | None
+    ours: float | None
+    low: float
+    high: float
+    agrees: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """All cells, the plays they came from, and the seconds that each experiment took on its own."""
+
+    cells: Sequence[Compared]
+    played: dict[str, Played]
+    seconds: dict[str, float]
+
+
+@checked
+def reproduce(
+    names: str | Sequence[str],
+    out: str | PathLike[str],
+    *,
+    users: int | None = None,
+    seed: int = 0,
+    traces: str | PathLike[str] | None = None,
+    engine: Engine | None = None,
+    progress: Progress = SILENT,
+) -> Reproduction:
+    """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
+
+    One name can stand for a list of it.
+
+    Experiments on recorded users need `traces`, made with the universe emoji-11.
+
+    Examples
+    --------
+    >>> done = ps.reproduce("no-hash", "paper", users=10)
+    >>> sorted({cell.experiment for cell in done.cells})
+    ['no-hash']
+    """
+    check_count("users", users)
+    engine, folder = engine or Local(), Path(out)
+    recorded = None if traces is None else Path(traces)
+    wanted = data.chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
+    with told(folder, ANOTHER), claimed(folder):
+        _settle(folder, {"users": users, "seed": seed})
+        return _reproduced(wanted, folder, users, seed, recorded, engine, progress)
+
+
+def _reproduced(
+    wanted: Sequence[Experiment],
+    out: Path,
+    users: int | None,
+    seed: int,
+    traces: Path | None,
+    engine: Engine,
+    progress: Progress,
+) -> Reproduction:
+    """Play what is needed, simulate, and lay every cell beside the published one."""
+    needed = [data.plays()[name] for name in dict.fromkeys(p for e in wanted for p in e.plays)]
+    progress.begin(sum(_users(play, users) for play in needed) + UTILITY_WEIGHT * len(_utilities(wanted)))
+    played: dict[str, Played] = {}
+    seconds: dict[str, float] = {}
+    for play in needed:
+        progress.stage(play.name)
+        played[play.name], took = _play(play, _scenario(play, traces), out, users, seed, engine, progress)
+        first = next(e.name for e in wanted if play.name in e.plays)
+        seconds[first] = seconds.get(first, 0.0) + took
+    simulated = {}
+    for simulation, epsilons in _utilities(wanted).items():
+        scenario, reports = simulation
+        progress.stage(f"{scenario}, {reports:g} reports")
+        started = time.perf_counter()
+        simulated[simulation] = _simulate(simulation, epsilons, out, seed, engine)
+        progress.tick(UTILITY_WEIGHT)
+        first = next(e.name for e in wanted if any(c.value in OF_UTILITY for c in e.cells))
+        seconds[first] = seconds.get(first, 0.0) + time.perf_counter() - started
+    cells = []
+    for experiment in wanted:
+        progress.stage(experiment.name)
+        started = time.perf_counter()
+        for cell in experiment.cells:
+            cells.append(_compare(experiment, cell, _value(cell, played, simulated)))
+        seconds[experiment.name] = seconds.get(experiment.name, 0.0) + time.perf_counter() - started
+    write_text(out / "reproduction.json", json.dumps([asdict(c) for c in cells], indent=1) + "\n")
+    return Reproduction(cells=cells, played=played, seconds=seconds)
+
+
+def finished_plays(out: Path) -> int:
+    """How many plays of a reproduction are on disk."""
+    return len(list(out.glob("plays/*/summary.json")))
+
+
+def finished(out: Path, threads: Map) -> dict[str, Played]:
+    """The plays that a folder holds, by name; their scenarios are those that were played."""
+    found = {}
+    for name, play in data.plays().items():
+        folder = _folder(out, play)
+        if (folder / "summary.json").exists() and (kept := read_manifest(folder)):
+            scenario = parse(kept.scenario, name=name, file=folder / "scenario.toml")
+            found[name] = Played(scenario=scenario, run=read_run(folder), threads=threads)
+    return found
+
+
+def _settle(out: Path, settings: dict[str, Any]) -> None:
+    """A folder holds one reproduction: the same seed and number of users."""
+    path = out / "reproduction-settings.json"
+    if path.exists():
+        if read_json(path) != settings:
+            raise InputError(
+                "the folder holds a reproduction with another seed or number of users",
+                file=out,
+                remedy=ANOTHER,
+            )
+        return
+    check_new(out)
+    write_text(path, json.dumps(settings) + "\n")
+
+
+def _scenario(play: Play, traces: Path | None) -> Scenario:
+    """The play's scenario; one on recorded users reads the given traces, wherever they are."""
+    base = load_scenario(play.scenario)
+    if play.recorded:
+        assert traces is not None
+        traces = traces.resolve()  # given on the command line: it may be a link to anywhere
+        text = builtin_text(play.scenario)
+        base = parse(text, name=play.scenario, file=traces.parent / f"{play.scenario}.toml")
+        return changed(base, {**play.change, "users.traces": traces.name}, name=play.name)
+    return changed(base, play.change, name=play.name)
+
+
+def _play(
+    play: Play,
+    scenario: Scenario,
+    out: Path,
+    users: int | None,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+) -> tuple[Played, float]:
+    """Play, or go on, or take what is finished; the seconds are those of the first time."""
+    count = _users(play, users)
+    folder = _folder(out, play)
+    if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
+        progress.tick(count)
+        run = read_run(folder)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        inner = progress.within()
+        summary = audit(scenario, folder, users=count, seed=seed, engine=engine, resume=folder.exists(), progress=inner)
+        run = Run.within(folder, summary)
+    return Played(scenario=scenario, run=run, threads=engine.map), run.summary.seconds or 0.0
+
+
+def _folder(out: Path, play: Play) -> Path:
+    return out / "plays" / re.sub(r"[^a-z0-9.]+", "-", play.name)
+
+
+def _users(play: Play, users: int | None) -> int:
+    return play.users if users is None else min(play.users, users)
+
+
+def _utilities(wanted: Sequence[Experiment]) -> dict[Simulation, list[str]]:
+    """The simulations of the curator that these experiments need, and the epsilons of each."""
+    found: dict[Simulation, list[str]] = {}
+    for cell in (c for e in wanted for c in e.cells if c.value in OF_UTILITY):
+        epsilons = found.setdefault(_simulation(cell), [])
+        if cell.arguments["epsilon"] not in epsilons:
+            epsilons.append(cell.arguments["epsilon"])
+    return found
+
+
+def _simulation(cell: Cell) -> Simulation:
+    return cell.arguments["scenario"], cell.arguments["reports"]
+
+
+def _value(cell: Cell, played: dict[str, Played], simulated: dict[Simulation, Any]) -> Estimate:
+    if cell.value in OF_UTILITY:
+        return Estimate(*simulated[_simulation(cell)][cell.arguments["epsilon"]][cell.value])
+    play = cell.arguments.get("play")
+    return value_of(cell.value, cell.arguments, played[play] if play else None)
+
+
+def _simulate(simulation: Simulation, epsilons: Sequence[str], out: Path, seed: int, engine: Engine) -> Any:
+    """One simulation of the curator for all epsilons, kept in a file for later."""
+    scenario, reports = simulation
+    path = out / "utility" / f"{scenario}-{reports:g}.json"
+    kept = read_json(path) if path.exists() else {}
+    if not _are_errors(kept):
+        raise InputError("must be the errors of a simulation", file=path, remedy="delete it to simulate again")
+    if missing := [epsilon for epsilon in epsilons if epsilon not in kept]:
+        path.parent.mkdir(exist_ok=True)
+        kept |= utility(scenario, missing, reports, seed, engine.map)
+        write_text(path, json.dumps(kept) + "\n")
+    return kept
+
+
+def _are_errors(kept: Any) -> bool:
+    """Whether it is what `utility` gives: for each epsilon the errors, each with its interval."""
+    return isinstance(kept, dict) and all(
+        isinstance(errors, dict)
+        and set(errors) == set(OF_UTILITY)
+        and all(isinstance(one, list | tuple) and len(one) == 3 for one in errors.values())
+        and all(isinstance(number, int | float) for one in errors.values() for number in one)
+        for errors in kept.values()
+    )
+
+
+def _compare(experiment: Experiment, cell: Cell, ours: Estimate) -> Compared:
+    published = data.published_at(cell.published) if cell.published else None
+    nobody = isnan(ours.value)
+    relative = cell.relative * (3 if cell.arguments.get("reports", NOISY_REPORTS) < NOISY_REPORTS else 1)
+    return Compared(
+        experiment=experiment.name,
+        row=cell.row,
+        column=cell.column,
+        published=published,
+        ours=None if nobody else float(ours.value),
+        low=float(ours.low),
+        high=float(ours.high),
+        agrees=None if published is None or nobody else agrees(published, ours, cell.tolerance, relative),
+    )
+
+
+def agrees(published: float | str, ours: Estimate, tolerance: float, relative: float) -> bool:
+    """Whether the published value, or the range it states in words, lies within the tolerance of our interval."""
+    low, high = stated_range(published)
+    slack = tolerance + relative * max(abs(low), abs(high))
+    return bool(ours.low - slack <= high and ours.high + slack >= low)
+
+
+def stated_range(published: float | str) -> tuple[float, float]:
+    """0.29 is itself; "more than 0.80", "above 0.61", "less than 0.20" and "0.82 to 0.90" are ranges of shares."""
+    if not isinstance(published, str):
+        return float(published), float(published)
+    numbers = [float(x) for x in re.findall(r"\d+\.\d+", published)]
+    if published.startswith(("more than", "above")):
+        return numbers[0], 1.0
+    if published.startswith("less than"):
+        return 0.0, numbers[0]
+    return numbers[0], numbers[-1]

@@ -1,0 +1,218 @@
+"""The explorer's server: whom it answers, and what it says."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from urllib.parse import urlencode
+
+import pytest
+from cases.explorer import HOSTILE, SMALL, events, fetched, query, serving, small
+
+import poolscope as ps
+from poolscope.core.errors import InputError
+from poolscope.scenario.scenario import parse
+from poolscope.workflows.audit.audit import audit
+
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
+
+from poolscope.explore.server import explore, explorer_of
+
+START = {"scenario": "small", "changes": {}, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    explorer = explorer_of(str(small(tmp_path_factory.mktemp("explorer"))), 3)
+    with serving(explorer) as found:
+        yield found
+
+
+def test_the_page_comes_with_a_policy_that_lets_nothing_else_in(address):
+    status, headers, text = fetched(address)
+    assert status == 200
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    assert HOSTILE[0] not in text
+
+
+@pytest.mark.parametrize(
+    ("where", "headers"),
+    [
+        ("/", {}),
+        ("/another-token/", {}),
+        ("/a-token", {}),
+        ("/a-token/", {"Host": "attacker.example"}),
+        ("/a-token/", {"Host": "127.0.0.1"}),
+        ("/a-token/", {"Origin": "http://attacker.example"}),
+        ("/a-token/", {"Origin": "null"}),
+        ("/a-token/people", {"Sec-Fetch-Site": "cross-site"}),
+    ],
+)
+def test_others_are_refused(address, where, headers):
+    base = address.removesuffix("/a-token/")
+    assert fetched(base + where, headers)[0] == 403
+
+
+def test_its_own_origin_is_let_in(address):
+    assert fetched(address, {"Origin": address.removesuffix("/a-token/")})[0] == 200
+
+
+def test_answers_are_the_librarys_for_the_same_seed(address):
+    """After every crowd: the numbers are those of `play` and `summarise` for as many users of the scenario it shows."""
+    setting = START | {"changes": {"mechanism.epsilon": 2.5, "n": 9, "devices.cap": 12}}
+    found, ended = events(fetched(address + query("answers", setting))[2])
+    assert ended
+    told = [answer for answer in found if "results" in answer]
+    assert [answer["users"] for answer in told] == [48, 48, 256, 1000, 4000]
+    assert told[0]["waiting"] == [HOSTILE[0]]
+    assert len(told) == sum("pictures" in answer for answer in found)
+    scenario = parse(fetched(address + query("toml", setting))[2], name="kept")
+    game = scenario.game(3)
+    for answer in told[1:4]:
+        records = ps.summarise(ps.play(game, answer["users"], 3), game, 3)
+        assert answer["results"] == [record.as_json() for record in records if record.n == 9]
+    # the adversary who was there at once has seen the same
+    first = {record["adversary"]: record for record in told[0]["results"]}
+    assert first["weak"] == next(record for record in told[1]["results"] if record["adversary"] == "weak")
+
+
+def test_the_files_that_a_scenario_names_are_told(address, tmp_path):
+    assert json.loads(fetched(address + "controls?scenario=small")[2])["files"] == []
+    (tmp_path / "objects.csv").write_text(
+        "object,pool,popularity\n" + "".join(f"{i},{'ab'[i % 2]},1\n" for i in range(6))
+    )
+    universe = '[universe]\nobjects = "objects.csv"\n[popularity]\nkind = "given"\n'
+    (tmp_path / "named.toml").write_text(universe + SMALL.partition("exponent = 1.0\n")[2])
+    with serving(explorer_of(str(tmp_path / "named.toml"), 3)) as other:
+        assert json.loads(fetched(other + "controls?scenario=named")[2])["files"] == ["objects.csv"]
+
+
+def test_the_toml_has_what_was_changed_and_nothing_else(address):
+    same = fetched(address + query("toml", START))[2]
+    assert tomllib.loads(same) == tomllib.loads(SMALL)
+    setting = START | {"changes": {"mechanism.kind": "oue", "devices.window": 4, "popularity.exponent": 0.5}}
+    tables = tomllib.loads(fetched(address + query("toml", setting))[2])
+    assert tables["mechanism"] == {"kind": "oue", "epsilon": 3.0}
+    assert tables["devices"] == {"window": 4}
+    assert tables["popularity"]["exponent"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"universe.objects": "/etc/passwd"}, "unknown key"),
+        ({"mechanism.epsilon": -1}, "epsilon"),
+        ({"devices.cap": "many"}, "must be an integer"),
+        ({"n": 0}, "must be a whole number from 1"),
+        ({"mechanism.kind": "no-such"}, "must be a known mechanism"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_a_line(address, changes, words):
+    status, _, text = fetched(address + query("toml", START | {"changes": changes}))
+    assert status == 400
+    assert words in json.loads(text)["error"]
+    assert "\n" not in json.loads(text)["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 9000,
+        "a" * 30_000,
+        '{"scenario": 3}',
+        '{"scenario": "../x.toml"}',
+        '{"scenario": "small", "seed": 0.5}',
+    ],
+)
+def test_an_address_may_hold_anything(address, text):
+    status, _, said = fetched(f"{address}toml?{urlencode({'setting': text})}")
+    assert status == 400
+    assert json.loads(said)["error"]
+
+
+def test_a_comparison_plays_the_same_users(address):
+    settings = [START, START | {"changes": {"mechanism.epsilon": 1}}]
+    found, ended = events(fetched(address + query("comparison", *settings))[2])
+    assert ended
+    assert [(row["place"], row["users"]) for row in found[:4]] == [(0, 48), (1, 48), (0, 256), (1, 256)]
+    assert "ε = 1" in found[1]["name"]
+    assert fetched(address + query("comparison", *[START] * 5))[0] == 400
+
+
+def test_a_story_is_told_by_any_adversary(address):
+    for adversary in ("weak", HOSTILE[0]):
+        _, _, text = fetched(address + query("story", START, user=4, adversary=adversary))
+        story = json.loads(text)
+        assert story["adversary"] == adversary
+        assert len(story["steps"]) == 20
+    assert fetched(address + query("story", START, user="x"))[0] == 400
+    assert fetched(address + query("story", START, user=4, adversary="nobody"))[0] == 400
+
+
+def test_a_run_lists_its_surest_users_and_tells_their_stories(tmp_path):
+    """The story of a user of a run, played again, ends in the confidence that the run has kept."""
+    scenario = ps.load_scenario(small(tmp_path))
+    audit(scenario, tmp_path / "run", users=60, seed=5)
+    with serving(explorer_of(str(tmp_path / "run"), 0)) as address:
+        people = json.loads(fetched(address + "people")[2])
+        assert people["users"] == 60
+        assert people["scenario"] == "small"
+        rows = [dict(zip(people["columns"], row, strict=True)) for row in people["rows"]]
+        place, surest = next((i, row) for i, row in enumerate(rows) if row["adversary"] == "weak")
+        assert surest["confidence"] == max(row["confidence"] for row in rows if row["adversary"] == "weak")
+        growth = json.loads(fetched(f"{address}growth?row={place}")[2])["rows"]
+        assert [row["n"] for row in growth if row["adversary"] == "weak"] == [5, 20]
+        setting = {"scenario": "small", "changes": {"n": 20}, "seed": 5}
+        story = json.loads(fetched(address + query("story", setting, user=surest["user"], adversary="weak"))[2])
+        assert max(story["steps"][-1]["posterior"]) == pytest.approx(surest["confidence"], abs=1e-12)
+        assert story["preferred"] == surest["pool"]
+        assert fetched(f"{address}growth?row=10000")[0] == 400
+
+
+def test_posteriors_list_their_users(tmp_path):
+    path = tmp_path / "posteriors.csv"
+    lines = [f"{name},weak,{n},a,{0.5 + n / 100}" for name in ("ann", "<b>bob") for n in (5, 20)]
+    path.write_text("\n".join(["user,adversary,n,guess,confidence", *lines]) + "\n")
+    with serving(explorer_of(str(path), 0)) as address:
+        people = json.loads(fetched(address + "people")[2])
+        assert people["scenario"] is None
+        assert [row[:3] for row in people["rows"]] == [["ann", "weak", 20], ["<b>bob", "weak", 20]]
+        growth = json.loads(fetched(f"{address}growth?row=1")[2])["rows"]
+        assert [(row["n"], row["confidence"]) for row in growth] == [(5, 0.55), (20, 0.7)]
+
+
+def test_without_the_extra_a_line_says_what_to_install():
+    code = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv = ['poolscope', 'explore', '--no-browser'];"
+        "from poolscope.cli.commands import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "poolscope: the explorer needs starlette and uvicorn; install them with: pip install 'poolscope[explore]'"
+    )
+
+
+def test_ctrl_c_ends_it_with_a_line():
+    code = (
+        "import sys, threading, time, os, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from poolscope.explore import server as serving; serving._warm = lambda explorer: None;"
+        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start();"
+        "from poolscope.cli.commands import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert done.stderr.strip() == "poolscope: the explorer has ended"
+
+
+def test_a_port_that_is_taken_is_told(address):
+    with pytest.raises(InputError, match="port: cannot be listened on"):
+        explore(port=int(address.split(":")[2].split("/")[0]), browser=False)

@@ -1,0 +1,258 @@
+"""Figures: what they show, that they are legal Vega-Lite and the same every time, and that names stay names."""
+
+import subprocess
+import sys
+
+import altair as alt
+import numpy as np
+import polars as pl
+import pytest
+from cases.synthetic import POOLS, SEED, attack, game
+
+from poolscope import figures, metrics
+from poolscope.core.counting import MIN_USERS
+from poolscope.core.errors import InputError
+from poolscope.figures import charts, saving, style
+from poolscope.figures.charts import (
+    behaviour_density,
+    behaviour_maps,
+    belief_growth,
+    calibration_plot,
+    exposure_curves,
+    popularity_plot,
+    precision_null_rate,
+    trade_off_curves,
+)
+from poolscope.figures.saving import fit, specification
+
+HOSTILE = "<script>alert('$x$')</script>"
+
+#: What a Vega expression, a field's path or a link would look like.
+TEMPTING = ("datum.secret", "a.b[0]", "{signal: 1}", "javascript:alert(1)", "\u202enoitcerid", 'quote"\\d')
+
+KINDS = ("precision", "calibration", "maps", "exposure", "popularity", "density", "marked", "belief", "trade-off")
+
+
+def curves(outcomes):
+    return metrics.for_each_attack(outcomes, lambda r: metrics.precision_curve(r, SEED, 50))
+
+
+def exposures(outcomes):
+    return pl.concat(
+        metrics.exposure(metrics.select(outcomes, name, 7), 90).with_columns(pl.lit(name).alias("adversary"))
+        for name in outcomes["adversary"].unique(maintain_order=True)
+    )
+
+
+def trade_offs(*counts):
+    return pl.concat(metrics.trade_off(1.0, n).table().with_columns(n=pl.lit(n)) for n in counts)
+
+
+def maps(outcomes):
+    return metrics.for_each_attack(outcomes, lambda rows: metrics.behaviour_map(rows, 6))
+
+
+def titles(chart):
+    return chart.to_dict()["facet"]["sort"]
+
+
+def legend(chart):
+    """The words of the legend, which every layer with a legend shares."""
+    layers = chart.to_dict()["spec"]["layer"]
+    return next(layer["encoding"]["stroke"]["scale"]["domain"] for layer in layers if "stroke" in layer["encoding"])
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return game(400)
+
+
+@pytest.fixture(scope="module")
+def every_figure(outcomes):
+    return {
+        "precision": lambda: precision_null_rate(curves(outcomes), 6),
+        "marked": lambda: exposure_curves(exposures(outcomes), n=30),
+        "belief": lambda: belief_growth(
+            pl.DataFrame({"n": [0, 0, 1, 1], "line": ["a", "b"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}), ["a", "b"]
+        ),
+        "calibration": lambda: calibration_plot(metrics.for_each_attack(outcomes, metrics.calibration)),
+        "maps": lambda: behaviour_maps(maps(attack(400)), 6),
+        "exposure": lambda: exposure_curves(exposures(outcomes)),
+        "popularity": lambda: popularity_plot(np.arange(12) / 66, np.arange(12) % 7 - 1, POOLS),
+        "density": lambda: behaviour_density(metrics.select(outcomes, "strong", 7)),
+        "trade-off": lambda: trade_off_curves(trade_offs(1, 7)),
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_figure_is_legal_vega_lite(every_figure, name):
+    """Ours are not held against the schema as they are made, for the time it takes: here they are."""
+    chart = every_figure[name]()
+    assert isinstance(chart, alt.TopLevelMixin)
+    chart.to_dict(validate=True)
+    alt.Chart.from_dict(specification(chart))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_same_figure_same_specification(every_figure, name):
+    assert specification(every_figure[name]()) == specification(every_figure[name]())
+
+
+@pytest.mark.parametrize(("width", "inches"), saving.WIDTHS.items())
+def test_a_file_is_as_wide_as_it_should_be(every_figure, width, inches, tmp_path):
+    figures.save(every_figure["precision"](), tmp_path / "a.svg", width=width)
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert saving._width(svg) == pytest.approx(inches * saving.PIXELS, abs=1.5)
+    assert "random guess, 1/6" in svg
+    again = tmp_path / "b.svg"
+    figures.save(every_figure["precision"](), again, width=width)
+    assert again.read_text("utf-8") == svg
+
+
+@pytest.mark.parametrize(("form", "head"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_other_formats(every_figure, form, head, tmp_path):
+    figures.save(every_figure["density"](), tmp_path / f"a.{form}", width="column")
+    assert (tmp_path / f"a.{form}").read_bytes().startswith(head)
+
+
+def test_unknown_formats_and_widths_are_told(every_figure, tmp_path):
+    with pytest.raises(InputError, match="unknown format, got 'gif'; take one of svg, png, pdf"):
+        figures.save(every_figure["density"](), tmp_path / "a.gif")
+    with pytest.raises(InputError, match="unknown width, got 'wide'; take one of column, page"):
+        figures.save(every_figure["density"](), tmp_path / "a.svg", width="wide")
+    assert not list(tmp_path.iterdir())
+
+
+def test_panels_stand_side_by_side_as_far_as_there_is_room(every_figure):
+    for width, columns in ((320, 1), (700, 2), (1000, 3)):
+        spec = specification(every_figure["exposure"]())
+        fit(spec, width)
+        assert spec["columns"] == columns
+        assert 0.6 * width < columns * spec["spec"]["width"] < width
+
+
+def test_precision_has_a_panel_per_private_adversary(every_figure):
+    chart = every_figure["precision"]()
+    assert titles(chart) == ["weak", "strong"]
+    assert legend(chart) == ["n = 7", "n = 30", "n = 90", "non-private", "random guess, 1/6"]
+    assert chart.datasets["chance"] == [{"precision": 0.16667, "line": "random guess, 1/6"}]
+    assert {row["n"] for row in chart.datasets["behind"]} == {7, 30, 90}
+    assert {row["adversary"] for row in chart.datasets["rows"]} == {"weak", "strong"}
+
+
+def test_only_the_non_private_game_gets_its_own_panel():
+    chart = precision_null_rate(curves(attack(100, adversary="non-private")), 6)
+    assert titles(chart) == ["non-private"]
+    assert "behind" not in chart.datasets
+
+
+def test_curves_end_before_they_are_noise(every_figure):
+    last = max(row["null_rate"] for row in every_figure["precision"]().datasets["rows"])
+    assert 0.8 < last <= 1 - MIN_USERS / 400
+
+
+def test_some_points_of_each_curve_answer_and_both_ends_do(outcomes):
+    rows = pl.DataFrame(exposure_curves(exposures(outcomes)).datasets["rows"])
+    for (_, _), curve in rows.group_by("adversary", "line", maintain_order=True):
+        assert curve.height == 91
+        assert curve["answers"][0]
+        assert curve["answers"][-1]
+        assert charts.ANSWERING - 1 <= curve["answers"].sum() <= charts.ANSWERING + 1
+
+
+def test_the_axis_of_exposure_shows_where_caps_are_decided(every_figure):
+    """The lowest tenth of the share has about a third of the height, and marks of its own."""
+    layers = every_figure["exposure"]().to_dict()["spec"]["layer"]
+    y = next(layer["encoding"]["y"] for layer in layers if "scale" in layer["encoding"]["y"])
+    assert y["scale"]["type"] == "sqrt"
+    assert y["axis"]["values"][:4] == [0, 0.01, 0.05, 0.1]
+    assert y["axis"]["tickCount"] > len(y["axis"]["values"])
+
+
+def test_adversary_with_too_few_users_keeps_its_panel():
+    table = pl.concat([attack(200), attack(9, adversary="weak")])
+    chart = calibration_plot(metrics.for_each_attack(table, metrics.calibration))
+    assert titles(chart) == ["strong", "weak"]
+    assert {row["adversary"] for row in chart.datasets["rows"]} == {"strong", "weak"}
+
+
+def test_larger_n_is_darker():
+    colours = style.shades_of([180, 7, 30, 90, 1, 2, 3, 4])
+    assert list(colours) == sorted(colours)
+    lightness = [sum(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours.values()]
+    assert lightness == sorted(lightness, reverse=True)
+    assert len(set(colours.values())) == 8
+
+
+def test_map_puts_gamma_across_and_delta_up():
+    """One user fills one cell; the others are left to the grey behind."""
+    rows = attack(1, observations=(7,)).with_columns(gamma=0.05, delta=0.99)
+    chart = behaviour_maps(maps(rows), 6)
+    (cell,) = chart.datasets["rows"]
+    assert (cell["gamma_low"], cell["delta_high"], cell["users"]) == (0, 1, 1)
+    spec = chart.to_dict()["spec"]
+    assert spec["view"]["fill"] == style.FAINT
+    encoding = spec["layer"][0]["encoding"]
+    assert [encoding[channel]["field"] for channel in ("x", "y")] == ["gamma_low", "delta_low"]
+
+
+@pytest.mark.parametrize("name", [HOSTILE, *TEMPTING])
+def test_names_are_values_and_no_part_of_the_grammar(name):
+    outcomes = attack(60).with_columns(adversary=pl.lit(name))
+    for chart, plain in (
+        (precision_null_rate(curves(outcomes), 6), precision_null_rate(curves(attack(60)), 6)),
+        (popularity_plot([0.5, 0.5], [0, 1], [name, "b"]), popularity_plot([0.5, 0.5], [0, 1], ["strong", "b"])),
+    ):
+        spec, other = specification(chart), specification(plain)
+        shown = style.one_line(name)
+        assert shown in str(spec).replace("\\\\", "\\") or shown in {r.get("line") for r in spec["datasets"]["rows"]}
+        spec.pop("datasets"), other.pop("datasets"), spec.pop("usermeta"), other.pop("usermeta")
+        assert _renamed(spec, shown) == _renamed(other, "strong")
+
+
+def _renamed(spec, name):
+    """The specification with the name's places marked, and the hashes of altair's views left out."""
+    if isinstance(spec, dict):
+        return {k: _renamed(v, name) for k, v in spec.items() if k not in ("name", "views")}
+    if isinstance(spec, list):
+        return [_renamed(v, name) for v in spec]
+    return "the name" if spec == name else spec
+
+
+def test_popularity_shows_what_is_popular_at_all():
+    chart = popularity_plot([0.6, 0.0, 0.4], [0, 0, -1], ["a", "b"])
+    assert [(row["line"], row["popularity"]) for row in chart.datasets["rows"]] == [("a", 0.6), ("neutral", 0.4)]
+
+
+def test_one_user_is_enough_for_every_figure():
+    rows = attack(1, observations=(7,))
+    for chart in (
+        precision_null_rate(curves(rows), 6),
+        calibration_plot(metrics.for_each_attack(rows, metrics.calibration)),
+        behaviour_maps(maps(rows), 6),
+        exposure_curves(exposures(rows)),
+        behaviour_density(rows),
+    ):
+        assert specification(chart)["datasets"]["rows"]
+
+
+def test_files_need_vl_convert_and_say_so(every_figure, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(Exception, match=r"need vl-convert; install it with: pip install 'poolscope\[figures\]'"):
+        figures.save(every_figure["density"](), tmp_path / "a.svg")
+
+
+def test_figures_load_no_converter():
+    check = "import sys, poolscope.figures.charts; sys.exit(bool({'vl_convert', 'pandas'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_the_trade_off_has_every_corner_and_few_of_a_long_curve():
+    chart = trade_off_curves(trade_offs(2, 10_000)).to_dict()
+    rows = chart["datasets"]["rows"]
+    short = [(row["fpr"], row["fnr"]) for row in rows if row["line"] == "n = 2"]
+    curve = metrics.trade_off(1.0, 2)
+    assert np.array(short) == pytest.approx(np.stack([curve.fpr, curve.fnr], axis=1), rel=1e-4)
+    long = [row for row in rows if row["line"] == "n = 10,000"]
+    assert len(long) <= 200
+    assert (long[0]["fnr"], long[-1]["fpr"]) == (1, 1)
