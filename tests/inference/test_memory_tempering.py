@@ -10,7 +10,8 @@ from cases.synthetic import SEED
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized import table_samplers
-from poolscope.inference.memoized.attack import found_by
+from poolscope.inference.memoized.attack import exact_scores, found_by
+from poolscope.inference.memoized.occupancy import normalised
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior, weighted_mean
 from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
@@ -170,3 +171,23 @@ def test_few_objects_have_no_unstated_error():
         off.append(sampled.posterior[0] - found.posterior[0])
         error.append(np.hypot(sampled.error[0], found.error[0]))
     assert variance_ratio(np.array(off), np.array(error))[0] < 1.4
+
+
+def test_nearly_as_many_groups_as_slots():
+    """Each group that is allocated leaves later ones few slots: weights spread, unless particles are resampled."""
+    universe = Universe.sized(11, {"a": 3, "b": 4})
+    adversary = Adversary(name="eleven", universe=universe, popularity=zipf(universe, 0.8))
+    device = device_of(CMS(universe=11, epsilon=2.0, m=64, hashes=1024), memory=True)
+    truth = draw_users(universe, Behaviour(), KEYS[:24])
+    off, error = [], []
+    for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 60)):
+        evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
+        groups = np.bincount(evidence.law.answer)
+        exact = normalised(exact_scores(evidence.law.log_law, groups, adversary), adversary)
+        sampled = allocated_posterior(tables_of(evidence, adversary), adversary, KEYS[user])
+        off.append(sampled.posterior[0] - exact[0])
+        error.append(sampled.error[0])
+    low, high = variance_ratio(np.array(off), np.array(error))
+    assert low < 1.4
+    assert high > 0.5
+    assert np.abs(off).mean() < 0.01

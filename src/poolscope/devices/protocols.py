@@ -157,6 +157,8 @@ def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
     """
     if memory is not None and not isinstance(memory, bool):
         raise InputError("memory must be true, false or None", value=memory)
+    from poolscope.devices import memoized  # noqa: F401 (registers the devices of two rounds)
+
     return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
 
 

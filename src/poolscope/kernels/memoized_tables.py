@@ -18,8 +18,11 @@ says of their demand. The weight of a sample is its product over the probability
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from poolscope.kernels.compilation import unchecked
 from poolscope.kernels.elementary import exp_all
@@ -168,58 +171,130 @@ def occupancy(log_law, counts, log_phi, load, single, room, words, weight, out):
         out[q] = total
 
 
+class Particles(NamedTuple):
+    """Partial maps of one node.
+
+    free (particles, slots): one where a slot is not yet taken; taken (particles, groups): the slot of each group; ahead
+    (particles,): the log weight with what later groups will miss; copies (particles,) and words: scratch.
+    """
+
+    free: NDArray[np.float64]
+    taken: NDArray[np.int64]
+    ahead: NDArray[np.float64]
+    copies: NDArray[np.int64]
+    words: NDArray[np.int64]
+
+
+#: Particles are resampled where the effective number of them falls below this share.
+RESAMPLED = 0.5
+
+
+@unchecked
+def _resample(ahead, log_weight, copies, taken, free, offset):
+    """Resample particles systematically by exp(ahead), if too few of them count; those with offspring stay in place.
+
+    log_weight (particles,) is made what it is after that. copies (particles,) is scratch.
+    """
+    count, top = ahead.shape[0], -np.inf
+    for p in range(count):
+        top = max(top, ahead[p])
+    total, squares = 0.0, 0.0
+    for p in range(count):
+        x = np.exp(ahead[p] - top)
+        total += x
+        squares += x * x
+    if not total * total < RESAMPLED * count * squares:
+        return
+    passed, placed = 0.0, 0
+    for p in range(count):
+        passed += np.exp(ahead[p] - top)
+        upto = count if p == count - 1 else min(count, int(np.ceil(passed / total * count - offset)))
+        copies[p] = max(upto - placed, 0)
+        placed = max(upto, placed)
+    mean, source = top + np.log(total / count), 0
+    for p in range(count):
+        # what is not yet told by the weight of a particle: how its slots will be missed
+        log_weight[p] = log_weight[p] - ahead[p] + mean if copies[p] > 0 else 0.0
+    for p in range(count):
+        if copies[p] == 0:
+            while copies[source] < 2:
+                source += 1
+            copies[source] -= 1
+            log_weight[p] = log_weight[source]
+            for g in range(taken.shape[1]):
+                taken[p, g] = taken[source, g]
+            for s in range(free.shape[1]):
+                free[p, s] = free[source, s]
+
+
 @unchecked
 def allocate(
-    problem, scratch, single, log_phi, gamma, draws, key, weight, room, words, scale, share, log_weight, posterior
+    problem, scratch, single, log_phi, gamma, key, weight, room, scale, share, particles, log_weight, posterior
 ):
-    """Samples at nodes: log_weight (nodes * draws,) and the posterior (nodes * draws, k) of the pools given the map.
+    """Samples at nodes: log_weight (nodes, particles) and the posterior (nodes, particles, k) of pools given the map.
 
-    log_phi (nodes, slots), gamma (nodes,): each node's; single (slots,): one where a slot is a group's at most, zero
-    where it stands for many of little weight. Scratch: weight (groups, slots), room (5, slots), words: the first row of
-    room as integers, scale (groups,), share (groups, k + 1).
+    At each node particles allocate the groups to slots, one group after the other. A slot that later groups are likely
+    to need is taken less often, and a particle that has it counts for less until they are allocated; where few
+    particles count, they are resampled. log_phi (nodes, slots), gamma (nodes,): each node's; single (slots,): one where
+    a slot is a group's at most, zero where it stands for many of little weight. Scratch: weight (groups, slots), room
+    (5, slots), scale (groups,), share (groups, k + 1), particles: see `Particles`.
     """
     log_law, counts, mass = problem.log_law, problem.counts, problem.mass
     groups, slots = log_law.shape
-    chance, spare, demand, left, free = room[0], room[1], room[2], room[3], room[4]
-    at = 0
+    chance, spare, demand, left, log_spare = room[0], room[1], room[2], room[3], room[4]
+    free, taken, ahead, copies = particles.free, particles.taken, particles.ahead, particles.copies
+    at, count = 0, free.shape[0]
     for q in range(gamma.shape[0]):
-        top = _weigh(log_law, counts, log_phi[q], room[0], words, weight)
+        top, total = _weigh(log_law, counts, log_phi[q], room[0], particles.words, weight), log_weight[q]
         _demand(weight, single, scale, spare, demand)
-        for d in range(draws):
-            total = top
+        for s in range(slots):
+            left[s] = demand[s]
+        for p in range(count):
+            total[p] = top
             for s in range(slots):
-                left[s] = demand[s]
-                free[s] = 1.0
-            for g in range(groups):
-                row, part = weight[g], scale[g]
-                for s in range(slots):
-                    # rounding must leave no demand below zero
-                    left[s] = max(left[s] - row[s] * part, 0.0)
-                    spare[s] = free[s] / (1.0 + single[s] * left[s])
-                whole = _dot(row, spare, slots)
+                free[p, s] = 1.0
+        for g in range(groups):
+            row = weight[g]
+            for s in range(slots):
+                # rounding must leave no demand below zero
+                left[s] = max(left[s] - row[s] * scale[g], 0.0)
+                spare[s] = 1.0 / (1.0 + single[s] * left[s])
+                log_spare[s] = np.log(spare[s])
+                chance[s] = row[s] * spare[s]
+            for p in range(count):
+                ahead[p] = total[p]
+                if total[p] == -np.inf:
+                    continue
+                whole = _dot(chance, free[p], slots)
                 if not whole > 0.0:
-                    total = -np.inf
-                    break
+                    total[p] = ahead[p] = -np.inf
+                    continue
                 want, s, last = uniform(key, at) * whole, 0, -1
                 at += 1
-                for s in range(slots):
-                    chance[s] = row[s] * spare[s]
-                s = 0
                 while s < slots:
-                    if chance[s] > 0.0:
+                    here = chance[s] * free[p, s]
+                    if here > 0.0:
                         last = s
-                        if want < chance[s]:
+                        if want < here:
                             break
-                        want -= chance[s]
+                        want -= here
                     s += 1
-                total += np.log(whole / spare[last])
+                total[p] += np.log(whole) - log_spare[last]
+                taken[p, g] = last
                 if single[last] > 0.0:
-                    free[last] = 0.0
-                for j in range(share.shape[1]):
-                    share[g, j] = mass[last, j]
-            here = q * draws + d
-            log_weight[here] = total
-            if total > -np.inf:
+                    free[p, last] = 0.0
+                ahead[p] = total[p]
+                for h in range(g + 1):
+                    ahead[p] += log_spare[taken[p, h]]
+            if g < groups - 1:
+                offset = uniform(key, at)
+                at += 1
+                _resample(ahead, total, copies, taken, free, offset)
+        for p in range(count):
+            if total[p] > -np.inf:
+                for g in range(groups):
+                    for j in range(share.shape[1]):
+                        share[g, j] = mass[taken[p, g], j]
                 draw_pool(problem, share, counts, gamma[q], scratch, 0.0)
-            for j in range(posterior.shape[1]):
-                posterior[here, j] = scratch.posterior[j]
+            for j in range(posterior.shape[2]):
+                posterior[q, p, j] = scratch.posterior[j]

@@ -16,11 +16,13 @@ The posterior of the pools where identical reports are one slot's, by importance
 
 Reports that are identical are a *group*. Where two slots hardly ever share a response, groups are different slots, and
 the likelihood is a sum over injective maps from groups to slots. Maps are sampled (`kernels.memoized_tables`) at nodes
-of the behavior, which are drawn by what the occupancy says of them. A sample counts by its importance weight. Given its
-map, the posterior of the pools is exact. Batches of samples are independent: the error is what they differ by.
+of the behavior, which are drawn by what the occupancy says of them, by sequential Monte Carlo. A sample counts by its
+importance weight. Given its map, the posterior of the pools is exact. Batches of samples are independent: the error is
+what they differ by.
 
 References
 ----------
+P. Del Moral, A. Doucet, A. Jasra. Sequential Monte Carlo samplers. Journal of the Royal Statistical Society B 68, 2006.
 I. Beichl, F. Sullivan. Approximating the permanent via importance sampling with application to the dimer covering
 problem. Journal of Computational Physics 149, 1999.
 """
@@ -38,7 +40,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.chains import Found, between
 from poolscope.inference.memoized.tables import ROUNDING, Tables, axes, section_weights
 from poolscope.kernels.memoized_table_chains import Chain, Problem, Scratch, run
-from poolscope.kernels.memoized_tables import allocate, occupancy
+from poolscope.kernels.memoized_tables import Particles, allocate, occupancy
 
 #: Inverse temperatures of a chain.
 LEVELS = 0.02 ** (np.arange(6) / 5.0)
@@ -170,11 +172,11 @@ def _pace(mass: Floats) -> Floats:
     return pace
 
 
-#: Independent batches, and maps at each node of the behavior.
-BATCHES, DRAWS = 12, 8
+#: Independent batches, and particles at each node of the behavior.
+BATCHES, DRAWS = 12, 32
 
 #: Nodes of a batch at least and at most, and times groups and slots: a fifth of a second.
-MIN_NODES, MAX_NODES, ALLOCATION_MAX_WORK = 16, 160, 2.5e5
+MIN_NODES, MAX_NODES, ALLOCATION_MAX_WORK = 8, 160, 8.0e4
 
 #: Nodes are drawn by this power of what the occupancy says of them: it may be wrong.
 FLATTENED = 0.7
@@ -217,6 +219,14 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
     groups, count = slots.log_law.shape
     log_phi, load = np.log(weights @ slots.mass.T), n * (weights @ slots.load.T)
     weight, room = np.empty((groups, count)), np.empty((5, count))
+    free = np.empty((DRAWS, count))
+    particles = Particles(
+        free,
+        np.empty((DRAWS, groups), dtype=np.int64),
+        np.empty(DRAWS),
+        np.empty(DRAWS, dtype=np.int64),
+        room[0].view(np.int64),
+    )
     wide, proposal = np.empty(2 * count), np.empty(len(log_node))
     occupancy(slots.log_law, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal)
     proposal = FLATTENED * (proposal + log_node)
@@ -238,7 +248,7 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
     lines = k * polarization.shape[1]
     scratch = _scratch(lines, lines, k)
     drawn = int(np.clip(ALLOCATION_MAX_WORK / (groups * count), MIN_NODES, MAX_NODES))
-    log_weight, posterior = np.empty((BATCHES, drawn * DRAWS)), np.empty((BATCHES, drawn * DRAWS, k))
+    log_weight, posterior = np.empty((BATCHES, drawn, DRAWS)), np.empty((BATCHES, drawn, DRAWS, k))
     for batch, own in enumerate(children(key, np.arange(BATCHES))):
         nodes = _systematic(proposal, drawn, float(generator(own).random()))
         gamma = nodes % (len(log_node) // k) // polarization.shape[1]
@@ -248,18 +258,17 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
             slots.single,
             np.ascontiguousarray(log_phi[nodes]),
             gamma,
-            DRAWS,
             own,
             weight,
             room,
-            room[0].view(np.int64),
             np.empty(groups),
             np.empty((groups, k + 1)),
+            particles,
             log_weight[batch],
             posterior[batch],
         )
-        log_weight[batch] += np.repeat(log_node[nodes] - np.log(proposal[nodes]), DRAWS)
-    return weighted_mean(log_weight, posterior)
+        log_weight[batch] += (log_node[nodes] - np.log(proposal[nodes]))[:, None]
+    return weighted_mean(log_weight.reshape(BATCHES, -1), posterior.reshape(BATCHES, -1, k))
 
 
 def weighted_mean(log_weight: Floats, posterior: Floats) -> Found:
