@@ -16,7 +16,7 @@ import numpy as np
 
 import poolscope as ps
 from poolscope.metrics import Estimate
-from poolscope.metrics.records import summarise
+from poolscope.metrics.records import summarize
 from poolscope.scenario.scenario import changed, parse
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.advise.search import MIN_PART
@@ -32,7 +32,7 @@ exponent = 0.9
 {mechanism}
 epsilon = 2
 [devices]
-sample = {sample}
+sampling_rate = {sample}
 [[adversary]]
 name = "asked"
 {adversary}
@@ -78,11 +78,11 @@ QUESTIONS = {
         {"exposed": 0.02, "error": 0.001, "devices": 200_000, "mechanisms": ["oue", "olh"]},
     ),
     "popularity estimated": Asked(
-        EMOJIS | {"reports": 90, "adversary": 'popularity = "estimated"\nreports = 100_000'},
+        EMOJIS | {"reports": 90, "adversary": 'popularity = "estimated"\nestimate_from = 100_000'},
         {"exposed": 0.05, "mechanisms": ["cms", "oue", "grr"]},
     ),
     "estimated from 1,000 reports": Asked(
-        SMALL | {"reports": 40, "adversary": 'popularity = "estimated"\nreports = 1000'},
+        SMALL | {"reports": 40, "adversary": 'popularity = "estimated"\nestimate_from = 1000'},
         {"exposed": 0.1, "mechanisms": ["oue", "grr"]},
     ),
     "half of the events reported": Asked(
@@ -98,9 +98,9 @@ def used(advice: Advice, users: int) -> Estimate:
     attack = {"attack.observations": [found.cap], "attack.non_private": False}
     seed = FRESH + advice.seed
     game = changed(advice.recommended, attack, name="recommended").game(seed=seed)
-    (record,) = summarise(ps.play(game, users=users, seed=seed), game, seed, question.confidence)
+    (record,) = summarize(ps.play(game, users=users, seed=seed), game, seed, question.threshold)
     assert record.exposed is not None
-    return Estimate(*(end / question.exposed for end in record.exposed))
+    return Estimate(*(end / question.max_exposed for end in record.exposed))
 
 
 def said(advice: Advice, part: float) -> str:
@@ -129,7 +129,7 @@ def main() -> None:
             part, found = used(advice, options.users), advice.recommendation
             parts.append(part.value)
             setting = f"{found.mechanism}, ε {found.epsilon:g}, cap {found.cap}"
-            cells = name, seed, setting, found.meets, f"{part.value:.2f}", f"{part.low:.2f}–{part.high:.2f}"
+            cells = name, seed, setting, found.meets_targets, f"{part.value:.2f}", f"{part.low:.2f}–{part.high:.2f}"
             more = len(found.attempts), f"{seconds:.0f}", said(advice, part.value)
             print("| " + " | ".join(map(str, (*cells, *more))) + " |", flush=True)
     middle, inside = np.median(parts), sum(MIN_PART <= part <= 1 for part in parts)

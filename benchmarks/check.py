@@ -75,7 +75,7 @@ def main() -> None:
             ours, theirs, package = [], [], []
             for seed in range(options.seeds):
                 verdict = check(mechanism, samples=options.reports, seed=seed, confidence=1 - options.alpha / 2)
-                ours.append(verdict.shown.epsilon)
+                ours.append(verdict.lower_bound.epsilon)
                 theirs.append(by_guessing(mechanism, options.reports, options.alpha, seed))
                 if installed:
                     package.append(by_ldp_audit(name, epsilon, options.universe, options.reports, options.alpha, seed))

@@ -41,7 +41,7 @@ popularity = "uniform"
 [[adversary]]
 name = "strong"
 popularity = "estimated"
-reports = 2000
+estimate_from = 2000
 [[adversary]]
 name = "oracle"
 popularity = "true"
@@ -157,13 +157,13 @@ def runs() -> Iterator[tuple[str, Callable[[Path], None]]]:
         yield (
             f"memoized {kind}",
             lambda out, kind=kind: poolscope(
-                "audit", small(out, kind, "[devices]\nmemory = true\n"), "--seed", 3, "--out", out
+                "audit", small(out, kind, "[devices]\nmemoize = true\n"), "--seed", 3, "--out", out
             ),
         )
     yield (
         "rotation",
         lambda out: poolscope(
-            "audit", small(out, "cms", "[devices]\nwindow = 4\nsample = 0.5\ncap = 9\n"), "--seed", 4, "--out", out
+            "audit", small(out, "cms", "[devices]\nrotate_after = 4\nsampling_rate = 0.5\ncap = 9\n"), "--seed", 4, "--out", out
         ),
     )
     yield "dask", lambda out: poolscope("audit", small(out, "cms"), "--seed", 2, "--engine", "dask", "--out", out)
@@ -190,7 +190,7 @@ def runs() -> Iterator[tuple[str, Callable[[Path], None]]]:
         lambda out: poolscope(
             "advise",
             small(out, "grr"),
-            "--exposed",
+            "--max-exposed",
             0.2,
             "--mechanism",
             "grr,oue",

@@ -84,7 +84,7 @@ def told(device: Device, users: int, seed: int) -> tuple[list[ps.metrics.Record]
     start = time.process_time()
     outcomes = ps.play(game, users, seed, engine=Local(threads=1))
     seconds = (time.process_time() - start) / users
-    return list(ps.summarise(outcomes, game, seed)), seconds
+    return list(ps.summarize(outcomes, game, seed)), seconds
 
 
 def share(found: ps.metrics.Estimate) -> str:
@@ -102,17 +102,17 @@ def main() -> None:
     heads = [f"exposed by {n}" for n in OBSERVATIONS] + [f"right after {n}" for n in OBSERVATIONS]
     print(f"| device | epsilon | kept | {' | '.join(heads)} | error | s |\n|{'---|' * (len(heads) + 5)}")
     for name in o.device:
-        maker, memory = DEVICES[name]
+        maker, memoize = DEVICES[name]
         mechanism = as_good(maker, o.rmse, o.collected)
         if mechanism is None:
             print(f"| {name} | never as good |")
             continue
-        device = device_of(mechanism, memory=memory)
+        device = device_of(mechanism, memoize=memoize)
         records, seconds = told(device, o.users, o.seed)
         answers = kept_by(device)
         kept = "" if answers is None else f"{answers.epsilon:.2f}"
         cells = [share(record.exposed_95) for record in records] + [share(record.precision) for record in records]
-        chance = records[-1].confidence_error or 0.0
+        chance = records[-1].confidence_mcse or 0.0
         print(
             f"| {name} | {mechanism.epsilon:.2f} | {kept} | {' | '.join(cells)} | {chance:.3f} | {seconds:.2f} |",
             flush=True,

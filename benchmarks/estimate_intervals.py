@@ -27,7 +27,7 @@ epsilon = {epsilon}
 [[adversary]]
 name = "strong"
 popularity = "estimated"
-reports = 1000
+estimate_from = 1000
 [[adversary]]
 name = "weak"
 popularity = "uniform"
@@ -41,8 +41,17 @@ estimates = {estimates}
 """
 
 METRICS = (
-    *("auc", "precision", "precision_top10", "precision_top20", "sure_50", "sure_90", "exposed_50", "exposed_90"),
-    *("reports_to_expose_1", "brier", "calibration_error", "bayes_security", "min_entropy_leakage"),
+    *(
+        "auc_pn",
+        "precision",
+        "precision_top10",
+        "precision_top20",
+        "confident_50",
+        "confident_90",
+        "exposed_50",
+        "exposed_90",
+    ),
+    *("reports_to_1pct", "brier", "ece", "bayes_risk_ratio", "min_entropy_leakage"),
 )
 
 
@@ -52,7 +61,7 @@ def coverage(kind: str, epsilon: float, estimates: int, users: int, seeds: int) 
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     for seed in range(seeds):
         game = scenario.game(seed=seed)
-        for record in ps.summarise(ps.play(game, users=users, seed=seed), game, seed=seed):
+        for record in ps.summarize(ps.play(game, users=users, seed=seed), game, seed=seed):
             for metric in METRICS:
                 found.setdefault((record.adversary, metric), []).append(getattr(record, metric))
     held = {}

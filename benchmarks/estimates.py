@@ -14,7 +14,7 @@ import numpy as np
 
 from poolscope.core.executors import Local
 from poolscope.game.game import play
-from poolscope.metrics.precision import auc
+from poolscope.metrics.precision import auc_pn
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
@@ -35,12 +35,12 @@ count = {users}
 [[adversary]]
 name = "linear"
 popularity = "estimated"
-reports = {reports}
+estimate_from = {reports}
 method = "linear"
 [[adversary]]
 name = "ibu"
 popularity = "estimated"
-reports = {reports}
+estimate_from = {reports}
 method = "ibu"
 [[adversary]]
 name = "oracle"
@@ -72,7 +72,7 @@ def main() -> None:
                 rows = play(game, options.users, seed)
                 for adversary in game.adversaries:
                     own = rows.filter(rows["adversary"] == adversary.name)
-                    found[adversary.name].append(auc(own, seed).value)
+                    found[adversary.name].append(auc_pn(own, seed).value)
                     truth = game.popularity / game.popularity.sum()
                     distance[adversary.name].append(np.abs(adversary.popularity - truth).sum() / 2)
             cells = [

@@ -39,7 +39,7 @@ class Files:
         self.game = replace(self.scenario.game(SEED, Local().map), non_private=False)
         self.users, self.count = users, users * self.game.horizon
         self.traces, self.reports, self.out = (folder / f"{n}.parquet" for n in ("traces", "reports", "posteriors"))
-        truth = draw_users(self.game.universe, self.game.behaviour, user_keys(SEED, np.arange(users)))
+        truth = draw_users(self.game.universe, self.game.behavior, user_keys(SEED, np.arange(users)))
         picked = draw_traces(self.game.universe, self.game.popularity, truth, self.game.horizon)
         who = np.repeat(np.arange(users), self.game.horizon)
         pl.DataFrame({"user": who, "object": picked.ravel()}).write_parquet(self.traces)
@@ -91,7 +91,7 @@ def main() -> None:
         timings = repeat(
             {
                 "game": lambda: play(files.game, files.users, SEED),
-                "memory": files.attack_in_memory,
+                "memoize": files.attack_in_memory,
                 "file": files.attack,
                 "read": files.read,
                 "obfuscate": files.obfuscate,
@@ -103,7 +103,7 @@ def main() -> None:
     print(f"{files.users} users, {files.count} reports, {size / 1e6:.0f} MB of Parquet, {options.repeats} repeats:")
     for name, words in (
         ("game", "the game: draw, obfuscate, attack"),
-        ("memory", "the attack alone, reports in memory"),
+        ("memoize", "the attack alone, reports in memory"),
         ("file", "the attack on the file, posteriors written"),
         ("read", "of that reading, checking, decoding"),
         ("obfuscate", "obfuscate a file of traces"),

@@ -82,7 +82,7 @@ def disagreement(game: Game, yardstick: Yardstick, users: int) -> float:
     """Largest difference between the posteriors of the game, of `posterior`, and of the yardstick."""
     counts = list(game.observations)
     keys = user_keys(SEED, np.arange(users))
-    truth = draw_users(game.universe, game.behaviour, keys)
+    truth = draw_users(game.universe, game.behavior, keys)
     traces = draw_traces(game.universe, game.popularity, truth, game.horizon)
     outcomes = play(game, users, SEED)
     worst = 0.0

@@ -27,7 +27,7 @@ from poolscope.metrics.precision import ranked
 SIZES = (50, 200, 1000)
 
 #: What draws crowds of its own gets one in so many.
-SLOW = {"calibration_error": 10}
+SLOW = {"ece": 10}
 
 
 def wilson(hits: int, users: int) -> Estimate:
@@ -48,8 +48,8 @@ def _top(share: float):
 
 def _cut(rows):
     prior = dict.fromkeys(POOLS, 1 / K)
-    found = metrics.evidence(rows, prior)
-    return found._replace(high=min(found.high, metrics.evidence(rows, prior, 1.0).value))
+    found = metrics.log_odds_gain(rows, prior)
+    return found._replace(high=min(found.high, metrics.log_odds_gain(rows, prior, 1.0).value))
 
 
 BEFORE = {

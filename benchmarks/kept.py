@@ -58,10 +58,10 @@ SETTINGS = {
 def played(setting: Setting, users: int, seed: int):
     """The device, an adversary who knows the popularity, what each user sends, and the preferred pools."""
     universe, popularity = setting.universe, zipf(setting.universe, setting.exponent)
-    device = device_of(make(setting.kind, universe.size, setting.parameters), memory=True)
+    device = device_of(make(setting.kind, universe.size, setting.parameters), memoize=True)
     strong = ps.Adversary(name="strong", universe=universe, popularity=popularity)
     keys = user_keys(seed, np.arange(users))
-    truth = draw_users(universe, ps.Behaviour(), keys)
+    truth = draw_users(universe, ps.Behavior(), keys)
     traces = draw_traces(universe, popularity, truth, setting.n)
     return device, strong, [reports_of(device, traces[[u]], keys[[u]]) for u in range(users)], truth.iota
 

@@ -3,7 +3,7 @@
     python benchmarks/longitudinal.py --peer PYTHON     # one that has multi-freq-ldpy
 
 The peer sets negative frequencies to zero and divides by their sum; so is done to ours here. Its protocols take
-epsilon_infinity and epsilon_first by the papers' equations. The largest difference of a frequency is told.
+epsilon_perm and epsilon_1 by the papers' equations. The largest difference of a frequency is told.
 """
 
 import argparse
@@ -51,10 +51,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     o = parser.parse_args()
     objects = (o.objects * np.random.default_rng(o.seed).random(o.reports) ** 2).astype(np.int64)
-    papers = {"epsilon_infinity": o.epsilon_infinity, "epsilon_first": o.epsilon_first}
+    papers = {"epsilon_perm": o.epsilon_perm, "epsilon_1": o.epsilon_1}
     mechanisms = {name: make(name.split(",")[0], o.objects, {**papers, **more}) for name, more in KINDS.items()}
     d = max(2, o.objects // 4)
-    mechanisms["dbitflip"] = make("dbitflip", o.objects, {"epsilon": o.epsilon_infinity, "d": d})
+    mechanisms["dbitflip"] = make("dbitflip", o.objects, {"epsilon": o.epsilon_perm, "d": d})
     keys, ours, reports = user_keys(o.seed, np.arange(o.reports)), {}, {}
     for name, mechanism in mechanisms.items():
         sent = reports_of(device_of(mechanism), objects[:, None], keys)

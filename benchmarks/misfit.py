@@ -25,10 +25,10 @@ from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import Device
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.mechanisms.protocols import Reports
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.universe import Universe
 from poolscope.reports.checks import Checks, StatedPopularity
-from poolscope.scenario.build import build_behaviour
+from poolscope.scenario.build import build_behavior
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.obfuscate import obfuscate
 
@@ -66,7 +66,7 @@ def correct_file(folder: Path, number: int) -> list[str]:
     """What `attack` says about the file of correctly configured devices with this number."""
     rng = np.random.default_rng([1, number])
     kind, parameters = MECHANISMS[number % len(MECHANISMS)]
-    memory = bool(number // len(MECHANISMS) % 2)
+    memoize = bool(number // len(MECHANISMS) % 2)
     size, pools = int(rng.choice([20, 60, 150])), int(rng.integers(2, 6))
     weights = rng.dirichlet(np.full(size, rng.choice([0.3, 1.0]))) + 1e-4 if rng.random() < 0.5 else None
     if weights is None:
@@ -86,12 +86,14 @@ def correct_file(folder: Path, number: int) -> list[str]:
     path.write_text(
         f'[universe]\nobjects = "objects.csv"\n[popularity]\nkind = "given"\n'
         f'[mechanism]\nkind = "{kind}"\nepsilon = {rng.choice([0.5, 1.0, 2.0, 4.0])}\n{parameters}'
-        f"[devices]\nmemory = {str(memory).lower()}\n"
-        f'[[adversary]]\nname = "strong"\npopularity = "given"\nprior = {prior}\n' + "knows_memory = false\n" * memory
+        f"[devices]\nmemoize = {str(memoize).lower()}\n"
+        f'[[adversary]]\nname = "strong"\npopularity = "given"\nprior = {prior}\n'
+        + "knows_memoization = false\n"
+        * memoize
     )
     scenario = load_scenario(path)
     universe, popularity = scenario.universe(), scenario.true_popularity(scenario.universe())
-    behavior = build_behaviour(scenario.adversaries[0].prior, universe, popularity)
+    behavior = build_behavior(scenario.adversaries[0].prior, universe, popularity)
     users = int(rng.integers(30, 300))
     people = draw_users(universe, behavior, user_keys(number, np.arange(users)))
     traces = draw_traces(universe, popularity, people, 60)
@@ -107,10 +109,10 @@ def correct_file(folder: Path, number: int) -> list[str]:
     files["reports"].unlink(missing_ok=True)
     obfuscate(files["traces"], scenario, files["reports"], number)
     # an adversary who takes memoized reports for fresh ones is not calibrated
-    truth = None if memory else files["truth"]
+    truth = None if memoize else files["truth"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(attack(files["reports"], scenario, out=files["posteriors"], truth=truth).violations)
+        return list(attack(files["reports"], scenario, out=files["posteriors"], ground_truth=truth).violations)
 
 
 class World:
@@ -122,20 +124,20 @@ class World:
         self.universe = Universe.sized(size, dict.fromkeys("abc", size // 6))
         popularity = self.rng.permutation(1.0 / np.arange(1, size + 1))
         self.popularity = popularity / popularity.sum()
-        people = draw_users(self.universe, Behaviour(), user_keys(seed, np.arange(users)))
+        people = draw_users(self.universe, Behavior(), user_keys(seed, np.arange(users)))
         self.traces = draw_traces(self.universe, self.popularity, people, REPORTS)
         self.names = np.repeat(np.arange(users), REPORTS)
 
     def made(
-        self, kind: str, size: int | None = None, shift: int = 0, memory: bool = False, **parameters: Any
+        self, kind: str, size: int | None = None, shift: int = 0, memoize: bool = False, **parameters: Any
     ) -> Reports:
         """What devices send."""
-        device = device_of(make(kind, size or self.size, parameters), memory=memory)
+        device = device_of(make(kind, size or self.size, parameters), memoize=memoize)
         return reports_of(device, self.traces + shift, user_keys(self.seed, np.arange(self.users)))
 
-    def read(self, reports: Reports, kind: str, memory: bool = False, **parameters: Any) -> bool:
+    def read(self, reports: Reports, kind: str, memoize: bool = False, **parameters: Any) -> bool:
         """Whether reading them so raises an alarm."""
-        return self.alarm(device_of(make(kind, self.size, parameters), memory=memory), reports)
+        return self.alarm(device_of(make(kind, self.size, parameters), memoize=memoize), reports)
 
     def alarm(self, device: Device, reports: Reports, popularity: Any = None, names: Any = None) -> bool:
         """The same of a device, with another popularity, or other names."""
@@ -187,11 +189,11 @@ def too_truthful(world: World) -> bool:
 
 
 def memoized_as_fresh(kind: str, **parameters: Any) -> Callable[[World], bool]:
-    return lambda world: world.read(world.made(kind, memory=True, **parameters), kind, **parameters)
+    return lambda world: world.read(world.made(kind, memoize=True, **parameters), kind, **parameters)
 
 
 def fresh_as_memoized(kind: str, **parameters: Any) -> Callable[[World], bool]:
-    return lambda world: world.read(world.made(kind, **parameters), kind, memory=True, **parameters)
+    return lambda world: world.read(world.made(kind, **parameters), kind, memoize=True, **parameters)
 
 
 def delivered_twice(world: World) -> bool:

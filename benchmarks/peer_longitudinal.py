@@ -27,7 +27,7 @@ UNARY = {
 
 def main():
     given = json.load(sys.stdin)
-    k, epsilons, reports = given["objects"], (given["epsilon_infinity"], given["epsilon_first"]), given["reports"]
+    k, epsilons, reports = given["objects"], (given["epsilon_perm"], given["epsilon_1"]), given["reports"]
     found = {name: UNARY[name](np.array(reports[name]), *epsilons) for name in UNARY}
     found["l-grr"] = L_GRR_Aggregator_MI(reports["l-grr"], k, *epsilons)
     found["loloha"] = L_LH_Aggregator_MI(reports["loloha"], k, *epsilons, optimal=True)

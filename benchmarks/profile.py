@@ -141,7 +141,7 @@ def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarr
     """One pass over a block of users."""
     watch = Stopwatch()
     keys = user_keys(SEED, np.arange(users))
-    truth = watch("draw", draw_users, game.universe, game.behaviour, keys)
+    truth = watch("draw", draw_users, game.universe, game.behavior, keys)
     traces = watch("draw", draw_traces, game.universe, game.popularity, truth, game.horizon)
     reports = watch("keys", report_keys, keys, 0, game.horizon).ravel()
     view, columns = views(game.adversaries)

@@ -39,7 +39,7 @@ def usage() -> dict[str, float]:
     own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {
         "processor": sum(r.ru_utime + r.ru_stime for r in (own, others)),
-        "memory": own.ru_maxrss / 1024,
+        "memoize": own.ru_maxrss / 1024,
         "of_a_worker": others.ru_maxrss / 1024,
     }
 
@@ -112,12 +112,12 @@ def finish(scenario: str, users: int, out: Path) -> dict[str, float]:
     manifest = Manifest(scenario=loaded.text, seed=0, users=users, version="0", block=game.block_users)
     started = time.perf_counter()
     summary = summary_of(loaded, game, manifest, OutcomeFiles.within(out / "outcomes"))
-    summarised, after = time.perf_counter() - started, usage()["memory"]
+    summarized, after = time.perf_counter() - started, usage()["memoize"]
     (out / "summary.json").write_text(json.dumps(summary.as_json()))
     write_page(read_run(out))
     size = sum(path.stat().st_size for path in (out / "outcomes").iterdir())
     both = time.perf_counter() - started
-    return {**usage(), "summary_seconds": summarised, "summary_memory": after, "seconds": both, "bytes": size}
+    return {**usage(), "summary_seconds": summarized, "summary_memory": after, "seconds": both, "bytes": size}
 
 
 def main() -> None:

@@ -71,10 +71,10 @@ def played(setting: Setting, n: int, users: int, seed: int):
         mechanism = Channel(universe=setting.size, matrix=rng.dirichlet(np.ones(6), size=setting.size))
     else:
         mechanism = make(setting.kind, setting.size, setting.parameters)
-    device = device_of(mechanism, memory=True)
+    device = device_of(mechanism, memoize=True)
     known = ps.Adversary(name="known", universe=universe, popularity=popularity)
     keys = user_keys(seed, np.arange(users))
-    truth = draw_users(universe, ps.Behaviour(), keys)
+    truth = draw_users(universe, ps.Behavior(), keys)
     traces = draw_traces(universe, popularity, truth, n)
     return device, known, [reports_of(device, traces[[u]], keys[[u]]) for u in range(users)], truth.iota
 

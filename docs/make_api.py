@@ -11,14 +11,14 @@ GROUPS = {
         "A verb has its command's name and meaning; files in, files out, and a page where the command writes one.",
     ),
     "The same on arrays": (
-        "play posterior posterior_of_likelihood behaviour_posterior frequencies summarise",
+        "play posterior posterior_of_likelihood behavior_posterior frequencies summarize",
         "For those who have reports, likelihoods or a game in memory.",
     ),
-    "What they are made of": ("Scenario load_scenario Game Universe Behaviour Adversary", ""),
+    "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary", ""),
     "Where they run, what they tell, and how they fail": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
-SPACES = ("mechanisms", "popularity", "densities", "metrics", "figures")
+SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures")
 
 HEAD = """# Public names
 
@@ -37,7 +37,7 @@ reference/parts
 reference/running
 reference/mechanisms
 reference/popularity
-reference/densities
+reference/priors
 reference/metrics
 reference/figures
 reference/examples

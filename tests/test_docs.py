@@ -73,7 +73,7 @@ def told(section, head):
 def played(tmp_path_factory):
     """The folder of an audit that has a threshold, and adversaries who sample."""
     folder = tmp_path_factory.mktemp("docs") / "run"
-    poolscope.audit(parse(SMALL + "threshold = 0.9\n[devices]\nmemory = true\n", name="small"), folder, users=20)
+    poolscope.audit(parse(SMALL + "threshold = 0.9\n[devices]\nmemoize = true\n", name="small"), folder, users=20)
     return folder
 
 
@@ -89,12 +89,14 @@ def test_every_field_of_a_summary_is_documented(played):
 
 
 def test_every_field_of_a_comparison_is_documented():
-    done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, reports=100).as_json()
+    done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, estimate_from=100).as_json()
     assert set(done) == told("A comparison's folder", "field")
     assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
     both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
-    given = {name for name in both if re.fullmatch(r"threshold|(sure|precision_when_sure|exposed)(_low|_high)?", name)}
-    given |= {name for name in both if name.startswith("confidence_error")}
+    given = {
+        name for name in both if re.fullmatch(r"threshold|(sure|precision_at_threshold|exposed)(_low|_high)?", name)
+    }
+    given |= {name for name in both if name.startswith("confidence_mcse")}
     for record in done["results"]:
         assert set(record) == both - given
     choice = {"mechanism", "epsilon", "composition_bound", "frontier"}
@@ -127,7 +129,7 @@ def test_the_table_of_bounds_is_what_they_are():
     rows = re.findall(r"^\| epsilon ([\d.]+) \|(.*)\|$", page, flags=re.MULTILINE)
     assert len(rows) == 3
     for epsilon, cells in rows:
-        found = [poolscope.metrics.most_right(float(epsilon), n, 1 / 6) for n in (1, 7, 30, 180)]
+        found = [poolscope.metrics.success_bound(float(epsilon), n, 1 / 6) for n in (1, 7, 30, 180)]
         assert [f"{100 * value:.1f} %" for value in found] == [cell.strip() for cell in cells.split("|")]
 
 
@@ -140,7 +142,7 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
         mechanism = poolscope.mechanisms.make(kind, 2600, {"epsilon": 4.0, **hashed.get(kind, {})})
         assert f"{poolscope.metrics.shuffled_epsilon_of(mechanism, 1000, 1e-6):.3f}" == of_a_thousand
     (found,) = re.findall(r"^\| any mechanism \| ([\d.]+) \|", page, flags=re.MULTILINE)
-    assert f"{poolscope.metrics.shuffled_epsilon(4.0, 1000, 1e-6):.3f}" == found
+    assert f"{poolscope.metrics.shuffle_epsilon(4.0, 1000, 1e-6):.3f}" == found
 
 
 def test_two_ideas_have_two_words():

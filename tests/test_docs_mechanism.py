@@ -31,8 +31,8 @@ def test_the_walk_is_thirty_lines():
 def test_the_game_is_played(world):
     _, (game, *_) = world
     assert [line.split(" AUC")[0] for line in game] == ["strong 10", "strong 40", "non-private 10", "non-private 40"]
-    auc = [float(re.search(r"AUC ([0-9.]+)", line)[1]) for line in game]
-    assert 1 / 3 < auc[0] < auc[1] < auc[3]
+    auc_pn = [float(re.search(r"AUC ([0-9.]+)", line)[1]) for line in game]
+    assert 1 / 3 < auc_pn[0] < auc_pn[1] < auc_pn[3]
 
 
 def test_the_promise_is_kept(world):

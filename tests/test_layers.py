@@ -108,7 +108,7 @@ def test_imports_point_down():
     ("module", "text"),
     [
         ("kernels.cms", "from poolscope.core import errors"),
-        ("game.game", "def late():\n    from poolscope.metrics.precision import auc"),
+        ("game.game", "def late():\n    from poolscope.metrics.precision import auc_pn"),
         ("metrics.records", "import poolscope.scenario.model"),
         ("inference.decide", "from poolscope import metrics"),
         ("workflows.audit.run", "import rich"),

@@ -9,7 +9,7 @@ import pytest
 import poolscope
 
 DOCS = Path(__file__).parent.parent / "docs"
-SPACES = ("mechanisms", "popularity", "densities", "metrics", "figures")
+SPACES = ("mechanisms", "popularity", "priors", "metrics", "figures")
 
 
 @pytest.fixture(scope="module")

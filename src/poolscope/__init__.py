@@ -18,15 +18,15 @@ _HOME = {
     "obfuscate": "workflows.obfuscate",
     "reproduce": "paper.reproduce",
     # the same on arrays
-    "behaviour_posterior": "inference.posterior",
+    "behavior_posterior": "inference.posterior",
     "frequencies": "reports.frequencies",
     "play": "game.game",
     "posterior": "inference.attack",
     "posterior_of_likelihood": "inference.posterior",
-    "summarise": "metrics.records",
+    "summarize": "metrics.records",
     # what they are made of
     "Adversary": "inference.adversary",
-    "Behaviour": "population.behavior",
+    "Behavior": "population.behavior",
     "Game": "game.game",
     "Scenario": "scenario.scenario",
     "Universe": "population.universe",
@@ -41,7 +41,7 @@ _HOME = {
 
 #: Namespace -> the module that it is.
 _SPACES = {
-    "densities": "population.densities",
+    "priors": "population.priors",
     "figures": "figures",
     "mechanisms": "mechanisms",
     "metrics": "metrics",
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from poolscope.html.workflows import advise, audit, compare
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
-    from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
-    from poolscope.metrics.records import summarise
+    from poolscope.inference.posterior import behavior_posterior, posterior_of_likelihood
+    from poolscope.metrics.records import summarize
     from poolscope.paper.reproduce import reproduce
-    from poolscope.population import densities, popularity
-    from poolscope.population.behavior import Behaviour
+    from poolscope.population import popularity, priors
+    from poolscope.population.behavior import Behavior
     from poolscope.population.universe import Universe
     from poolscope.reports.frequencies import frequencies
     from poolscope.scenario.scenario import Scenario, load_scenario

@@ -26,7 +26,7 @@ popularity = "uniform"
 [[adversary]]
 name = "strong"
 popularity = "estimated"
-reports = 1000
+estimate_from = 1000
 [attack]
 observations = [3, 10]
 """

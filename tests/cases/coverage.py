@@ -20,7 +20,7 @@ from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import Estimate, exactly
 from poolscope.metrics.leakage import answers, leakage_of, security_of
 from poolscope.metrics.records import Counted, prior_guess
-from poolscope.population.behavior import Behaviour
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 
@@ -53,7 +53,7 @@ def population(law: str) -> pl.DataFrame:
     game = Game(
         universe=universe,
         popularity=zipf(universe, 1.0),
-        behaviour=Behaviour(pools=preferred),
+        behavior=Behavior(pools=preferred),
         device=Fresh(make("grr", 12, {"epsilon": epsilon})),
         adversaries=[Adversary(name="strong", universe=universe, popularity=zipf(universe, 1.0))],
         observations=[N],
@@ -81,27 +81,27 @@ def _at_prior(name: str, known: float | None) -> Metric:
     return metric
 
 
-AT_PRIOR = {"bayes_security": security_of, "min_entropy_leakage": leakage_of}
+AT_PRIOR = {"bayes_risk_ratio": security_of, "min_entropy_leakage": leakage_of}
 
 UNKNOWN = ", prior unknown"
 """Of users whose law nobody wrote down: recorded ones."""
 
 
 PLAIN: Mapping[str, Metric] = {
-    "auc": lambda rows: metrics.auc(rows, SEED),
+    "auc_pn": lambda rows: metrics.auc_pn(rows, SEED),
     "precision": lambda rows: metrics.precision(rows, SEED),
     "precision_top1": lambda rows: metrics.precision(rows, SEED, 0.01),
     "precision_top5": lambda rows: metrics.precision(rows, SEED, 0.05),
     "precision_top10": lambda rows: metrics.precision(rows, SEED, 0.1),
     "precision_top20": lambda rows: metrics.precision(rows, SEED, 0.2),
-    "precision_when_sure": lambda rows: metrics.precision_when_sure(rows, 0.8),
-    "sure_90": lambda rows: metrics.sure(rows, 0.9),
+    "precision_at_threshold": lambda rows: metrics.precision_at_threshold(rows, 0.8),
+    "confident_90": lambda rows: metrics.confident(rows, 0.9),
     "exposed_95": lambda rows: metrics.exposed(rows, 0.95, N),
     "reports_to_exposure": lambda rows: metrics.reports_to_exposure(rows, 0.5),
-    "bayes_security_least": lambda rows: metrics.bayes_security_least(rows, K, SEED),
+    "bayes_security": lambda rows: metrics.bayes_security(rows, K, SEED),
     "evidence": lambda rows: metrics.evidence(rows, dict.fromkeys(POOLS, 1 / K)),
     "brier": metrics.brier,
-    "calibration_error": lambda rows: metrics.calibration_error(rows, SEED),
+    "ece": lambda rows: metrics.ece(rows, SEED),
 }
 
 METRICS = (*PLAIN, *AT_PRIOR, *(f"{name}{UNKNOWN}" for name in AT_PRIOR))
@@ -122,7 +122,7 @@ def truth(name: str, law: str) -> float:
     if name.endswith(UNKNOWN):
         # the prior of the users who were drawn from, not of the law
         return AT_PRIOR[name.removesuffix(UNKNOWN)](metrics.precision(everyone, SEED), exactly(_majority(law))).value
-    if name != "bayes_security_least":
+    if name != "bayes_security":
         return metric_of(name, law)(everyone).value
     counts = answers(everyone)
     rows = np.array([[counts[pool, guess] for guess in POOLS] for pool in POOLS], dtype=np.float64)

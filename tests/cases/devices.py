@@ -48,7 +48,7 @@ class NeverUnset(Silent):
 
 
 class Response:
-    """Randomised response among five, with its likelihood: the truth with so much of the stated probability."""
+    """Randomized response among five, with its likelihood: the truth with so much of the stated probability."""
 
     universe, epsilon = 5, 1.0
 

@@ -23,7 +23,7 @@ MECHANISMS = [
 ADVERSARIES = {
     "weak": 'popularity = "uniform"',
     "oracle": 'popularity = "true"',
-    "strong": 'popularity = "estimated"\nreports = 500',
+    "strong": 'popularity = "estimated"\nestimate_from = 500',
 }
 
 #: Plays in blocks of 16 users, as a machine with hardly any memory would.

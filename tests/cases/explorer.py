@@ -40,7 +40,7 @@ popularity = "uniform"
 [[adversary]]
 name = {json.dumps(HOSTILE[0])}
 popularity = "estimated"
-reports = 20_000
+estimate_from = 20_000
 [attack]
 observations = [5, 20]
 """

@@ -8,7 +8,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 
@@ -21,7 +21,7 @@ STRONG = Adversary(name="strong", universe=CROWD, popularity=POPULARITY)
 
 def traces_of(count, n, seed=SEED):
     keys = user_keys(seed, np.arange(count))
-    users = draw_users(CROWD, Behaviour(), keys)
+    users = draw_users(CROWD, Behavior(), keys)
     return keys, users, draw_traces(CROWD, POPULARITY, users, n)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 from math import inf
 from typing import Any
 
-from poolscope.mechanisms import Sending
+from poolscope.mechanisms import ReportingPolicy
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import Record
-from poolscope.workflows.compare import Choice
+from poolscope.workflows.compare import Configuration
 
 
 class Everyone(defaultdict):
@@ -20,11 +20,11 @@ class Everyone(defaultdict):
 
 @dataclass(frozen=True)
 class Pools:
-    """What ``summarise`` asks of a game: as many pools for all, preferred as nobody knows, no epsilon,
+    """What ``summarize`` asks of a game: as many pools for all, preferred as nobody knows, no epsilon,
     and devices that limit nothing."""
 
     k: int
-    sending: Sending = field(default_factory=Sending)
+    policy: ReportingPolicy = field(default_factory=ReportingPolicy)
     threshold: float | None = None
 
     @property
@@ -43,10 +43,10 @@ def record(adversary: str = "strong", n: int = 90, **given: Any) -> Record:
     return Record(**_values(Record, adversary, n, given))
 
 
-def choice(mechanism: str = "grr", *, adversary: str = "strong", n: int = 90, **given: Any) -> Choice:
+def choice(mechanism: str = "grr", *, adversary: str = "strong", n: int = 90, **given: Any) -> Configuration:
     """A comparison's record."""
     mine = {"mechanism": mechanism, "epsilon": 1.0, "mse": 1.0, **given}
-    return Choice(**_values(Choice, adversary, n, mine))
+    return Configuration(**_values(Configuration, adversary, n, mine))
 
 
 def _values(kind: type[Record], adversary: str, n: int, given: dict[str, Any]) -> dict[str, Any]:

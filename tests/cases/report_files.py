@@ -36,7 +36,7 @@ ADVERSARIES = f"""{WEAK}
 [[adversary]]
 name = "strong"
 popularity = "estimated"
-reports = 2000
+estimate_from = 2000
 """
 ATTACK = "[attack]\nobservations = [3, 10]\nnon_private = false\n"
 
@@ -49,7 +49,7 @@ def scenario_of(tmp_path, *, mechanism="cms", adversaries=ADVERSARIES, attack=AT
 
 def game_traces(game, users, seed):
     """What the users of a game pick."""
-    truth = draw_users(game.universe, game.behaviour, user_keys(seed, np.arange(users)))
+    truth = draw_users(game.universe, game.behavior, user_keys(seed, np.arange(users)))
     return draw_traces(game.universe, game.popularity, truth, game.horizon)
 
 

@@ -38,9 +38,9 @@ def test_audit_writes_the_contract(scenario, tmp_path):
     rows = {(r["adversary"], r["n"]) for r in summary["results"]}
     assert rows == {(a, n) for a in ("weak", "strong", "non-private") for n in (3, 10)}
     for row in summary["results"]:
-        for name in ("auc", "auc_low", "auc_high", "precision", "precision_top10", "calibration_error", "baseline"):
+        for name in ("auc_pn", "auc_pn_low", "auc_pn_high", "precision", "precision_top10", "ece", "baseline"):
             assert isinstance(row[name], float)
-        assert row["auc_low"] <= row["auc"] <= row["auc_high"]
+        assert row["auc_pn_low"] <= row["auc_pn"] <= row["auc_pn_high"]
         assert row["baseline"] == pytest.approx(1 / 3)
     outcomes = pl.read_parquet(audit / "outcomes" / "*.parquet")
     assert outcomes.height == 200 * 3 * 2
@@ -88,8 +88,8 @@ def test_a_threshold_is_reported(scenario, tmp_path):
     assert "sure, 90 %" in done.stdout
     assert "right when sure" in done.stdout
     rows = json.loads((tmp_path / "run" / "summary.json").read_text())["results"]
-    assert all(row["threshold"] == 0.9 and 0 <= row["sure"] <= 1 for row in rows)
-    assert all((row["precision_when_sure"] is None) == (row["sure"] == 0) for row in rows)
+    assert all(row["threshold"] == 0.9 and 0 <= row["confident_at_threshold"] <= 1 for row in rows)
+    assert all((row["precision_at_threshold"] is None) == (row["confident_at_threshold"] == 0) for row in rows)
 
 
 def test_scenarios_lists_and_prints(tmp_path):

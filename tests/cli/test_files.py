@@ -189,7 +189,7 @@ def test_an_error_in_the_last_row_leaves_what_was_there(tmp_path):
     frame.with_columns(pl.when(last).then(999).otherwise("hash").alias("hash")).write_parquet(path)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(InputError, match=rf"row {len(frame)}: hash must be an integer from 0 to 63, got 999"):
-        attack(path, scenario, out=out, overwrite=True, most_bytes=1)
+        attack(path, scenario, out=out, overwrite=True, max_bytes=1)
     assert out.read_text() == "mine"
     assert sorted(os.listdir(tmp_path)) == before
     with pytest.raises(InputError, match="the output must not be a file that is read"):

@@ -21,9 +21,11 @@ READING = {"comparison.json": read_comparison, "advice.json": read_advice}
 def folders(tmp_path_factory):
     """A comparison with what is infinite and what has no value, and an advice, by the file that each has."""
     place, small = tmp_path_factory.mktemp("finished"), parse(SMALL, name="small")
-    ps.compare(small, ["identity", "grr"], [1.0], users=20, reports=100, threshold=0.8, out=place / "comparison.json")
+    ps.compare(
+        small, ["identity", "grr"], [1.0], users=20, estimate_from=100, threshold=0.8, out=place / "comparison.json"
+    )
     asked = {"reports": 4, "error": 0.03, "devices": 5000, "users": 60, "mechanisms": ["grr", "oue"], "seed": SEED}
-    ps.advise(small, exposed=0.2, out=place / "advice.json", **asked)
+    ps.advise(small, max_exposed=0.2, out=place / "advice.json", **asked)
     return place
 
 

@@ -56,7 +56,18 @@ def test_names_of_scenarios_are_completed():
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_letters_that_are_lacking_are_written_plainly(tmp_path, encoding):
     (tmp_path / "small.toml").write_text(SMALL)
-    asked = ["compare", "small.toml", "--mechanism", "identity", "--epsilon", "1", "--users", 20, "--reports", 100]
+    asked = [
+        "compare",
+        "small.toml",
+        "--mechanism",
+        "identity",
+        "--epsilon",
+        "1",
+        "--users",
+        20,
+        "--estimate-from",
+        100,
+    ]
     ran = poolscope(*asked, "--out", "out", cwd=tmp_path, PYTHONIOENCODING=encoding)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""

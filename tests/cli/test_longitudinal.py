@@ -8,7 +8,7 @@ import pytest
 from cases.report_files import ATTACK, BASE, command
 from cases.synthetic import SEED
 
-AGAIN = "[devices]\nmemory = true\nagain = { kind = 'grr', epsilon = 4 }\n"
+AGAIN = "[devices]\nmemoize = true\ninstantaneous = { kind = 'grr', epsilon = 4 }\n"
 KINDS = {
     "l-grr": "kind = 'l-grr'\nepsilon = 4\n",
     "l-sue": "kind = 'l-sue'\nepsilon_infinity = 9\nepsilon_first = 4\n",
@@ -63,9 +63,9 @@ def test_played_checked_and_compared(folder, capsys):
 def test_kinds_that_keep_beside_one_that_does_not(tmp_path, monkeypatch):
     """Each has the devices that it is made for, and the bound of its kept answers."""
     monkeypatch.chdir(tmp_path)
-    text = f"{BASE}[mechanism]\nkind = 'l-grr'\nepsilon = 1\n{ADVERSARY}knows_memory = false\n{ATTACK}"
+    text = f"{BASE}[mechanism]\nkind = 'l-grr'\nepsilon = 1\n{ADVERSARY}knows_memoization = false\n{ATTACK}"
     (tmp_path / "small.toml").write_text(text)
-    options = "--mechanism", "l-grr,loloha,dbitflip,oue", "--epsilon", "1,2", "--users", 30, "--reports", 300
+    options = "--mechanism", "l-grr,loloha,dbitflip,oue", "--epsilon", "1,2", "--users", 30, "--estimate-from", 300
     assert command("compare", "small.toml", *options, "--out", "compared") == 0
     found = json.loads((tmp_path / "compared" / "comparison.json").read_text())
     bounds = {(record["mechanism"], record["epsilon"]): record["composition_bound"] for record in found["results"]}

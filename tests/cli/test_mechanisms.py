@@ -13,7 +13,7 @@ KINDS = {
     "she": "kind = 'she'\nepsilon = 4\n",
 }
 CURIOUS = f"{WEAK}[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
-STRONG = f"{WEAK}[[adversary]]\nname = 'strong'\npopularity = 'estimated'\nreports = 500\n"
+STRONG = f"{WEAK}[[adversary]]\nname = 'strong'\npopularity = 'estimated'\nestimate_from = 500\n"
 
 
 @pytest.fixture(params=KINDS)
@@ -47,6 +47,17 @@ def test_played_checked_and_compared(folder, capsys):
     kind = (folder / "play.toml").read_text().split("kind = '")[1].split("'")[0]
     assert command("audit", "play.toml", "--out", "run", "--users", 40) == 0
     assert command("check", "play.toml", "--samples", 20_000) == 0
-    options = "--mechanism", f"{kind},grr", "--epsilon", "1,3", "--users", 40, "--reports", 300, "--out", "compared"
+    options = (
+        "--mechanism",
+        f"{kind},grr",
+        "--epsilon",
+        "1,3",
+        "--users",
+        40,
+        "--estimate-from",
+        300,
+        "--out",
+        "compared",
+    )
     assert command("compare", "play.toml", *options) == 0
     assert "Kept: nothing contradicts the claimed epsilon of 4" in capsys.readouterr().out

@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 
 
 AT = ("--scenario", "small.toml")
-READ = ("--pools", "pools.csv", "--truth", "truth.csv")
+READ = ("--pools", "pools.csv", "--ground-truth", "truth.csv")
 
 
 def unchanged(before):
@@ -59,8 +59,8 @@ def unchanged(before):
         (("attack", "reports.parquet", *AT, "--user", "u1", "--out", "objects.csv"), "out"),
         (("attack", "reports.parquet", *AT, "--out", "link.csv"), "out"),
         (("attack", "reports.parquet", *AT, "--out", "hard.csv"), "out"),
-        (("attack", "reports.parquet", *AT, "--links", "objects.csv"), "links"),
-        (("attack", "reports.parquet", *AT, "--join", "0.1", "--joined", "objects.csv"), "joined"),
+        (("attack", "reports.parquet", *AT, "--link-scores", "objects.csv"), "links"),
+        (("attack", "reports.parquet", *AT, "--link-fdr", "0.1", "--linked-out", "objects.csv"), "joined"),
         (("estimate", "reports.parquet", *AT, "--out", "objects.csv"), "out"),
         (("obfuscate", "traces.csv", *AT, "--out", "traces.csv"), "out"),
         (("obfuscate", "traces.csv", *AT, "--out", "objects.csv"), "out"),
@@ -69,7 +69,7 @@ def unchanged(before):
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
 def test_an_input_is_never_replaced(folder, capsys, arguments, option, more):
-    Path("link.csv").symlink_to("truth.csv" if "--truth" in arguments else "objects.csv")
+    Path("link.csv").symlink_to("truth.csv" if "--ground-truth" in arguments else "objects.csv")
     os.link("objects.csv", "hard.csv")
     arguments = (*arguments, *(("--out", "objects.csv") if arguments[0] == "traces" else ()))
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -85,7 +85,7 @@ def test_an_input_is_never_replaced(folder, capsys, arguments, option, more):
     [
         (("attack", "reports.parquet", *AT, "--out", "old.csv"), "out", "old.csv"),
         (("attack", "reports.parquet", *AT, "--user", "u1", "--out", "old.csv"), "out", "old.csv"),
-        (("attack", "reports.parquet", *AT, "--out", "new.csv", "--page", "old.html"), "page", "old.html"),
+        (("attack", "reports.parquet", *AT, "--out", "new.csv", "--html", "old.html"), "page", "old.html"),
         (("estimate", "reports.parquet", *AT, "--out", "old.csv"), "out", "old.csv"),
         (("obfuscate", "traces.csv", *AT, "--out", "old.csv"), "out", "old.csv"),
     ],
@@ -118,9 +118,9 @@ def test_all_outputs_are_checked_before_the_work(folder, capsys, monkeypatch):
     monkeypatch.setattr(attacking, "prepared", None)
     Path("old.html").write_text("mine")
     at = "attack", "reports.parquet", *AT, "--out", "posteriors.csv"
-    assert command(*at, "--page", "old.html") == 2
-    assert command(*at, "--page", "posteriors.html", "--links", "./posteriors.csv") == 2
-    assert "--links: must be another file than that of --out" in capsys.readouterr().err
+    assert command(*at, "--html", "old.html") == 2
+    assert command(*at, "--html", "posteriors.html", "--link-scores", "./posteriors.csv") == 2
+    assert "--link-scores: must be another file than that of --out" in capsys.readouterr().err
 
 
 def test_outputs_that_cannot_be_written(tmp_path):
@@ -195,7 +195,7 @@ def test_nothing_is_free_where_nothing_can_be_written(tmp_path):
 
 def test_a_comparison_makes_the_folders_above_its_own(tmp_path):
     scenario = scenario_of(tmp_path, adversaries=ADVERSARIES)
-    compare(scenario, ["grr"], [1.0], users=5, reports=100, out=tmp_path / "np" / "a" / "x")
+    compare(scenario, ["grr"], [1.0], users=5, estimate_from=100, out=tmp_path / "np" / "a" / "x")
     assert (tmp_path / "np" / "a" / "x" / "comparison.json").is_file()
     assert sorted(os.listdir(tmp_path)) == ["np", "small.toml"]
 

@@ -114,7 +114,7 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     for memory in (1 << 30, 1 << 16, 1):
         for engine in (Local(threads=2), dask):
             told, out = Told(), tmp_path / "posteriors.parquet"
-            options = {"most_bytes": memory, "engine": engine}
+            options = {"max_bytes": memory, "engine": engine}
             summary = attack(path, scenario, out=out, overwrite=True, progress=told, **options)
             assert told.totals == [sum(told.ticks)] == [summary.reports] == [len(reports)]
             assert attack(path, scenario, **options) == summary

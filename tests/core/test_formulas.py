@@ -85,8 +85,8 @@ def test_a_story_in_csv_is_the_one_in_parquet(folder, capsys, raw):
         assert command("obfuscate", "traces.parquet", *at, "--out", f"reports.{ending}", "--seed", 1, *more) == 0
         # raw files are for other programs
         reports = "reports.parquet" if raw else f"reports.{ending}"
-        out = "--out", f"posteriors.{ending}", "--page", f"{ending}.html"
-        assert command("attack", reports, *at, *out, "--truth", "truth.parquet", *more) == 0
+        out = "--out", f"posteriors.{ending}", "--html", f"{ending}.html"
+        assert command("attack", reports, *at, *out, "--ground-truth", "truth.parquet", *more) == 0
         assert f"{len(HOSTILE)}" in capsys.readouterr().out
         assert command("estimate", reports, *at, "--out", f"popularity.{ending}", *more) == 0
         assert command("attack", reports, *at, "--user", "-2", "--out", f"story.{ending}", *more) == 0
@@ -117,8 +117,8 @@ def test_the_truth_finds_users_called_by_digits(folder):
     from poolscope.scenario.scenario import load_scenario
     from poolscope.workflows.attack.attack import attack
 
-    (judged,) = attack("digits.parquet", load_scenario("small.toml"), out="out.csv", truth="truth.csv").judged
-    assert judged.users == 1
+    (evaluation,) = attack("digits.parquet", load_scenario("small.toml"), out="out.csv", truth="truth.csv").evaluation
+    assert evaluation.users == 1
 
 
 def test_traces_and_their_objects_are_escaped(tmp_path):

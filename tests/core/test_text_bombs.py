@@ -41,7 +41,7 @@ readers = {
     "reports": lambda: read_reports(path, make("grr", 30, {"epsilon": 1.0}), universe),
     "blocks": lambda: [name_hashes(batch.names("user")) for batch in open_table(path).batches(["user"])],
     "rows": lambda: [r.read(["user"]).names("user") for r in open_table(path).rows(
-        ["user"], most_bytes=1 << 26, row_bytes=64, folder=path.parent)],
+        ["user"], max_bytes=1 << 26, row_bytes=64, folder=path.parent)],
     "traces": lambda: read_traces(path, universe),
     "truth": lambda: read_truth(path),
     "posteriors": lambda: people_of_posteriors(path),
@@ -135,7 +135,7 @@ def test_a_user_with_more_reports_than_fit_is_refused_before_they_are_kept(tmp_p
     scenario, _ = small_attack(tmp_path, mechanism="identity", attack="")
     path = write_bomb(tmp_path / "bomb.parquet", 100_000_000, {"user": "ann", "value": 3})
     before = sorted(tmp_path.iterdir())
-    for run in (lambda: attack(path, scenario, most_bytes=1 << 24), lambda: attack_user(path, scenario, "ann")):
+    for run in (lambda: attack(path, scenario, max_bytes=1 << 24), lambda: attack_user(path, scenario, "ann")):
         with pytest.raises(InputError, match=r"bomb.parquet: user ann: must have at most [\d,]+ reports, got \d+;"):
             run()
     assert sorted(tmp_path.iterdir()) == before

@@ -5,18 +5,18 @@ import pytest
 from cases.memory import traces_of
 
 from poolscope.core.randomness import report_keys
-from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoised, Rappor, RapporMemory, adapt, device_of, reports_of
+from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoized, Rappor, RapporMemory, adapt, device_of, reports_of
 
 CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "memory", "kind"),
-    [(CMS, False, Fresh), (CMS, True, Memoised), (RAPPOR, False, Fresh), (RAPPOR, True, RapporMemory)],
+    ("mechanism", "memoize", "kind"),
+    [(CMS, False, Fresh), (CMS, True, Memoized), (RAPPOR, False, Fresh), (RAPPOR, True, RapporMemory)],
 )
-def test_a_device_for_every_mechanism(mechanism, memory, kind):
-    device = device_of(mechanism, memory=memory)
+def test_a_device_for_every_mechanism(mechanism, memoize, kind):
+    device = device_of(mechanism, memoize=memoize)
     assert type(device) is kind
     assert isinstance(device, Device)
     assert device.mechanism is mechanism
@@ -44,10 +44,10 @@ def test_fresh_reports_have_keys_of_their_own(mechanism):
         np.testing.assert_array_equal(found[name], column)
 
 
-@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("memoize", [False, True])
 @pytest.mark.parametrize("mechanism", [CMS, RAPPOR], ids=["cms", "rappor"])
-def test_a_report_depends_on_its_object_user_and_place_alone(mechanism, memory):
-    device = device_of(mechanism, memory=memory)
+def test_a_report_depends_on_its_object_user_and_place_alone(mechanism, memoize):
+    device = device_of(mechanism, memoize=memoize)
     keys, _, traces = traces_of(20, 30)
     whole = reports_of(device, traces, keys)
     some = np.random.default_rng(1).permutation(600)[:100]

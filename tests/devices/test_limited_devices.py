@@ -12,7 +12,7 @@ from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.html.audit import write_page
-from poolscope.mechanisms import Sending
+from poolscope.mechanisms import ReportingPolicy
 from poolscope.scenario.build import build_device, build_game, build_mechanism, build_sending
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
@@ -33,8 +33,8 @@ kind = "grr"
 epsilon = 3
 [devices]
 reports_per_day = 2
-sample = 0.6
-window = 3
+sampling_rate = 0.6
+rotate_after = 3
 cap = 7
 [users]
 count = 40
@@ -56,9 +56,9 @@ def limited(**changes):
 
 def test_the_table_says_what_is_sent():
     game = build_game(limited(), 1)
-    assert game.sending == Sending(reports_per_day=2.0, sample=0.6, window=3, cap=7)
+    assert game.policy == ReportingPolicy(reports_per_day=2.0, sampling_rate=0.6, rotate_after=3, cap=7)
     free = parse(SCENARIO[: SCENARIO.index("[devices]")] + SCENARIO[SCENARIO.index("[users]") :], name="free")
-    assert build_game(free, 1).sending == Sending()
+    assert build_game(free, 1).policy == ReportingPolicy()
     assert "devices" not in free.dump()
     assert limited().dump()["devices"]["cap"] == 7
 
@@ -86,7 +86,9 @@ def test_nonsense_is_one_line(key, value, rule):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", ["memory = true", "cap = 5", "sample = 0.5", "window = 7", "reports_per_day = 1"])
+@pytest.mark.parametrize(
+    "key", ["memoize = true", "cap = 5", "sampling_rate = 0.5", "rotate_after = 7", "reports_per_day = 1"]
+)
 def test_keys_of_devices_are_no_mechanisms(key):
     name = key.split()[0]
     with pytest.raises(InputError, match=rf"mechanism\.{name}: .*write {name} in a table \[devices\]"):
@@ -107,28 +109,28 @@ def test_obfuscate_sends_what_the_game_does(tmp_path, changes):
     scenario, users = limited(**changes), ["ann", "bob", "eve"]
     traces = np.random.default_rng(5).integers(0, 60, (3, 30))
     done, reports = written(tmp_path, scenario, traces, users)
-    keys, sending = user_keys(3, np.arange(3)), build_sending(scenario)
-    sent = sending.sent(traces, keys)
+    keys, policy = user_keys(3, np.arange(3)), build_sending(scenario)
+    sent = policy.sent(traces, keys)
     values = sent.reports(build_device(scenario, build_mechanism(scenario, scenario.universe())), keys)["value"]
     assert (done.users, done.reports) == (3, sent.lengths.sum()) == (3, reports.height)
     expected = np.split(values, np.cumsum(sent.lengths)[:-1])
     for user, own in zip(users, expected, strict=True):
         mine = reports.filter(pl.col("user").str.replace("#.*", "") == user)
         np.testing.assert_array_equal(mine["value"].cast(pl.Int64), own)
-        if sending.window:
+        if policy.rotate_after:
             assert mine["user"].to_list() == [f"{user}#{i // 3 + 1}" for i in range(len(own))]
 
 
 def test_numbered_users_have_pseudonyms_too(tmp_path):
     traces = np.random.default_rng(5).integers(0, 60, (2, 30))
-    _, reports = written(tmp_path, limited(sample=None), traces, [7, 12])
+    _, reports = written(tmp_path, limited(sampling_rate=None), traces, [7, 12])
     assert set(reports["user"]) == {f"{user}#{i}" for user in (7, 12) for i in (1, 2, 3)}
     with pytest.warns(UserWarning, match="linked by the users that the file names"):
         found = attack(tmp_path / "reports.parquet", limited())
     assert found.users == 6
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        attack(tmp_path / "reports.parquet", limited(window=None))
+        attack(tmp_path / "reports.parquet", limited(rotate_after=None))
 
 
 def test_audit_tells_what_devices_do(tmp_path):
@@ -157,13 +159,15 @@ def test_a_run_without_epsilon_is_json(tmp_path):
 
 
 def test_comparisons_are_of_the_same_devices():
-    done = compare(limited(), ["grr", "oue"], [1.0, 3.0], users=30, reports=1000)
+    done = compare(limited(), ["grr", "oue"], [1.0, 3.0], users=30, estimate_from=1000)
     assert {record.composition_bound for record in done.results} == {3.0, 9.0}, "of the three reports of a window"
     assert done.devices[0] == "epsilon 1, 3 a report, 1.2 a day on average: 7, 21 in all"
     assert [epsilon["year"] for epsilon in done.as_json()["epsilons"]] == [7.0, 21.0]
-    free = compare(limited(window=None, cap=None, sample=None), ["grr"], [3.0], users=30, reports=1000)
+    free = compare(
+        limited(rotate_after=None, cap=None, sampling_rate=None), ["grr"], [3.0], users=30, estimate_from=1000
+    )
     assert free.results[0].composition_bound == 60.0
-    assert free.results[0].auc != next(r for r in done.results if (r.mechanism, r.epsilon) == ("grr", 3.0)).auc
+    assert free.results[0].auc_pn != next(r for r in done.results if (r.mechanism, r.epsilon) == ("grr", 3.0)).auc_pn
 
 
 def test_the_terminal_tells_it(tmp_path):

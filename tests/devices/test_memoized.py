@@ -17,7 +17,7 @@ from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
 SIZE, USERS = 3, 12_000
 #: Name -> the mechanism of three objects. Two of LOLOHA's meet under every second seed; two of dBitFlip's in a bucket.
 MECHANISMS = {
-    "l-grr": make("l-grr", SIZE, {"epsilon": 1.0, "epsilon_infinity": 2.5}),
+    "l-grr": make("l-grr", SIZE, {"epsilon": 1.0, "epsilon_perm": 2.5}),
     "l-sue": make("l-sue", SIZE, {"epsilon": 1.5}),
     "l-osue": make("l-osue", SIZE, {"epsilon": 1.5}),
     "l-oue": make("l-oue", SIZE, {"epsilon": 1.5}),
@@ -40,10 +40,10 @@ def oracle(mechanism, report):
         return kept.bits(2, [{0}, {1}], (1 - flip, flip), slots=(0, 0, 1))
     if name == "loloha":
         values = mechanism.functions.values(np.full(SIZE, int(report["seed"])), np.arange(SIZE))
-        return kept.values(2, Fraction(mechanism.permanent[0]), Fraction(mechanism.again[0]), values.tolist())
+        return kept.values(2, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]), values.tolist())
     if name == "l-grr":
-        return kept.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.again[0]))
-    steps = fractions(mechanism.permanent), fractions(mechanism.again)
+        return kept.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]))
+    steps = fractions(mechanism.permanent), fractions(mechanism.instantaneous)
     return kept.bits(SIZE, [{z} for z in range(SIZE)], *steps)
 
 
@@ -104,8 +104,8 @@ def test_memory_is_the_default_and_can_be_left_out(name):
     device = device_of(MECHANISMS[name])
     assert isinstance(device, Keeping)
     assert isinstance(device, Device)
-    assert type(device_of(MECHANISMS[name], memory=True)) is type(device)
-    assert isinstance(device_of(MECHANISMS[name], memory=False), Fresh)
+    assert type(device_of(MECHANISMS[name], memoize=True)) is type(device)
+    assert isinstance(device_of(MECHANISMS[name], memoize=False), Fresh)
 
 
 @every_device
@@ -141,7 +141,7 @@ def likelihood(law, places, slot):
     if isinstance(law, Identical):
         answer = law.answer[places]
         return np.exp(law.log_law[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
-    (p1, q1), (p2, q2) = law.permanent, law.again
+    (p1, q1), (p2, q2) = law.permanent, law.instantaneous
     if isinstance(law, Values):
         total = 0.0
         for answer in range(law.values):

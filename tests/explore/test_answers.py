@@ -38,7 +38,7 @@ def test_an_estimate_is_made_once(shelf, monkeypatch):
 
 
 def test_the_game_is_the_scenarios_own(shelf):
-    scenario, _ = shelf.played(Setting(scenario="small", changes={"devices.sample": 0.5}))
+    scenario, _ = shelf.played(Setting(scenario="small", changes={"devices.sampling_rate": 0.5}))
     mine, own = Games().whole(scenario, 4, Stoppable()), scenario.game(4)
     assert ps.play(mine, 30, 4).equals(ps.play(own, 30, 4))
 
@@ -66,19 +66,20 @@ def test_a_stopped_answer_does_not_go_on(shelf):
 def test_intervals_shrink(shelf):
     scenario, n = shelf.played(Setting(scenario="small"))
     widths = [
-        a.headline.precision.high - a.headline.precision.low for a in answers(scenario, n, 0, Games(), Stoppable())
+        a.strongest_attack.precision.high - a.strongest_attack.precision.low
+        for a in answers(scenario, n, 0, Games(), Stoppable())
     ]
     assert widths[1] > widths[2] > widths[3] > widths[4]
 
 
-@pytest.mark.parametrize("changes", [{}, {"devices.sample": 0.6}, {"devices.cap": 4}, {"mechanism.kind": "oue"}])
+@pytest.mark.parametrize("changes", [{}, {"devices.sampling_rate": 0.6}, {"devices.cap": 4}, {"mechanism.kind": "oue"}])
 def test_a_story_is_what_posterior_says_after_every_report(shelf, changes):
     scenario, n = shelf.played(Setting(scenario="small", changes=changes))
     game = scenario.game(2)
     story = story_of(game, 11, 2, "weak", n)
     keys = user_keys(2, np.array([11]))
-    traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, game.behaviour, keys), n)
-    sent = game.sending.sent(traces, keys)
+    traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, game.behavior, keys), n)
+    sent = game.policy.sent(traces, keys)
     posterior = ps.posterior(game.device, sent.reports(game.device, keys), game.adversaries[0])
     assert sum(step.report is not None for step in story.steps) == sent.lengths[0]
     done = 0
@@ -94,7 +95,7 @@ def test_a_story_is_what_posterior_says_after_every_report(shelf, changes):
 
 
 def test_a_story_starts_anew_with_each_pseudonym(shelf):
-    scenario, n = shelf.played(Setting(scenario="small", changes={"devices.window": 6}))
+    scenario, n = shelf.played(Setting(scenario="small", changes={"devices.rotate_after": 6}))
     story = story_of(scenario.game(2), 11, 2, "weak", n)
     assert [step.pseudonym for step in story.steps] == [1] * 6 + [2] * 6 + [3] * 6 + [4] * 2
     first = story_of(shelf.scenario("small").game(2), 11, 2, "weak", 6)
@@ -124,12 +125,16 @@ def test_a_report_in_words(column, values, words):
 
 def test_memory_can_be_taken_away(tmp_path):
     path = tmp_path / "kept.toml"
-    text = small(tmp_path).read_text().replace("[attack]", "knows_memory = false\n[devices]\nmemory = true\n[attack]")
+    text = (
+        small(tmp_path)
+        .read_text()
+        .replace("[attack]", "knows_memoization = false\n[devices]\nmemoize = true\n[attack]")
+    )
     path.write_text(text)
     shelf = Shelf(ps.load_scenario(path))
-    assert shelf.changed(Setting(scenario="kept")).devices.memory
-    without = shelf.changed(Setting(scenario="kept", changes={"devices.memory": False}))
-    assert not without.devices.memory
+    assert shelf.changed(Setting(scenario="kept")).devices.memoize
+    without = shelf.changed(Setting(scenario="kept", changes={"devices.memoize": False}))
+    assert not without.devices.memoize
 
 
 def test_mechanisms_are_offered_that_have_all_they_need(shelf):

@@ -91,7 +91,7 @@ def answered(page):
 
 def expected(scenario, n, users):
     game = scenario.game(SEED)
-    records = ps.summarise(ps.play(game, users, SEED), game, SEED)
+    records = ps.summarize(ps.play(game, users, SEED), game, SEED)
     return [record.as_json() for record in records if record.n == n]
 
 
@@ -172,9 +172,9 @@ def test_a_story_ends_in_the_posterior_of_the_library(scenario, served, opened):
     shown = json.loads(page.evaluate("document.getElementById('story').dataset.posterior"))
     adversary = page.input_value("#adversary")
     game, keys = scenario.game(SEED), user_keys(SEED, pl.Series([7]).to_numpy())
-    users = draw_users(game.universe, game.behaviour, keys)
+    users = draw_users(game.universe, game.behavior, keys)
     traces = draw_traces(game.universe, game.popularity, users, 20)
-    reports = game.sending.sent(traces, keys).reports(game.device, keys)
+    reports = game.policy.sent(traces, keys).reports(game.device, keys)
     believing = next(one for one in game.adversaries if one.name == adversary)
     believing = believing.with_estimate(int(estimate_of(np.array([7]), game.estimates)[0]))
     assert shown == pytest.approx(ps.posterior(game.device, reports, believing)[-1].tolist(), abs=1e-12)
@@ -238,10 +238,10 @@ def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, op
     assert len(rows) == 4
     for epsilon, row in zip(epsilons, rows, strict=True):
         records = expected(changed(scenario, {"mechanism.epsilon": epsilon}, name="small"), 20, users)
-        best = max((one for one in records if one["adversary"] != "non-private"), key=lambda one: one["auc"])
+        best = max((one for one in records if one["adversary"] != "non-private"), key=lambda one: one["auc_pn"])
         assert row.startswith(f"small: grr, ε = {epsilon:g}")
-        assert f"{best['auc']:.3f}" in row
-        assert f"{best['auc_low']:.3f}–{best['auc_high']:.3f}" in row
+        assert f"{best['auc_pn']:.3f}" in row
+        assert f"{best['auc_pn_low']:.3f}–{best['auc_pn_high']:.3f}" in row
     page.locator("#comparison-rows button").nth(1).click()
     assert page.locator("#comparison-rows tr").count() == 3
     assert "ε = 2" not in page.inner_text("#comparison")

@@ -62,7 +62,7 @@ def test_its_own_origin_is_let_in(address):
 
 
 def test_answers_are_the_librarys_for_the_same_seed(address):
-    """After every crowd: the numbers are those of `play` and `summarise` for as many users of the scenario it shows."""
+    """After every crowd: the numbers are those of `play` and `summarize` for as many users of the scenario it shows."""
     setting = START | {"changes": {"mechanism.epsilon": 2.5, "n": 9, "devices.cap": 12}}
     found, ended = events(fetched(address + query("answers", setting))[2])
     assert ended
@@ -73,7 +73,7 @@ def test_answers_are_the_librarys_for_the_same_seed(address):
     scenario = parse(fetched(address + query("toml", setting))[2], name="kept")
     game = scenario.game(3)
     for answer in told[1:4]:
-        records = ps.summarise(ps.play(game, answer["users"], 3), game, 3)
+        records = ps.summarize(ps.play(game, answer["users"], 3), game, 3)
         assert answer["results"] == [record.as_json() for record in records if record.n == 9]
     # the adversary who was there at once has seen the same
     first = {record["adversary"]: record for record in told[0]["results"]}
@@ -94,7 +94,7 @@ def test_the_files_that_a_scenario_names_are_told(address, tmp_path):
 def test_the_toml_has_what_was_changed_and_nothing_else(address):
     same = fetched(address + query("toml", START))[2]
     assert tomllib.loads(same) == tomllib.loads(SMALL)
-    setting = START | {"changes": {"mechanism.kind": "oue", "devices.window": 4, "popularity.exponent": 0.5}}
+    setting = START | {"changes": {"mechanism.kind": "oue", "devices.rotate_after": 4, "popularity.exponent": 0.5}}
     tables = tomllib.loads(fetched(address + query("toml", setting))[2])
     assert tables["mechanism"] == {"kind": "oue", "epsilon": 3.0}
     assert tables["devices"] == {"window": 4}

@@ -14,8 +14,8 @@ from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import InputError
 from poolscope.figures import charts, saving, style
 from poolscope.figures.charts import (
-    behaviour_density,
-    behaviour_maps,
+    behavior_density,
+    behavior_maps,
     belief_growth,
     calibration_plot,
     exposure_curves,
@@ -49,7 +49,7 @@ def trade_offs(*counts):
 
 
 def maps(outcomes):
-    return metrics.for_each_attack(outcomes, lambda rows: metrics.behaviour_map(rows, 6))
+    return metrics.for_each_attack(outcomes, lambda rows: metrics.behavior_map(rows, 6))
 
 
 def titles(chart):
@@ -76,10 +76,10 @@ def every_figure(outcomes):
             pl.DataFrame({"n": [0, 0, 1, 1], "line": ["a", "b"] * 2, "posterior": [0.5, 0.5, 0.9, 0.1]}), ["a", "b"]
         ),
         "calibration": lambda: calibration_plot(metrics.for_each_attack(outcomes, metrics.calibration)),
-        "maps": lambda: behaviour_maps(maps(attack(400)), 6),
+        "maps": lambda: behavior_maps(maps(attack(400)), 6),
         "exposure": lambda: exposure_curves(exposures(outcomes)),
         "popularity": lambda: popularity_plot(np.arange(12) / 66, np.arange(12) % 7 - 1, POOLS),
-        "density": lambda: behaviour_density(metrics.select(outcomes, "strong", 7)),
+        "density": lambda: behavior_density(metrics.select(outcomes, "strong", 7)),
         "trade-off": lambda: trade_off_curves(trade_offs(1, 7)),
     }
 
@@ -177,17 +177,17 @@ def test_adversary_with_too_few_users_keeps_its_panel():
 
 
 def test_larger_n_is_darker():
-    colours = style.shades_of([180, 7, 30, 90, 1, 2, 3, 4])
-    assert list(colours) == sorted(colours)
-    lightness = [sum(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colours.values()]
+    colors = style.shades_of([180, 7, 30, 90, 1, 2, 3, 4])
+    assert list(colors) == sorted(colors)
+    lightness = [sum(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in colors.values()]
     assert lightness == sorted(lightness, reverse=True)
-    assert len(set(colours.values())) == 8
+    assert len(set(colors.values())) == 8
 
 
 def test_map_puts_gamma_across_and_delta_up():
     """One user fills one cell; the others are left to the grey behind."""
     rows = attack(1, observations=(7,)).with_columns(gamma=0.05, delta=0.99)
-    chart = behaviour_maps(maps(rows), 6)
+    chart = behavior_maps(maps(rows), 6)
     (cell,) = chart.datasets["rows"]
     assert (cell["gamma_low"], cell["delta_high"], cell["users"]) == (0, 1, 1)
     spec = chart.to_dict()["spec"]
@@ -229,9 +229,9 @@ def test_one_user_is_enough_for_every_figure():
     for chart in (
         precision_null_rate(curves(rows), 6),
         calibration_plot(metrics.for_each_attack(rows, metrics.calibration)),
-        behaviour_maps(maps(rows), 6),
+        behavior_maps(maps(rows), 6),
         exposure_curves(exposures(rows)),
-        behaviour_density(rows),
+        behavior_density(rows),
     ):
         assert specification(chart)["datasets"]["rows"]
 

@@ -28,7 +28,7 @@ epsilon = 2.0
 [[adversary]]
 name = "strong"
 popularity = "estimated"
-reports = {reports}
+estimate_from = {reports}
 [[adversary]]
 name = "weak"
 popularity = "uniform"
@@ -129,10 +129,10 @@ def test_a_design_effect_is_the_variance_between_groups_over_that_of_independent
 
 
 METRICS = {
-    "auc": lambda rows, seed: ps.metrics.auc(rows, seed),
+    "auc_pn": lambda rows, seed: ps.metrics.auc_pn(rows, seed),
     "precision": lambda rows, seed: ps.metrics.precision(rows, seed),
     "precision_top20": lambda rows, seed: ps.metrics.precision(rows, seed, top=0.2),
-    "sure_50": lambda rows, seed: ps.metrics.sure(rows, 0.5),
+    "confident_50": lambda rows, seed: ps.metrics.confident(rows, 0.5),
     "exposed_50": lambda rows, seed: ps.metrics.exposed(rows, 0.5, 30),
     "exposed_90": lambda rows, seed: ps.metrics.exposed(rows, 0.9, 30),
     "brier": lambda rows, seed: ps.metrics.brier(rows),

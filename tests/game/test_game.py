@@ -20,10 +20,10 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.non_private import non_private_posterior
 from poolscope.mechanisms import CMS, HCMS, Fresh, Identity, NoHashCMS
-from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.population.behavior import Behaviour, Users, draw_traces, draw_users, own_popularity, preferences
-from poolscope.population.densities import Beta
+from poolscope.metrics.calibration import ece, ece_null_p95
+from poolscope.population.behavior import Behavior, Users, draw_traces, draw_users, own_popularity, preferences
 from poolscope.population.popularity import zipf
+from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 
 UNIVERSE = Universe.sized(60, {"a": 8, "b": 1, "c": 12})
@@ -115,10 +115,10 @@ def test_outcomes_agree_with_themselves(outcomes):
 
 @pytest.fixture(scope="module")
 def crowd():
-    return draw_users(UNIVERSE, Behaviour(), user_keys(SEED, np.arange(100_000)))
+    return draw_users(UNIVERSE, Behavior(), user_keys(SEED, np.arange(100_000)))
 
 
-def test_behaviour_is_uniform(crowd):
+def test_behavior_is_uniform(crowd):
     assert crowd.gamma.min() > 0
     assert crowd.gamma.max() <= 1
     assert stats.kstest(crowd.gamma, stats.uniform.cdf).pvalue > 1e-4
@@ -131,8 +131,8 @@ def test_behaviour_is_uniform(crowd):
     assert stats.chisquare(cells.ravel()).pvalue > 1e-4
 
 
-def test_behaviour_of_other_laws():
-    law = Behaviour(interest=Beta(a=2.0), polarization=Beta(b=3.0), pools=(1.0, 0.0, 3.0))
+def test_behavior_of_other_laws():
+    law = Behavior(interest=Beta(a=2.0), polarization=Beta(b=3.0), pools=(1.0, 0.0, 3.0))
     users = draw_users(UNIVERSE, law, user_keys(SEED, np.arange(20_000)))
     assert stats.kstest(users.gamma, stats.beta(2, 1).cdf).pvalue > 1e-4
     assert stats.kstest((3 * users.delta - 1) / 2, stats.beta(1, 3).cdf).pvalue > 1e-4
@@ -143,7 +143,7 @@ def test_behaviour_of_other_laws():
 
 def test_without_neutral_objects_interest_is_one():
     universe = Universe.sized(9, {"a": 4, "b": 5})
-    users = draw_users(universe, Behaviour(), user_keys(SEED, np.arange(50)))
+    users = draw_users(universe, Behavior(), user_keys(SEED, np.arange(50)))
     assert (users.gamma == 1).all()
     traces = draw_traces(universe, zipf(universe, 1.0), users, 30)
     assert traces.min() >= 0
@@ -151,7 +151,7 @@ def test_without_neutral_objects_interest_is_one():
 
 
 def clones(gamma, delta, iota, count):
-    """Users with keys of their own and one behaviour."""
+    """Users with keys of their own and one behavior."""
     keys = user_keys(SEED, np.arange(count))
     return Users(keys=keys, gamma=np.full(count, gamma), delta=np.full(count, delta), iota=np.full(count, iota))
 
@@ -180,7 +180,7 @@ def assert_drawn_from(objects, probability):
 
 
 def test_objects_of_a_trace_are_independent():
-    """Given the behaviour: neighbours, and the same place in neighbouring users."""
+    """Given the behavior: neighbors, and the same place in neighboring users."""
     traces = draw_traces(UNIVERSE, POPULARITY, clones(0.7, 0.6, 2, 20_000), 2)
     part = UNIVERSE.pool_of[traces] + 1
     for one, other in ((part[:, 0], part[:, 1]), (part[1:, 0], part[:-1, 0])):
@@ -226,7 +226,7 @@ def test_sigma_zero_is_the_popularity_itself():
 
 def traces_of(game, users, seed):
     keys = user_keys(seed, np.arange(users))
-    truth = draw_users(game.universe, game.behaviour, keys)
+    truth = draw_users(game.universe, game.behavior, keys)
     return keys, truth, draw_traces(game.universe, game.popularity, truth, game.horizon, sigma=game.sigma)
 
 
@@ -265,8 +265,8 @@ def test_preferences_towards_other_pools():
     _, truth, _ = traces_of(GAME, 40, SEED)
     iota, gamma, delta = preferences(UNIVERSE, POPULARITY, truth, OTHER_POOLS)
     for user in range(40):
-        behaviour = truth.iota[user], truth.gamma[user], truth.delta[user]
-        law = np.array(reference.representation(*behaviour, POPULARITY, UNIVERSE.pool_of), dtype=float)
+        behavior = truth.iota[user], truth.gamma[user], truth.delta[user]
+        law = np.array(reference.representation(*behavior, POPULARITY, UNIVERSE.pool_of), dtype=float)
         pools = np.bincount(OTHER_POOLS.pool_of + 1, weights=law)[1:]
         assert iota[user] == pools.argmax()
         assert gamma[user] == pytest.approx(pools.sum(), rel=1e-12)
@@ -281,7 +281,7 @@ def test_preferences_towards_other_pools():
 def test_non_private_posterior_is_that_of_the_identity(neutral):
     universe = Universe.sized(21 + neutral, {"a": 8, "b": 1, "c": 12})
     popularity = zipf(universe, 1.0)
-    users = draw_users(universe, Behaviour(), user_keys(SEED, np.arange(30)))
+    users = draw_users(universe, Behavior(), user_keys(SEED, np.arange(30)))
     traces, lengths = draw_traces(universe, popularity, users, 90), np.full(30, 90)
     adversary = Adversary(name="oracle", universe=universe, popularity=popularity)
     mechanism = Identity(universe=universe.size)
@@ -304,7 +304,7 @@ def test_excluded_reports_leave_the_prior():
     """Who believes in one object of each pool alone meets users who pick another."""
     popularity = np.zeros(60)
     popularity[[0, 8, 9, 21]] = 1
-    narrow = Adversary(name="narrow", universe=UNIVERSE, popularity=popularity, belief=Behaviour(pools=(1.0, 1.0, 2.0)))
+    narrow = Adversary(name="narrow", universe=UNIVERSE, popularity=popularity, belief=Behavior(pools=(1.0, 1.0, 2.0)))
     game = replace(GAME, device=Fresh(Identity(universe=60)), adversaries=[narrow], observations=[40])
     rows = metrics.select(play(game, 100, SEED), "narrow", 40)
     _, _, traces = traces_of(game, 100, SEED)
@@ -333,7 +333,7 @@ def calibration_of(mechanism, seed=0):
     game = replace(GAME, device=Fresh(mechanism), adversaries=[ORACLE])
     outcomes = play(game, 8000, seed)
     attacks = [metrics.select(outcomes, "oracle", n) for n in game.observations]
-    return [(calibration_error(rows, seed).value, calibration_limit(rows, seed)) for rows in attacks]
+    return [(ece(rows, seed).value, ece_null_p95(rows, seed)) for rows in attacks]
 
 
 def test_attack_is_calibrated():
@@ -352,7 +352,7 @@ def test_non_private_attack_is_calibrated():
     for n in GAME.observations:
         rows = metrics.select(outcomes, "non-private", n)
         # the limit is passed once in twenty times by chance, and there are several counts; a wrong one is beyond 1.5
-        assert calibration_error(rows, 1).value <= 1.25 * calibration_limit(rows, 1)
+        assert ece(rows, 1).value <= 1.25 * ece_null_p95(rows, 1)
 
 
 def test_almost_no_epsilon_is_chance():
@@ -360,7 +360,7 @@ def test_almost_no_epsilon_is_chance():
     outcomes = play(game, 8000, 2)
     for name in ("weak", "oracle"):
         for n in game.observations:
-            _, low, high = metrics.auc(metrics.select(outcomes, name, n), 2)
+            _, low, high = metrics.auc_pn(metrics.select(outcomes, name, n), 2)
             assert low <= 1 / 3 <= high, (name, n, low, high)
 
 

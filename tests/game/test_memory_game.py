@@ -18,13 +18,13 @@ from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import attack
-from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, device_of, reports_of
-from poolscope.metrics.records import Record, summarise
+from poolscope.mechanisms import CMS, Fresh, Memoized, Rappor, device_of, reports_of
+from poolscope.metrics.records import Record, summarize
 from poolscope.metrics.text import chance_in_words
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
 
-NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
+NAIVE = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
 SKETCH = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
 
@@ -33,7 +33,7 @@ def game(mechanism, observations=(5, 12)):
     return Game(
         universe=CROWD,
         popularity=POPULARITY,
-        device=device_of(mechanism, memory=True),
+        device=device_of(mechanism, memoize=True),
         adversaries=[STRONG, NAIVE],
         observations=observations,
     )
@@ -44,7 +44,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
     """Both adversaries on the same reports, each as its function says."""
     outcomes = play(game(mechanism), 12, SEED)
     keys, users, traces = traces_of(12, 12)
-    memory = device_of(mechanism, memory=True)
+    memory = device_of(mechanism, memoize=True)
     reports, lengths = reports_of(memory, traces, keys), np.full(12, 12)
     expected = {
         "strong": posterior(memory, reports, STRONG, lengths=lengths, observations=[12])[:, 0],
@@ -59,7 +59,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
 @pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(attack.OnKept, "most_users", 16)
+    monkeypatch.setattr(attack.OnKept, "max_users", 16)
     monkeypatch.setattr(attack, "CHUNK", 3)
     assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
@@ -74,29 +74,29 @@ def test_the_error_of_chance_is_in_the_outcomes():
     """As the attack states it; to whoever does not sample, nothing is chance."""
     outcomes = play(game(RAPPOR), 6, SEED)
     keys, _, traces = traces_of(6, 12)
-    memory = device_of(RAPPOR, memory=True)
+    memory = device_of(RAPPOR, memoize=True)
     for user in range(6):
         first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
         found = attack.found_by(memory, first, STRONG)
         row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
-        assert row["confidence_error"].item() == found.error[found.posterior.argmax()] > 0
+        assert row["confidence_mcse"].item() == found.error[found.posterior.argmax()] > 0
     for name in ("naive", "non-private"):
         rows = outcomes.filter(pl.col("adversary") == name)
-        assert (rows["confidence_error"] == 0).all()
+        assert (rows["confidence_mcse"] == 0).all()
         for column in ("exposed_50", "exposed_90", "exposed_95"):
             assert rows[column].equals(rows[column + "_early"])
             assert rows[column].equals(rows[column + "_late"])
     alone = replace(game(RAPPOR), adversaries=[NAIVE])
-    assert "confidence_error" not in play(alone, 3, SEED).columns
+    assert "confidence_mcse" not in play(alone, 3, SEED).columns
 
 
 def test_the_summary_tells_the_error_of_chance():
     """And so do its words; the intervals hold all that it allows."""
     played = game(RAPPOR)
-    records = {(r.adversary, r.n): r for r in summarise(play(played, 30, SEED), played, SEED)}
+    records = {(r.adversary, r.n): r for r in summarize(play(played, 30, SEED), played, SEED)}
     for (name, _), record in records.items():
-        assert (record.confidence_error > 0) == (name == "strong")
-        assert record.confidence_error_most >= record.confidence_error
+        assert (record.confidence_mcse > 0) == (name == "strong")
+        assert record.confidence_mcse_max >= record.confidence_mcse
         assert Record.from_json(record.as_json()) == record
     assert "Posteriors of strong are sampled" in chance_in_words(list(records.values()))
 
@@ -118,7 +118,7 @@ exponent = 1
 kind = "sue"
 epsilon = 3
 [devices]
-memory = true
+memoize = true
 [users]
 count = 6
 [[adversary]]
@@ -127,7 +127,7 @@ popularity = "true"
 [[adversary]]
 name = "naive"
 popularity = "true"
-knows_memory = false
+knows_memoization = false
 [attack]
 observations = [4, 30]
 """
@@ -137,18 +137,20 @@ def test_a_scenario_can_have_memory():
     scenario = parse(SCENARIO, name="kept")
     assert scenario.mechanism.parameters == {"epsilon": 3}
     built = build_game(scenario, seed=1)
-    assert isinstance(built.device, Memoised)
-    assert [adversary.knows_memory for adversary in built.adversaries] == [True, False]
+    assert isinstance(built.device, Memoized)
+    assert [adversary.knows_memoization for adversary in built.adversaries] == [True, False]
     assert "takes every report by itself" in built.adversaries[1].phrase
-    fresh = parse(SCENARIO.replace("memory = true\n", "").replace("knows_", "#"), name="x")
+    fresh = parse(SCENARIO.replace("memoize = true\n", "").replace("knows_", "#"), name="x")
     assert isinstance(build_game(fresh, 1).device, Fresh)
 
 
 def test_only_devices_with_memory_can_be_known_to_have_it():
-    with pytest.raises(InputError, match=r"adversary\[1\]\.knows_memory: goes only with memory = true in \[devices\]"):
-        parse(SCENARIO.replace("memory = true", "memory = false"), name="x")
+    with pytest.raises(
+        InputError, match=r"adversary\[1\]\.knows_memoization: goes only with memoize = true in \[devices\]"
+    ):
+        parse(SCENARIO.replace("memoize = true", "memoize = false"), name="x")
     with pytest.raises(InputError, match=r"devices\.memory: must be true or false"):
-        parse(SCENARIO.replace("memory = true", "memory = 1"), name="x")
+        parse(SCENARIO.replace("memoize = true", "memoize = 1"), name="x")
 
 
 def test_memory_has_one_place():
@@ -166,8 +168,8 @@ def test_commands(tmp_path):
     outcomes = pl.read_parquet(out / "outcomes")
     assert {"grouping", "naive"} <= set(outcomes["adversary"].cast(pl.String))
     results = json.loads((out / "summary.json").read_text())["results"]
-    mean = outcomes.group_by("adversary", "n", maintain_order=True).agg(pl.mean("confidence_error"))
-    np.testing.assert_allclose([row["confidence_error"] for row in results], mean["confidence_error"])
+    mean = outcomes.group_by("adversary", "n", maintain_order=True).agg(pl.mean("confidence_mcse"))
+    np.testing.assert_allclose([row["confidence_mcse"] for row in results], mean["confidence_mcse"])
     assert "Posteriors of grouping are sampled" in " ".join(done.output.split())
     assert "Posteriors of grouping are sampled" in (out / "report.html").read_text().replace("\xa0", " ")
     traces, reports = tmp_path / "traces.csv", tmp_path / "reports.csv"

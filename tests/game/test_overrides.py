@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poolscope.core.errors import InputError
-from poolscope.devices.policy import Sending
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import attack_on, posterior
@@ -19,15 +19,15 @@ from poolscope.mechanisms import (
     Device,
     Fresh,
     KeptResponse,
-    Memoised,
+    Memoized,
     Pure,
     adapt,
     device_of,
 )
 from poolscope.mechanisms.checking import ignored
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import zipf
+from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 from poolscope.reports.frequencies import frequencies
 
@@ -64,9 +64,11 @@ class Clear(Fresh):
         return {"value": objects}
 
 
-@pytest.mark.parametrize("sending", [Sending(), Sending(sample=0.5, cap=9, window=4)], ids=["all", "limited"])
-def test_a_device_that_sends_the_same_plays_the_same(sending):
-    assert outcomes(Repeating(RESPONSE), sending=sending).equals(outcomes(Fresh(RESPONSE), sending=sending))
+@pytest.mark.parametrize(
+    "policy", [ReportingPolicy(), ReportingPolicy(sampling_rate=0.5, cap=9, rotate_after=4)], ids=["all", "limited"]
+)
+def test_a_device_that_sends_the_same_plays_the_same(policy):
+    assert outcomes(Repeating(RESPONSE), policy=policy).equals(outcomes(Fresh(RESPONSE), policy=policy))
 
 
 def test_a_device_that_sends_something_else_is_played():
@@ -129,7 +131,7 @@ def test_a_device_is_what_a_game_takes():
     assert outcomes(Independent()).height == 600
     with pytest.raises(InputError, match="a device that memoizes must have own and evidence, got 'Silent'"):
         attack_on(Silent())
-    for device in (Fresh(RESPONSE), Memoised(RESPONSE), device_of(LGRR(universe=20, epsilon=1.0))):
+    for device in (Fresh(RESPONSE), Memoized(RESPONSE), device_of(LGRR(universe=20, epsilon=1.0))):
         assert isinstance(device, Device)
         assert device.memoizes is not isinstance(device, Fresh)
 
@@ -214,7 +216,7 @@ OWN = [
 @pytest.mark.parametrize(("mechanism", "method"), OWN, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
 def test_half_overridden_mechanisms_are_refused(mechanism, method):
     rule = rf"{type(mechanism).__name__} overrides {method}, which the inherited \w+ does not follow; "
-    for take in (Fresh, Memoised, lambda m: frequencies(m, {"value": np.array([1])})):
+    for take in (Fresh, Memoized, lambda m: frequencies(m, {"value": np.array([1])})):
         with pytest.raises(InputError, match=rule + r"poolscope.mechanisms.adapt\(mine, universe\)"):
             take(mechanism)
 
@@ -282,10 +284,10 @@ def test_a_memoizing_device_draws_reports_itself():
         KeptResponse(RESPONSE)
 
 
-# Behaviour
+# Behavior
 
 
-class Fixed(Behaviour):
+class Fixed(Behavior):
     """Everybody prefers the first pool."""
 
     def pool_prior(self, k):
@@ -297,8 +299,8 @@ class Certain(Beta):
         return np.ones_like(probability)
 
 
-def test_behaviour_of_ones_own_is_drawn_and_believed():
-    drawn = outcomes(Fresh(RESPONSE), behaviour=Fixed(interest=Certain()))
+def test_behavior_of_ones_own_is_drawn_and_believed():
+    drawn = outcomes(Fresh(RESPONSE), behavior=Fixed(interest=Certain()))
     assert set(drawn["pool"].cast(str)) == {"a"}
     believing = Adversary(name="oracle", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0), belief=Fixed())
     assert set(outcomes(Fresh(RESPONSE), adversaries=[believing])["guess"].cast(str)) == {"a"}

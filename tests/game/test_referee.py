@@ -10,14 +10,14 @@ from poolscope.core.randomness import user_keys
 from poolscope.game.columns import EXPOSED
 from poolscope.game.outcomes import Referee
 from poolscope.inference.independent import Posteriors, guesses
-from poolscope.mechanisms import Sending
+from poolscope.mechanisms import ReportingPolicy
 from poolscope.population.behavior import Preferences
 
 USERS, N, OBSERVATIONS = 40, 12, (3, 7, 12)
-ALL = Sending()
+ALL = ReportingPolicy()
 
 
-def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sending=ALL, threshold=None, error=None):
+def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, policy=ALL, threshold=None, error=None):
     """What the referee says, the truth that it knows, and the users that were counted."""
     rng = np.random.default_rng(SEED)
     truth = Preferences(rng.integers(0, 3, USERS), rng.random(USERS), rng.random(USERS))
@@ -31,7 +31,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sendin
     referee = Referee(
         keys=keys,
         truth=towards,
-        sent=sending.sent(np.zeros((USERS, N), dtype=np.int64), keys),
+        sent=policy.sent(np.zeros((USERS, N), dtype=np.int64), keys),
         observations=observations,
         threads=Local(threads=2).map,
         tick=ticks.append,
@@ -41,7 +41,7 @@ def judged(posterior, *, at_once=7, observations=OBSERVATIONS, share=0.5, sendin
     def some(rows):
         return posterior[rows], None if error is None else error[rows]
 
-    found = Posteriors(some, at_once, sending.window, sampled=error is not None)
+    found = Posteriors(some, at_once, policy.rotate_after, sampled=error is not None)
     return referee.judge(STRONG, found, share), truth, sum(ticks)
 
 

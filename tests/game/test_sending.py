@@ -18,10 +18,10 @@ from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, play
 from poolscope.inference import independent
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms import CMS, GRR, Sending, device_of
-from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.metrics.records import summarise
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.mechanisms import CMS, GRR, ReportingPolicy, device_of
+from poolscope.metrics.calibration import ece, ece_null_p95
+from poolscope.metrics.records import summarize
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 
 EPSILON, NEVER = 3.0, 10**9
 REFERENCE = Response(ORACLE.popularity, TINY.pool_of, EPSILON)
@@ -29,10 +29,10 @@ SKETCH = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 COLUMNS = ["user", "adversary", "guess", "confidence", "posterior_true"]
 
 sendings = st.builds(
-    Sending,
-    sample=st.sampled_from([0.05, 0.5, 0.9, 1.0]),
+    ReportingPolicy,
+    sampling_rate=st.sampled_from([0.05, 0.5, 0.9, 1.0]),
     cap=st.none() | st.integers(1, 9),
-    window=st.none() | st.integers(1, 9),
+    rotate_after=st.none() | st.integers(1, 9),
 )
 
 
@@ -44,41 +44,43 @@ def tiny(observations=(1, 2, 6), **limits):
         adversaries=[ORACLE],
         observations=observations,
         non_private=False,
-        sending=Sending(**limits),
+        policy=ReportingPolicy(**limits),
     )
 
 
-def crowd(observations=(4, 15), *, memory=False, adversaries=(STRONG,), **limits):
+def crowd(observations=(4, 15), *, memoize=False, adversaries=(STRONG,), **limits):
     return Game(
         universe=CROWD,
         popularity=POPULARITY,
-        device=device_of(SKETCH, memory=memory),
+        device=device_of(SKETCH, memoize=memoize),
         adversaries=adversaries,
         observations=observations,
-        sending=Sending(**limits),
+        policy=ReportingPolicy(**limits),
     )
 
 
 def sent_by(game, users):
     """What each user sends, as lists of events and of reports, one event after the other."""
     keys = user_keys(SEED, np.arange(users))
-    traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, Behaviour(), keys), game.horizon)
-    sending, everything = game.sending, np.arange(game.horizon)
+    traces = draw_traces(game.universe, game.popularity, draw_users(game.universe, Behavior(), keys), game.horizon)
+    policy, everything = game.policy, np.arange(game.horizon)
     for key, trace in zip(keys, traces, strict=True):
         own = np.repeat(key, game.horizon)
-        events = [t for t in everything if sending.sample == 1 or sending.reported(own[:1], everything[t : t + 1])[0]]
-        events = events[: sending.cap]
+        events = [
+            t for t in everything if policy.sampling_rate == 1 or policy.reported(own[:1], everything[t : t + 1])[0]
+        ]
+        events = events[: policy.cap]
         values = game.device.sent(trace, own, everything)["value"]
         yield events, [int(values[t]) for t in events]
 
 
 @settings(max_examples=25, deadline=None)
 @given(sendings)
-def test_outcomes_are_those_of_the_definitions(sending):
+def test_outcomes_are_those_of_the_definitions(policy):
     """Guess, confidence and exposure of every user against posteriors of each pseudonym by itself."""
-    game = replace(tiny(), sending=sending)
+    game = replace(tiny(), policy=policy)
     outcomes = play(game, 8, SEED)
-    window = sending.window or NEVER
+    window = policy.rotate_after or NEVER
     for user, (events, reports) in enumerate(sent_by(game, 8)):
         rows = outcomes.filter(pl.col("user") == user).sort("n")
         after = running(REFERENCE, reports, window)
@@ -98,7 +100,7 @@ def test_outcomes_are_those_of_the_definitions(sending):
 )
 def test_precision_is_that_of_all_reports_there_can_be(sample, cap, window):
     users, n = 20_000, 6
-    outcomes = play(tiny((n,), sample=sample, cap=cap, window=window), users, SEED)
+    outcomes = play(tiny((n,), sampling_rate=sampling_rate, cap=cap, rotate_after=rotate_after), users, SEED)
     right, expected = (outcomes["guess"] == outcomes["pool"]).mean(), share_right(REFERENCE, n, sample, cap, window)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(right - expected) < 4 * error
@@ -108,7 +110,7 @@ def test_precision_is_that_of_all_reports_there_can_be(sample, cap, window):
 def test_exposure_is_that_of_all_reports_there_can_be():
     """A user is exposed by one pseudonym: neither by the last alone, nor by all reports together."""
     users, n, window = 20_000, 6, 3
-    outcomes = play(tiny((n,), window=window), users, SEED)
+    outcomes = play(tiny((n,), rotate_after=rotate_after), users, SEED)
     found, expected = outcomes["exposed_90"].is_not_null().mean(), share_exposed(REFERENCE, n, window, 0.9)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(found - expected) < 4 * error
@@ -121,18 +123,18 @@ def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(li
     whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
     short = play(crowd((4,), **limits), 60, SEED)
     assert_frame_equal(short.select(COLUMNS), whole.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
-    monkeypatch.setattr(independent.OnFresh, "most_users", 16)
+    monkeypatch.setattr(independent.OnFresh, "max_users", 16)
     monkeypatch.setattr(independent, "CHUNK", 3)
     assert_frame_equal(play(crowd(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
-@pytest.mark.parametrize("memory", [False, True])
-def test_limits_that_nobody_reaches_change_nothing(memory):
-    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-    free = crowd(memory=memory, adversaries=(STRONG, naive))
+@pytest.mark.parametrize("memoize", [False, True])
+def test_limits_that_nobody_reaches_change_nothing(memoize):
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
+    free = crowd(memoize=memoize, adversaries=(STRONG, naive))
     whole = play(free, 12, SEED)
     for limits in ({"window": 15}, {"cap": 15}, {"window": 40, "cap": 50, "sample": 1.0}, {"reports_per_day": 2.0}):
-        assert_frame_equal(play(replace(free, sending=Sending(**limits)), 12, SEED), whole, check_exact=True)
+        assert_frame_equal(play(replace(free, policy=ReportingPolicy(**limits)), 12, SEED), whole, check_exact=True)
 
 
 def test_with_a_cap_nothing_changes_after_it():
@@ -148,7 +150,7 @@ def test_with_a_cap_nothing_changes_after_it():
 def test_the_larger_share_has_the_smaller_one():
     """Users draw once whether an event is below a share: what a small share reports, a larger one does as well."""
     keys, events = user_keys(SEED, np.arange(500))[:, None], np.arange(40)
-    few, many = (Sending(sample=share).reported(keys, events) for share in (0.2, 0.7))
+    few, many = (ReportingPolicy(sampling_rate=share).reported(keys, events) for share in (0.2, 0.7))
     assert not (few & ~many).any()
     for found, share in ((few, 0.2), (many, 0.7)):
         assert abs(found.mean() - share) < 4 * (share * (1 - share) / found.size) ** 0.5
@@ -159,19 +161,19 @@ def test_the_larger_share_has_the_smaller_one():
 
 def test_confidence_keeps_its_meaning():
     """The guess is of a pseudonym that is not chosen by what it says; the surest one's confidence would be too high."""
-    game = replace(crowd((15,), sample=0.8, window=4), non_private=False)
+    game = replace(crowd((15,), sampling_rate=0.8, rotate_after=4), non_private=False)
     outcomes = play(game, 8000, SEED)
-    assert calibration_error(outcomes, SEED).value < calibration_limit(outcomes, SEED)
+    assert ece(outcomes, SEED).value < ece_null_p95(outcomes, SEED)
     surest = outcomes.filter(pl.col("exposed_50").is_not_null())
     at_least = surest.with_columns(pl.col("confidence").clip(0.5))
-    assert calibration_error(at_least, SEED).value > calibration_limit(at_least, SEED)
+    assert ece(at_least, SEED).value > ece_null_p95(at_least, SEED)
 
 
 def test_kept_answers_link_the_windows():
     """Whoever knows of the memory takes all pseudonyms together; to others they are apart."""
-    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-    game = crowd(memory=True, adversaries=(STRONG, naive))
-    free, cut = (play(replace(game, sending=Sending(window=w)), 30, SEED) for w in (None, 4))
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
+    game = crowd(memoize=True, adversaries=(STRONG, naive))
+    free, cut = (play(replace(game, policy=ReportingPolicy(rotate_after=w)), 30, SEED) for w in (None, 4))
     linked, apart = pl.col("adversary") == "strong", (pl.col("adversary") == "naive") & (pl.col("n") == 15)
     assert_frame_equal(cut.filter(linked), free.filter(linked), check_exact=True)
     assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])
@@ -180,27 +182,27 @@ def test_kept_answers_link_the_windows():
 @pytest.mark.parametrize("limits", [{"sample": 0.5}, {"cap": 5}, {"sample": 0.5, "window": 3, "cap": 4}])
 def test_memory_is_attacked_on_what_was_sent(limits):
     """The posterior at n is that of a user who never did more than what is sent by then."""
-    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-    outcomes = play(crowd(memory=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
+    outcomes = play(crowd(memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
     assert outcomes.filter(pl.col("n") == 15)["exposed_50"].drop_nulls().is_between(0, 15).all()
-    short = play(crowd((4,), memory=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    short = play(crowd((4,), memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
     assert_frame_equal(short.select(COLUMNS), outcomes.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
 
 
 def test_nobody_who_sends_nothing_is_told_from_others():
-    for memory in (False, True):
-        outcomes = play(crowd((4, 15), memory=memory, sample=1e-12), 30, SEED)
+    for memoize in (False, True):
+        outcomes = play(crowd((4, 15), memoize=memoize, sampling_rate=1e-12), 30, SEED)
         np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
 
 
 @pytest.mark.parametrize("limits", [{}, {"sample": 0.4}, {"cap": 2}, {"window": 2}, {"sample": 0.5, "window": 3}])
 def test_the_bound_is_of_the_reports_that_are_linked(limits):
     game = tiny((1, 3, 6), **limits)
-    records = summarise(play(game, 4000, SEED), game, SEED)
+    records = summarize(play(game, 4000, SEED), game, SEED)
     for record in records:
-        assert record.precision.low <= record.most_right
-    free = summarise(play(tiny((1, 3, 6)), 10, SEED), tiny((1, 3, 6)), SEED)
-    assert (records[-1].most_right < free[-1].most_right) == bool(limits)
+        assert record.precision.low <= record.success_bound
+    free = summarize(play(tiny((1, 3, 6)), 10, SEED), tiny((1, 3, 6)), SEED)
+    assert (records[-1].success_bound < free[-1].success_bound) == bool(limits)
 
 
 @pytest.mark.parametrize(
@@ -217,4 +219,4 @@ def test_the_bound_is_of_the_reports_that_are_linked(limits):
 )
 def test_nonsense_is_refused(limits, rule):
     with pytest.raises(InputError, match=rule):
-        Sending(**limits)
+        ReportingPolicy(**limits)

@@ -15,7 +15,7 @@ from poolscope.figures.advise import CAP, CHOSEN, ERROR, exposure_curve, fitting
 from poolscope.figures.saving import save
 from poolscope.html import advise as page
 from poolscope.html.advise import command_of, page_of, write_page
-from poolscope.metrics import EpsilonInTime, Estimate
+from poolscope.metrics import CumulativeEpsilon, Estimate
 from poolscope.metrics.intervals import share_of
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.advise import advise
@@ -38,10 +38,10 @@ def test_it_says_what_was_asked_and_what_is_recommended(advice, html):
     plain = re.sub(r"\s+", " ", html.replace("\u202f", " "))
     assert "Which mechanism, epsilon and cap expose at most 20 % of the users by 4 reports" in plain
     assert advice.sentence in plain
-    for line in (*advice.assumptions, *advice.gives):
+    for line in (*advice.assumptions, *advice.relaxations):
         assert line in plain, line
     for case in advice.sensitivity:
-        assert case.case.partition("(")[0] in plain
+        assert case.variant.partition("(")[0] in plain
     assert advice.recommended.text.splitlines()[0].replace('"', "&#34;") in html
     for head in ("What fits", "What the answer hangs on", "Mitigations", "What holds for every adversary"):
         assert f"<h2>{head}</h2>" in html
@@ -60,7 +60,7 @@ def test_names_are_escaped(advice):
 
 def test_the_command_gives_the_same_advice(advice):
     told = command_of(advice)
-    assert told.startswith("poolscope advise small --exposed 0.2 --confidence 0.9 --reports 4 --error 0.03")
+    assert told.startswith("poolscope advise small --max-exposed 0.2 --threshold 0.9 --horizon 4 --max-error 0.03")
     assert "--mechanism grr,oue --adversary strong --epsilon 0.1:10 --users 100 --tolerance 0.08" in told
 
 
@@ -100,7 +100,7 @@ def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice,
 
 
 @pytest.mark.parametrize(
-    ("exposed", "users", "meets", "value", "heading"),
+    ("exposed", "users", "meets_targets", "value", "heading"),
     [
         (0, 12, "undecided", "≤ 26 %", "Recommended, but undecided"),
         (0, 2000, "yes", "≤ 0.18 %", "Recommended"),
@@ -111,7 +111,7 @@ def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice,
 def test_the_large_share_is_what_users_can_show(advice, exposed, users, meets, value, heading):
     """Of 12 users of whom nobody is exposed, 26 % may be: the page does not say 0.0 %."""
     share = share_of(exposed, users)
-    few = replace(advice.recommendation, meets=meets, users=users, exposed=share, exposed_at_cap=share)
+    few = replace(advice.recommendation, meets_targets=meets, users=users, exposed=share, exposed_at_cap=share)
     html = page_of(replace(advice, recommendation=few)).replace("\u202f", " ")
     assert f'<dd class="value">{value}</dd>' in html
     assert f"<h2>{heading}" in html
@@ -142,7 +142,9 @@ def test_one_mechanism_is_not_many(advice, html):
 
 
 def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
-    refused = replace(advice.findings[0], mechanism="she", fits="no", smallest=None, largest=None, at_smallest=None)
+    refused = replace(
+        advice.findings[0], mechanism="she", feasible="no", epsilon_min=None, epsilon_max=None, at_smallest=None
+    )
     both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), error_at_largest=None)))
     assert "she" in plain_text(page_of(both))
     assert {row["mechanism"] for row in fitting_map(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
@@ -152,17 +154,19 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
     open_ended = replace(
         advice,
         question=replace(advice.question, error=None, devices=None),
-        recommendation=replace(advice.recommendation, shuffled=None, shuffled_total=None),
-        findings=tuple(replace(f, smallest=None, at_smallest=None) for f in advice.findings),
+        recommendation=replace(advice.recommendation, shuffle_epsilon=None, shuffle_epsilon_total=None),
+        findings=tuple(replace(f, epsilon_min=None, at_smallest=None) for f in advice.findings),
     )
     assert "nothing bounds epsilon from below" in page_of(open_ended)
 
 
 def test_the_central_epsilon_of_shuffled_reports_is_there_for_a_round_and_for_all(advice):
-    assert "their central epsilon would be" not in page_of(replaced(advice, shuffled=None, shuffled_total=None))
-    told = replaced(advice, shuffled=0.125, shuffled_total=0.75)
+    assert "their central epsilon would be" not in page_of(
+        replaced(advice, shuffle_epsilon=None, shuffle_epsilon_total=None)
+    )
+    told = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=0.75)
     assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(told))
-    kept = replaced(advice, shuffled=0.125, shuffled_total=None)
+    kept = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=None)
     assert "would be 0.125 at delta 1e-06. Nothing" in plain(page_of(kept))
 
 
@@ -175,8 +179,8 @@ def plain(html):
 
 
 def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
-    spent = EpsilonInTime(report=1.0, answer=2.0, ever=24.0)
-    kept = replace(advice, recommendation=replace(advice.recommendation, epsilon_in_time=spent))
+    spent = CumulativeEpsilon(report=1.0, answer=2.0, total=24.0)
+    kept = replace(advice, recommendation=replace(advice.recommendation, cumulative_epsilon=spent))
     told = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
     plain = re.sub(r"\s+", " ", page_of(kept).replace("\u202f", " "))
     assert told in plain
@@ -195,8 +199,8 @@ def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
 
 
 def test_a_note_names_options_as_the_command_line_does(advice):
-    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `most_users`.",))
-    assert "give --error and --most-users." in page_of(noted)
+    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `max_users`.",))
+    assert "give --max-error and --most-users." in page_of(noted)
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism tried"), (2, "2 mechanisms tried")])

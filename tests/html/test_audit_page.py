@@ -15,7 +15,7 @@ from cases.synthetic import POOLS, attack, game
 from poolscope.core.errors import InputError
 from poolscope.html import audit
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.records import summarise
+from poolscope.metrics.records import summarize
 from poolscope.workflows.audit.run_folder import read_run
 
 HOSTILE = "<script>alert('&$x$')</script>"
@@ -57,7 +57,7 @@ def make_run(folder, outcomes, threshold=None, **changes):
     half = outcomes.height // 2
     for index, part in enumerate((outcomes[:half], outcomes[half:])):
         part.write_parquet(folder / "outcomes" / f"part-{index}.parquet")
-    results = summarise(outcomes, Pools(len(POOLS)), 7, threshold)
+    results = summarize(outcomes, Pools(len(POOLS)), 7, threshold)
     summary = {
         "scenario": {"title": "Emojis", "text": 'title = "Emojis"\n', "file": "apple-emojis"},
         "seed": 7,
@@ -124,7 +124,7 @@ def test_the_trade_off_is_drawn_where_epsilon_bounds_it(tmp_path, outcomes, epsi
 
 def test_page_has_every_picture_and_its_numbers(run):
     drawn = specifications((run / "report.html").read_text("utf-8"))
-    assert list(drawn) == ["precision", "exposure", "behaviour-1-weak", "behaviour-2-strong", "calibration"]
+    assert list(drawn) == ["precision", "exposure", "behavior-1-weak", "behavior-2-strong", "calibration"]
     results = json.loads((run / "summary.json").read_text())["results"]
     whole = {
         (r["adversary"], r["n"]): r["precision"] for r in drawn["precision"]["datasets"]["rows"] if r["null_rate"] == 0
@@ -174,8 +174,8 @@ def test_page_says_what_was_found_and_how(run, page):
     for term in ("Null rate", "Precision", "AUC", "Confidence", "Sure at n", "Exposed by n", *ADVERSARIES):
         assert term in page.words
     for record in results:
-        assert f"{record['auc']:.3f}" in page.words
-        assert f"{record['auc_low']:.3f}–{record['auc_high']:.3f}" in page.words
+        assert f"{record['auc_pn']:.3f}" in page.words
+        assert f"{record['auc_pn_low']:.3f}–{record['auc_pn_high']:.3f}" in page.words
     assert page.words.count("Who is most at risk?") == 2
 
 
@@ -196,7 +196,7 @@ def test_table_can_be_copied(run, name, separator):
     table = pl.read_csv(text.encode(), separator=separator)
     results = json.loads((run / "summary.json").read_text())["results"]
     assert table.columns == list(results[0])
-    assert table["auc"].to_list() == pytest.approx([r["auc"] for r in results], rel=1e-5)
+    assert table["auc_pn"].to_list() == pytest.approx([r["auc_pn"] for r in results], rel=1e-5)
 
 
 def test_names_from_a_run_are_shown_and_never_obeyed(tmp_path, outcomes):
@@ -231,7 +231,7 @@ def test_marks_that_turn_the_text_are_shown(tmp_path, outcomes):
 
 
 def test_same_run_same_page(run, tmp_path, outcomes):
-    again = make_run(tmp_path / "again", outcomes)
+    again = make_run(tmp_path / "instantaneous", outcomes)
     write_page(again)
     assert (again / "report.html").read_bytes() == (run / "report.html").read_bytes()
 

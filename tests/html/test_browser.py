@@ -13,7 +13,7 @@ from cases.synthetic import POOLS, game
 
 from poolscope.figures import style
 from poolscope.html import audit, compare
-from poolscope.metrics.records import summarise
+from poolscope.metrics.records import summarize
 from poolscope.metrics.tables import Records
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.run_folder import read_run
@@ -44,7 +44,7 @@ def make_page(folder, outcomes, names=POOLS):
         "seed": 7,
         "users": outcomes["user"].n_unique(),
         "version": "1",
-        "results": [record.as_json() for record in summarise(outcomes, Pools(len(POOLS)), 7, None)],
+        "results": [record.as_json() for record in summarize(outcomes, Pools(len(POOLS)), 7, None)],
         "pools": list(names),
         "horizon": int(outcomes["n"].max()),
         "adversaries": dict.fromkeys(outcomes["adversary"].unique(), "someone"),
@@ -121,15 +121,15 @@ def test_on_a_dark_page_pictures_are_light_and_on_paper_dark(opened, path):
     page, said, _ = opened(path, color_scheme="dark")
     chart, ink = ".chart[data-name=precision] svg.marks", tuple(int(style.INK[i : i + 2], 16) for i in (1, 3, 5))
 
-    def colours(what, mark):
+    def colors(what, mark):
         script = f"[...new Set([...document.querySelectorAll('{chart} {mark}')].map(e => getComputedStyle(e).{what}))]"
         return [tuple(map(float, re.findall(r"-?[\d.]+", found))) for found in page.evaluate(script)]
 
-    assert [text[0] for text in colours("fill", "text")] == pytest.approx([0.94], abs=0.01)
-    small, large = (line[0] for line in colours("stroke", ".role-legend-symbol path")[:2])
+    assert [text[0] for text in colors("fill", "text")] == pytest.approx([0.94], abs=0.01)
+    small, large = (line[0] for line in colors("stroke", ".role-legend-symbol path")[:2])
     assert 0.45 < small < large
     page.emulate_media(media="print")
-    assert set(colours("fill", "text")) == {ink}
+    assert set(colors("fill", "text")) == {ink}
     page.emulate_media(media="screen")
     assert style.INK in saved(page, ".chart[data-name=precision]")[1]
     assert said == []
@@ -170,7 +170,7 @@ def test_without_javascript_the_numbers_are_there(opened, path):
     assert page.locator("noscript").first.is_visible()
     text = page.locator(".numbers").inner_text()
     for record in json.loads((path.parent / "summary.json").read_text())["results"]:
-        assert f"{record['auc']:.3f}" in text
+        assert f"{record['auc_pn']:.3f}" in text
 
 
 @pytest.fixture(scope="module")
@@ -182,11 +182,11 @@ def compared(tmp_path_factory):
             adversary=adversary,
             epsilon=epsilon,
             mse=(0.02 / epsilon) ** 2 * 1.1**kind,
-            auc=(auc, auc - 0.05),
+            auc_pn=(auc_pn, auc_pn - 0.05),
         )
         for adversary in ("weak", "strong")
         for kind in range(6)
-        for epsilon, auc in zip((0.5, 1.0, 2.0, 4.0, 16.0), (0.02, 0.3, 0.6, 0.9 - kind / 100, 0.99), strict=True)
+        for epsilon, auc_pn in zip((0.5, 1.0, 2.0, 4.0, 16.0), (0.02, 0.3, 0.6, 0.9 - kind / 100, 0.99), strict=True)
     ]
     done = Comparison(
         scenario=parse(SMALL, name="small"),

@@ -10,7 +10,7 @@ from cases.records import record
 from poolscope.explore import view
 from poolscope.explore.answers import Crowd, Stoppable
 from poolscope.html import attack as attack_page
-from poolscope.html.compare import in_plain_words
+from poolscope.html.compare import summary_text
 from poolscope.html.tables import FEW, cards
 from poolscope.html.workflows import audit
 from poolscope.scenario.scenario import parse
@@ -72,7 +72,7 @@ def test_a_report_of_eight_users_gives_counts(tmp_path):
 
 def test_a_comparison_of_eight_users_gives_counts():
     done = compare(parse(scenario_text(users=8), name="x"), ["grr"], [2.0, 4.0], reports=100, threshold=0.6)
-    words = in_plain_words(done)
+    words = summary_text(done)
     assert re.search(r"is right for \d of 8 users under .* and for \d of 8 users under", words)
     assert re.search(r"at least 60 % sure of \d of 8 users under", words)
 
@@ -81,5 +81,5 @@ def test_an_attack_on_the_reports_of_one_user_gives_a_count(tmp_path):
     pl.DataFrame({"user": ["ann"] * 40, "object": [1] * 40}).write_csv(tmp_path / "traces.csv")
     scenario = parse(scenario_text('kind = "grr"\nepsilon = 6'), name="x")
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
-    words = attack_page.in_plain_words(attack(tmp_path / "reports.csv", scenario, observations=[40]))
+    words = attack_page.summary_text(attack(tmp_path / "reports.csv", scenario, observations=[40]))
     assert "knows the preferred pool of 1 of 1 user with a confidence of at least 90 %." in words

@@ -72,7 +72,7 @@ def test_the_report_shows_it(run, threshold):
     summary, folder = run
     html = (folder / "report.html").read_text("utf-8")
     words, said = Text(html).text, THRESHOLDS[threshold]
-    record = ps.metrics.headline(summary.results)
+    record = ps.metrics.strongest_attack(summary.results)
     assert f"users are exposed by then, at {said} confidence" in words
     assert f"Reports until exposed at {said}" in words
     assert f"is at least {said} sure of" in words
@@ -112,21 +112,21 @@ def test_tables_of_records_show_it(run, threshold):
     said = THRESHOLDS[threshold]
     assert f"Exposed at {said}" in run[0].results.to_html()
     assert f"Exposed at {said}".replace("%", r"\%") in run[0].results.to_latex()
-    assert f"Sure at {said}" in run[0].results.to_html(["sure"])
+    assert f"Sure at {said}" in run[0].results.to_html(["confident_at_threshold"])
     assert "90 %" not in run[0].results.to_html()
 
 
 def test_summaries_of_a_game_take_its_threshold(threshold):
     game = asking(threshold).game(2)
-    records = ps.summarise(ps.play(game, 30, 2), game, 2)
+    records = ps.summarize(ps.play(game, 30, 2), game, 2)
     assert all((record.threshold, record.confident_at) == (threshold, threshold) for record in records)
     assert all(record.exposed_share == record.exposed for record in records)
-    other = ps.summarise(ps.play(game, 30, 2), game, 2, threshold=0.7)[0]
+    other = ps.summarize(ps.play(game, 30, 2), game, 2, threshold=0.7)[0]
     assert (other.threshold, other.exposed_at, other.exposed) == (0.7, threshold, None)
 
 
 def test_a_comparison_shows_it(tmp_path, threshold, capsys):
-    done = compare(asking(threshold), ["grr"], [4.0], users=40, reports=500, out=tmp_path / "out")
+    done = compare(asking(threshold), ["grr"], [4.0], users=40, estimate_from=500, out=tmp_path / "out")
     said = THRESHOLDS[threshold]
     print_comparison(done, tmp_path / "out" / "comparison.html", 1.0)
     printed = capsys.readouterr().out
@@ -139,7 +139,7 @@ def test_a_comparison_shows_it(tmp_path, threshold, capsys):
     assert not USUAL.search(words)
     record = json.loads((tmp_path / "out" / "comparison.json").read_text())["results"][-1]
     assert (record["threshold"], record["exposed_at"]) == (threshold, threshold)
-    assert {"exposed", "exposed_low", "sure", "exposed_90", "sure_90"} <= record.keys()
+    assert {"exposed", "exposed_low", "confident_at_threshold", "exposed_90", "confident_90"} <= record.keys()
     shown_share = f"{100 * record['exposed']:.1f}"
     assert f">{shown_share}<" in comparison_page(done)
     chart = comparison_pictures(done)[0].chart
@@ -156,7 +156,7 @@ def test_the_explorer_shows_it(run, threshold):
     assert label == f"of users are exposed by then, at {said} confidence"
     assert view.compared(found)["cells"][3][1].startswith(f"at {said}: ")
     assert threshold in found.exposure["threshold"].to_list()
-    assert found.headline.exposed_share == found.headline.exposed
+    assert found.strongest_attack.exposed_share == found.strongest_attack.exposed
     people = people_of_run(run[1])
     assert (people.exposed_at, people.rows.columns[-1]) == (threshold, "exposed")
     rows = outcomes_of(run[1]).filter(n=20).cast({"user": str, "adversary": str})
@@ -169,7 +169,7 @@ def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):
     scenario = asking(threshold)
     obfuscate(tmp_path / "traces.csv", scenario, tmp_path / "reports.csv", 1)
     found = attack(tmp_path / "reports.csv", scenario, out=tmp_path / "found.csv")
-    assert set(found.results[0].sure) == {0.5, 0.9, 0.95, threshold}
+    assert set(found.results[0].confident_at_threshold) == {0.5, 0.9, 0.95, threshold}
     page = attack_page.page_of(found, scenario, tmp_path / "reports.csv", tmp_path / "found.csv")
     assert f"with a confidence of at least {THRESHOLDS[threshold]}." in Text(page).text
     print_attack(found, tmp_path / "found.csv")

@@ -27,7 +27,7 @@ def attack(folder, *more):
 
 
 def test_a_page_tells_what_the_table_says(folder):
-    done = attack(folder, "--out", "found.parquet", "--page", "found.html", "--truth", "truth.csv")
+    done = attack(folder, "--out", "found.parquet", "--html", "found.html", "--ground-truth", "truth.csv")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Page: found.html" in done.stdout
     html, table = (folder / "found.html").read_text(), pl.read_parquet(folder / "found.parquet")
@@ -47,9 +47,9 @@ def test_a_page_tells_what_the_table_says(folder):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--page", "a.html"), "--page: must have --out, the table that it tells of, got 'a.html'"),
-        (("--page", "a.html", "--user", "ann"), "--user: must stand alone"),
-        (("--out", "a.csv", "--page", "a.txt"), "a.txt: an output must end in .html"),
+        (("--html", "a.html"), "--html: must have --out, the table that it tells of, got 'a.html'"),
+        (("--html", "a.html", "--user", "ann"), "--user: must stand alone"),
+        (("--out", "a.csv", "--html", "a.txt"), "a.txt: an output must end in .html"),
     ],
 )
 def test_what_cannot_be_is_one_line(folder, options, said):

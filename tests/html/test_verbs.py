@@ -26,11 +26,11 @@ def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
 
 def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
     told = Told()
-    done = poolscope.compare(small, ["grr"], [1.0], users=20, reports=100, out=tmp_path / "with", progress=told)
+    done = poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "with", progress=told)
     assert told.stages[-1] == "Drawing the page"
     assert (tmp_path / "with" / "comparison.html").stat().st_size > 0
     assert done._repr_html_() == done.results.to_html()
-    poolscope.compare(small, ["grr"], [1.0], users=20, reports=100)
+    poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100)
     assert [path.name for path in tmp_path.iterdir()] == ["with"]
 
 

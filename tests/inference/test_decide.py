@@ -9,7 +9,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import believed, guesses
-from poolscope.population.behavior import Behaviour
+from poolscope.population.behavior import Behavior
 
 
 def test_the_largest_is_guessed():
@@ -37,7 +37,7 @@ def test_ties_up_to_rounding_are_broken_by_the_user(nearly):
 
 
 def test_what_the_model_excludes_leaves_the_prior():
-    belief = Behaviour(pools=(1.0, 1.0, 2.0))
+    belief = Behavior(pools=(1.0, 1.0, 2.0))
     adversary = Adversary(name="x", universe=CROWD, popularity=POPULARITY, belief=belief)
     posterior = np.array([[[0.1, 0.2, 0.7], [np.nan] * 3], [[np.nan] * 3, [0.3, 0.3, 0.4]]])
     expected = [[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]], [[0.25, 0.25, 0.5], [0.3, 0.3, 0.4]]]

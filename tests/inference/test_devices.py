@@ -10,12 +10,12 @@ from poolscope.core.errors import InputError
 from poolscope.inference.attack import attack_on, posterior
 from poolscope.inference.independent import OnFresh
 from poolscope.inference.memoized.attack import OnKept
-from poolscope.mechanisms import CMS, Fresh, Memoised, Rappor, RapporMemory, reports_of
+from poolscope.mechanisms import CMS, Fresh, Memoized, Rappor, RapporMemory, reports_of
 
-NAIVE = replace(STRONG, name="naive", knows_memory=False)
+NAIVE = replace(STRONG, name="naive", knows_memoization=False)
 CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
-KEPT = [Memoised(CMS), RapporMemory(RAPPOR)]
+KEPT = [Memoized(CMS), RapporMemory(RAPPOR)]
 
 
 def cut(reports, lengths):
@@ -26,7 +26,7 @@ def cut(reports, lengths):
 
 
 @pytest.mark.parametrize(
-    ("device", "kind"), [(Fresh(CMS), OnFresh), (Memoised(CMS), OnKept), (RapporMemory(RAPPOR), OnKept)]
+    ("device", "kind"), [(Fresh(CMS), OnFresh), (Memoized(CMS), OnKept), (RapporMemory(RAPPOR), OnKept)]
 )
 def test_every_device_has_its_attack(device, kind):
     assert isinstance(attack_on(device), kind)
@@ -78,7 +78,7 @@ def test_a_row_for_each_report_count(device, adversary):
             np.testing.assert_array_equal(some[user, row], alone[-1])
 
 
-@pytest.mark.parametrize("device", [CMS, Memoised(CMS)])
+@pytest.mark.parametrize("device", [CMS, Memoized(CMS)])
 def test_bad_counts(device):
     reports = {name: column[:2] for name, column in reports_of(Fresh(CMS), *traces_of(1, 3)[::-2]).items()}
     with pytest.raises(InputError, match="each of observations must be an integer of at least 0, got -1"):

@@ -9,7 +9,7 @@ from oracle.laws import LARGE
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
-from poolscope.mechanisms import CMS, GRR, HCMS, SUE, Fresh, Memoised, adapt
+from poolscope.mechanisms import CMS, GRR, HCMS, SUE, Fresh, Memoized, adapt
 from poolscope.population.universe import Universe
 from poolscope.reports.frequencies import frequencies
 
@@ -22,7 +22,7 @@ def weak(size):
 
 
 @pytest.mark.parametrize("value", [-1, 60, 99])
-@pytest.mark.parametrize("device", [RESPONSE, Fresh(RESPONSE), Memoised(RESPONSE)])
+@pytest.mark.parametrize("device", [RESPONSE, Fresh(RESPONSE), Memoized(RESPONSE)])
 def test_objects_outside_the_universe(value, device):
     with pytest.raises(InputError, match=rf"value, report 2: must be 0 to 59, got {value}"):
         posterior(device, {"value": np.array([0, 1, value])}, STRONG)
@@ -39,7 +39,7 @@ def test_objects_outside_the_universe(value, device):
         ([1, 1], "lengths must add up to the 3 reports, got 2"),
     ],
 )
-@pytest.mark.parametrize("device", [Fresh(RESPONSE), Memoised(RESPONSE)])
+@pytest.mark.parametrize("device", [Fresh(RESPONSE), Memoized(RESPONSE)])
 def test_lengths(lengths, message, device):
     with pytest.raises(InputError, match=message):
         posterior(device, {"value": np.array([0, 1, 2])}, STRONG, lengths=lengths)

@@ -28,7 +28,7 @@ from poolscope.mechanisms import (
     device_of,
     reports_of,
 )
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 
@@ -37,16 +37,16 @@ CROWD = Universe.sized(SIZE, {"a": 4, "b": 4, "c": 2})
 POPULARITY = zipf(CROWD, 1.0)
 ORACLE = Adversary(name="oracle", universe=CROWD, popularity=POPULARITY)
 KEYS = user_keys(SEED, np.arange(USERS))
-TRUTH = draw_users(CROWD, Behaviour(), KEYS)
+TRUTH = draw_users(CROWD, Behavior(), KEYS)
 TRACES = draw_traces(CROWD, POPULARITY, TRUTH, N)
-TWO = {"universe": SIZE, "epsilon_infinity": 4.0, "epsilon_first": 3.0}
+TWO = {"universe": SIZE, "epsilon_perm": 4.0, "epsilon_1": 3.0}
 
 DEVICES = {
     "l-grr": LGRR(**TWO),
     "l-sue": LSUE(**TWO),
     "l-osue": LOSUE(**TWO),
-    "l-oue": LOUE(universe=SIZE, epsilon_infinity=4.0, epsilon_first=2.0),
-    "l-soue": LSOUE(universe=SIZE, epsilon_infinity=4.0, epsilon_first=2.0),
+    "l-oue": LOUE(universe=SIZE, epsilon_perm=4.0, epsilon_1=2.0),
+    "l-soue": LSOUE(universe=SIZE, epsilon_perm=4.0, epsilon_1=2.0),
     "loloha": LOLOHA(**TWO),
     "loloha, two values": LOLOHA(**TWO, g=2),
     "dbitflip": DBitFlip(universe=SIZE, epsilon=4.0, buckets=6, d=4),
@@ -66,7 +66,7 @@ LEVEL = 0.05 / len(DEVICES)
 
 @cache
 def found(name):
-    device = device_of(DEVICES[name], memory=True)
+    device = device_of(DEVICES[name], memoize=True)
     reports = reports_of(device, TRACES, KEYS)
     return posterior(device, reports, ORACLE, lengths=np.full(USERS, N), observations=[N])[:, 0]
 
@@ -89,7 +89,7 @@ def test_an_overconfident_attack_is_not(name):
 @pytest.mark.parametrize("count", [1, 4])
 def test_what_the_first_reports_say_does_not_hang_on_the_rest(name, count):
     """So that evidence is made once for all observation counts: to the bit that of the first reports alone."""
-    device = device_of(DEVICES[name], memory=True)
+    device = device_of(DEVICES[name], memoize=True)
     for user in range(3):
         reports = reports_of(device, TRACES[[user]], KEYS[[user]])
         whole = device.evidence(reports).first(count)
@@ -101,7 +101,7 @@ def test_what_the_first_reports_say_does_not_hang_on_the_rest(name, count):
 
 @pytest.mark.parametrize("name", ["cms", "rappor", "loloha"])
 def test_a_posterior_does_not_hang_on_other_observation_counts(name):
-    device = device_of(DEVICES[name], memory=True)
+    device = device_of(DEVICES[name], memoize=True)
     reports, lengths = reports_of(device, TRACES[:3], KEYS[:3]), np.full(3, N)
     several = posterior(device, reports, ORACLE, lengths=lengths, observations=[0, 2, N])
     for row, count in enumerate((0, 2, N)):

@@ -39,7 +39,7 @@ IDENTICAL = {
 def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
     """Of every window of one device, and every trace of three objects of the other: the sum over all its answers."""
     parameters, every = IDENTICAL[kind]
-    device, reports = device_of(make(kind, 4, parameters), memory=True), every()
+    device, reports = device_of(make(kind, 4, parameters), memoize=True), every()
     rows = len(next(iter(reports.values())))
     law = np.exp(device.mechanism.log_likelihood(reports) + device.mechanism.log_base_measure(reports)[:, None])
     rng, most = np.random.default_rng(SEED), 0.0
@@ -52,8 +52,8 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
             window = {name: column[both] for name, column in reports.items()}
             found = evident(device, window, np.array([3, 3]), SMALL, -np.inf)
             chance = np.prod([law[answer, z] for answer, z in zip(answers, picked, strict=True)])
-            mean += chance * np.exp(found.log_evidence).sum()
-            most = max(most, float(np.exp(found.log_evidence).sum()))
+            mean += chance * np.exp(found.log_e_value).sum()
+            most = max(most, float(np.exp(found.log_e_value).sum()))
         assert mean <= 1 + 1e-12, trace
     assert most > 1
 
@@ -71,7 +71,7 @@ def test_with_noise_it_is_the_mean_ratio(kind):
     weight = np.bincount(evidence.slots, weights=mean_popularity(KNOWN))
     twice = device.evidence({name: np.concatenate([x, x]) for name, x in reports.items()})
     ratios = np.exp(log_ratios(twice.law, weight, 12)).reshape(3, 4, 3, 4).mean(axis=(1, 3))
-    assert np.exp(found.log_evidence) == pytest.approx(ratios[found.first, found.second])
+    assert np.exp(found.log_e_value) == pytest.approx(ratios[found.first, found.second])
 
 
 def test_what_a_device_keeps_beside_counts_as_often_as_it_is_rare():
@@ -80,12 +80,12 @@ def test_what_a_device_keeps_beside_counts_as_often_as_it_is_rare():
     reports = reports_of(device, traces, np.repeat(user_keys(SEED, np.arange(3)), 2))
     found = evident(device, reports, np.full(6, 8), KNOWN, -np.inf)
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 1), (2, 3), (4, 5)]
-    assert found.log_evidence == pytest.approx(20 * np.log(2), abs=3)
+    assert found.log_e_value == pytest.approx(20 * np.log(2), abs=3)
 
 
 def everybody(kind, parameters, users, seed):
     """One window of each of some devices, and the first links of pairs by evidence, and by scores taken for it."""
-    device = device_of(make(kind, CROWD.size, parameters), memory=True)
+    device = device_of(make(kind, CROWD.size, parameters), memoize=True)
     rng = np.random.default_rng(seed)
     popularity = mean_popularity(KNOWN)
     traces = rng.choice(CROWD.size, size=(users, 8), p=popularity)
@@ -143,7 +143,7 @@ def test_links_add_up_unless_two_names_are_used_at_once():
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
-    device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memory=True)
+    device = device_of(make("grr", CROWD.size, {"epsilon": 8.0}), memoize=True)
     reports = reports_of(device, np.zeros((30, 4), dtype=np.int64), user_keys(SEED, np.arange(30)))
     monkeypatch.setattr(link_evidence, "PAIRS", 100)
     rule = "must have at most 100 answers that two pseudonyms have in common, got .*; take some of the users"

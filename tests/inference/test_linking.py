@@ -15,8 +15,8 @@ from poolscope.devices.protocols import Bits, Identical, Values
 from poolscope.inference import linkage
 from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Beta
 
 WEIGHT = (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))
 LAW = ((3, 1, 0, 2, 1), (1, 2, 2, 1, 1), (0, 1, 4, 1, 1))
@@ -78,7 +78,10 @@ def chances(device):
         if chance:
             laws.append(chance)
             rows.append(
-                [sum(w * device.again(r, a) for w, a in zip(WEIGHT, table, strict=True)) for r in device.reports]
+                [
+                    sum(w * device.instantaneous(r, a) for w, a in zip(WEIGHT, table, strict=True))
+                    for r in device.reports
+                ]
             )
     return np.array(laws, dtype=np.float64), np.array(rows, dtype=np.float64)
 
@@ -131,7 +134,9 @@ def written_out(law, weight, cut):
             [sum(chance * a[x] * a[y] for chance, a in ((one, of_one), (1 - one, of_zero))) for y in (0, 1)]
             for x in (0, 1)
         ]
-        for of_one, of_zero in [([1 - law.again[0], law.again[0]], [1 - law.again[1], law.again[1]])]
+        for of_one, of_zero in [
+            ([1 - law.instantaneous[0], law.instantaneous[0]], [1 - law.instantaneous[1], law.instantaneous[1]])
+        ]
         for one in law.permanent
     )
     alone = [[sum(row) for row in law_] for law_ in (set_, unset)]
@@ -248,7 +253,7 @@ def two_windows(device, users, size, seed=SEED, traces=None):
 )
 def test_a_score_is_the_sum_over_pairs(kind, parameters):
     """Windows one by one against all at once, those with another cohort, seed or positions being impossible."""
-    device = device_of(make(kind, CROWD.size, parameters), memory=True)
+    device = device_of(make(kind, CROWD.size, parameters), memoize=True)
     first, second = two_windows(device, 12, 3)
     sizes = np.full(12, 3), np.full(12, 3)
     found = link_scores(device, first, second, STRONG, sizes)
@@ -267,7 +272,7 @@ def test_a_score_is_the_sum_over_pairs(kind, parameters):
 
 
 def test_windows_need_not_be_of_one_length():
-    device = device_of(Rappor(universe=CROWD.size, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memory=True)
+    device = device_of(Rappor(universe=CROWD.size, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memoize=True)
     first, second = two_windows(device, 3, 4)
     whole = link_scores(device, first, second, STRONG, (np.array([4, 4, 4]), np.array([4, 4, 4])))
     apart = link_scores(device, first, second, STRONG, (np.array([1, 3, 4, 4]), np.array([2, 10])))
@@ -276,8 +281,8 @@ def test_windows_need_not_be_of_one_length():
 
 
 def test_how_often_anybody_picks_an_object():
-    """Popularity within a pool, and the pool's weight by the means of Beta densities."""
-    belief = Behaviour(interest=Beta(a=2.0, b=1.0), polarization=Beta(a=1.0, b=3.0), pools=(0.5, 0.3, 0.2))
+    """Popularity within a pool, and the pool's weight by the means of Beta priors."""
+    belief = Behavior(interest=Beta(a=2.0, b=1.0), polarization=Beta(a=1.0, b=3.0), pools=(0.5, 0.3, 0.2))
     adversary = type(STRONG)(name="x", universe=CROWD, popularity=STRONG.popularity, belief=belief)
     found = mean_popularity(adversary)
     assert found.sum() == pytest.approx(1)

@@ -16,7 +16,7 @@ from poolscope.core.randomness import report_keys, user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.mechanisms import THE
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 
@@ -35,7 +35,7 @@ def enumerated(likelihood, popularity, pool_of, k):
     """Posterior of the pools from all sequences of objects that may be behind the reports.
 
     A sequence has the probability of its reports, times that of its objects within their pools, times the mean of its
-    pools' weights over the behaviour: integrals of powers, exact.
+    pools' weights over the behavior: integrals of powers, exact.
     """
     within = [mpf(float(p)) / mp.fsum(map(float, popularity[pool_of == pool_of[z]])) for z, p in enumerate(popularity)]
     scores = [mpf(0)] * k
@@ -77,7 +77,7 @@ USERS, N = 4000, 20
 LEVEL = 0.05 / len(KINDS)
 
 KEYS = user_keys(SEED, np.arange(USERS))
-TRUTH = draw_users(CROWD, Behaviour(), KEYS)
+TRUTH = draw_users(CROWD, Behavior(), KEYS)
 
 
 def sent(mechanism):

@@ -16,9 +16,9 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.inference.attack import posterior
 from poolscope.inference.memoized.attack import found_by
-from poolscope.mechanisms import CMS, GRR, OUE, Channel, Identity, Memoised, NoHashCMS, reports_of
-from poolscope.metrics.calibration import calibration_error, calibration_limit
-from poolscope.population.behavior import Behaviour
+from poolscope.mechanisms import CMS, GRR, OUE, Channel, Identity, Memoized, NoHashCMS, reports_of
+from poolscope.metrics.calibration import ece, ece_null_p95
+from poolscope.population.behavior import Behavior
 
 # What is sent
 
@@ -26,7 +26,7 @@ from poolscope.population.behavior import Behaviour
 @pytest.mark.parametrize("mechanism", [OUE(universe=60, epsilon=1.0), CMS(universe=60, epsilon=1.0, m=32, hashes=100)])
 def test_the_same_object_has_the_same_answer(mechanism):
     keys, _, traces = traces_of(20, 30)
-    reports = reports_of(Memoised(mechanism), traces, keys)
+    reports = reports_of(Memoized(mechanism), traces, keys)
     flat = np.hstack([np.asarray(column).reshape(600, -1).astype(np.int64) for column in reports.values()])
     answers = {}
     for user, z, row in zip(np.repeat(np.arange(20), 30), traces.ravel(), flat.tolist(), strict=True):
@@ -36,7 +36,7 @@ def test_the_same_object_has_the_same_answer(mechanism):
 
 def test_answers_do_not_depend_on_what_else_is_sent():
     keys, _, traces = traces_of(20, 30)
-    memory = Memoised(OUE(universe=60, epsilon=1.0))
+    memory = Memoized(OUE(universe=60, epsilon=1.0))
     whole = reports_of(memory, traces, keys)["bits"].reshape(20, 30, -1)
     np.testing.assert_array_equal(
         reports_of(memory, traces[5:8, ::-1], keys[5:8])["bits"].reshape(3, 30, -1), whole[5:8, ::-1]
@@ -47,7 +47,7 @@ def test_answers_follow_the_law():
     """Over users, an answer has the law of the mechanism."""
     count, mechanism = 6000, GRR(universe=5, epsilon=1.0)
     keys = user_keys(SEED, np.arange(count))
-    answers = reports_of(Memoised(mechanism), np.full((count, 1), 2), keys)["value"]
+    answers = reports_of(Memoized(mechanism), np.full((count, 1), 2), keys)["value"]
     expected = np.where(np.arange(5) == 2, np.exp(1.0), 1.0) / (np.exp(1.0) + 4)
     assert stats.chisquare(np.bincount(answers, minlength=5), count * expected).pvalue > 1e-4
 
@@ -55,7 +55,7 @@ def test_answers_follow_the_law():
 def test_the_same_reports_are_one_answer():
     """In order of arrival, not of their bytes."""
     matrix = np.array([[0.5, 0.3, 0.2]] * 2 + [[0.1, 0.6, 0.3]] * 3)
-    slots, law = Memoised(Channel(universe=5, matrix=matrix)).evidence({"report": np.array([2, 0, 2, 2])})
+    slots, law = Memoized(Channel(universe=5, matrix=matrix)).evidence({"report": np.array([2, 0, 2, 2])})
     np.testing.assert_array_equal(slots, np.arange(5))
     np.testing.assert_array_equal(law.answer, [0, 1, 0, 0])
     np.testing.assert_array_equal(law.log_law, np.log(matrix[:, [2, 0]].T))
@@ -64,7 +64,7 @@ def test_the_same_reports_are_one_answer():
 def test_randomized_response_states_its_probabilities():
     """So that two objects may turn out to share an answer."""
     mechanism = GRR(universe=5, epsilon=1.0)
-    law = Memoised(mechanism).evidence({"value": np.array([3, 1])}).law
+    law = Memoized(mechanism).evidence({"value": np.array([3, 1])}).law
     np.testing.assert_allclose(np.exp(law.log_law[0]), np.where(np.arange(5) == 3, np.e, 1.0) / (np.e + 4))
 
 
@@ -74,7 +74,7 @@ def test_randomized_response_states_its_probabilities():
 def test_without_noise_nothing_is_left_to_chance():
     """The identity has one object to a report: memory changes nothing, and the sampler has no error."""
     keys, _, traces = traces_of(6, 25)
-    memory = Memoised(Identity(universe=60))
+    memory = Memoized(Identity(universe=60))
     reports, lengths = reports_of(memory, traces, keys), np.full(6, 25)
     expected = posterior(memory.mechanism, reports, STRONG, lengths=lengths)[:, -1]
     found = posterior(memory, reports, STRONG, lengths=lengths, observations=[25])[:, 0]
@@ -83,21 +83,21 @@ def test_without_noise_nothing_is_left_to_chance():
 
 
 def test_impossible_reports_leave_the_prior():
-    adversary = replace(ORACLE, belief=Behaviour(pools=(1.0, 3.0)))
+    adversary = replace(ORACLE, belief=Behavior(pools=(1.0, 3.0)))
     matrix = np.column_stack([np.ones(5), np.zeros(5)])
-    memory = Memoised(Channel(universe=5, matrix=matrix))
+    memory = Memoized(Channel(universe=5, matrix=matrix))
     found = posterior(memory, {"report": np.array([1, 1])}, adversary, observations=[2])
     np.testing.assert_allclose(found, [[0.25, 0.75]])
 
 
 def test_more_answers_than_objects_are_impossible():
-    memory = Memoised(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
+    memory = Memoized(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
     found = posterior(memory, {"report": np.arange(6)}, ORACLE, observations=[6])
     np.testing.assert_allclose(found, [[0.5, 0.5]])
 
 
 def test_a_long_time_does_not_underflow():
-    memory = Memoised(NoHashCMS(universe=5, epsilon=2.0))
+    memory = Memoized(NoHashCMS(universe=5, epsilon=2.0))
     traces = np.repeat([0, 1, 3], [400, 250, 4])[None]
     reports = reports_of(memory, traces, user_keys(SEED, np.arange(1)))
     assert np.all(np.isfinite(posterior(memory, reports, ORACLE, observations=[654])))
@@ -110,7 +110,7 @@ def test_a_long_time_does_not_underflow():
 def attacked():
     """400 users with memory, what taking each report by itself makes of them, and the attack of the first 150."""
     keys, users, traces = traces_of(400, 20)
-    memory = Memoised(NoHashCMS(universe=60, epsilon=3.0))
+    memory = Memoized(NoHashCMS(universe=60, epsilon=3.0))
     reports, first = reports_of(memory, traces, keys), reports_of(memory, traces[:150], keys[:150])
     found = {
         "kept": posterior(memory, first, STRONG, lengths=np.full(150, 20), observations=[20])[:, 0],
@@ -128,13 +128,13 @@ def outcomes(truth, posterior):
 def test_the_attack_is_calibrated(attacked):
     truth, found = attacked
     rows = outcomes(truth[:150], found["kept"])
-    assert calibration_error(rows, 1).value <= calibration_limit(rows, 1)
+    assert ece(rows, 1).value <= ece_null_p95(rows, 1)
 
 
 def test_counting_an_answer_each_time_is_not_calibrated(attacked):
     truth, found = attacked
     rows = outcomes(truth, found["each"])
-    assert calibration_error(rows, 1).value > 1.2 * calibration_limit(rows, 1)
+    assert ece(rows, 1).value > 1.2 * ece_null_p95(rows, 1)
     at = np.arange(150), truth[:150]
     gain = np.log(found["kept"][at]) - np.log(found["each"][at])
     assert gain.mean() > -2 * gain.std(ddof=1) / np.sqrt(150)
@@ -143,7 +143,7 @@ def test_counting_an_answer_each_time_is_not_calibrated(attacked):
 def test_users_are_attacked_one_by_one(attacked):
     """Chance hangs from their reports alone."""
     keys, _, traces = traces_of(3, 20)
-    memory = Memoised(NoHashCMS(universe=60, epsilon=3.0))
+    memory = Memoized(NoHashCMS(universe=60, epsilon=3.0))
     for user in range(3):
         alone = posterior(memory, reports_of(memory, traces[[user]], keys[[user]]), STRONG, observations=[20])
         np.testing.assert_array_equal(alone[0], attacked[1]["kept"][user])
@@ -152,14 +152,14 @@ def test_users_are_attacked_one_by_one(attacked):
 # Bad input
 
 
-MEMORY = Memoised(Channel(universe=5, matrix=np.eye(5)))
+MEMORY = Memoized(Channel(universe=5, matrix=np.eye(5)))
 
 
 def test_bad_lengths_and_mechanisms():
     with pytest.raises(InputError, match="lengths must add up to the 2 reports, got 3"):
         posterior(MEMORY, {"report": np.array([1, 2])}, ORACLE, lengths=np.array([3]))
     with pytest.raises(InputError, match=r"must be a mechanism, which has .* got 'object'"):
-        Memoised(object()).evidence({"report": np.array([1])})
+        Memoized(object()).evidence({"report": np.array([1])})
 
 
 def test_no_reports_leave_the_prior():

@@ -20,9 +20,9 @@ from poolscope.inference.memoized.chains import (
     by_groupings,
     kept_posterior,
 )
-from poolscope.inference.memoized.occupancy import normalised
+from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.state import slots_of, units_of
-from poolscope.mechanisms import Memoised, Rappor, device_of, reports_of
+from poolscope.mechanisms import Memoized, Rappor, device_of, reports_of
 
 N, USERS = 120, 8
 KEYS, _, TRACES = traces_of(USERS, N)
@@ -31,7 +31,7 @@ BUSY = [user for user in range(USERS) if len(set(TRACES[user].tolist())) > MANY]
 
 
 def rappor(p):
-    return device_of(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=0.25, p=p, q=1 - p), memory=True)
+    return device_of(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=0.25, p=p, q=1 - p), memoize=True)
 
 
 def parts(device, user, n=N):
@@ -54,7 +54,7 @@ def told(p, user):
     objects, which, counts = np.unique(TRACES[user], return_inverse=True, return_counts=True)
     bits, law = device.bits(reports), device.evidence(reports).law
     ones = np.stack([bits[which == g].sum(axis=0) for g in range(len(objects))])[:, :, None]
-    q, p = law.again
+    q, p = law.instantaneous
     logs = []
     for one in law.permanent:
         of = [
@@ -64,7 +64,7 @@ def told(p, user):
         logs.append(np.logaddexp(*of))
     filters = device.pattern(int(reports["cohort"][0])).T[None]
     likelihood = np.where(filters, *logs).sum(axis=1)
-    return normalised(occupancy_scores(likelihood, counts, STRONG), STRONG)
+    return normalized(occupancy_scores(likelihood, counts, STRONG), STRONG)
 
 
 def test_few_sets_are_many_if_they_are_large():
@@ -91,8 +91,8 @@ def test_without_noise_anew_the_groups_are_known():
     device = rappor(0.0)
     for user in BUSY[:2]:
         reports = reports_of(device, TRACES[[user]], KEYS[[user]])
-        law = Memoised(device.mechanism).evidence(reports).law
-        expected = normalised(occupancy_scores(law.log_law, np.bincount(law.answer), STRONG), STRONG)
+        law = Memoized(device.mechanism).evidence(reports).law
+        expected = normalized(occupancy_scores(law.log_law, np.bincount(law.answer), STRONG), STRONG)
         found, error = grouped(0.0, user, 1)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert error.max() < 1e-9

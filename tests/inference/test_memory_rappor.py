@@ -11,11 +11,11 @@ from scipy import stats
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
 from poolscope.inference.attack import posterior
-from poolscope.mechanisms import Memoised, Rappor, device_of, reports_of
+from poolscope.mechanisms import Memoized, Rappor, device_of, reports_of
 
 
 def small_rappor(p, q, f=0.25):
-    return device_of(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q), memory=True)
+    return device_of(Rappor(universe=60, m=64, hashes=2, cohorts=8, f=f, p=p, q=q), memoize=True)
 
 
 def test_cohorts_and_answers_stay_and_reports_are_new():
@@ -52,7 +52,7 @@ def test_evidence_is_the_users_own():
     slots, law = memory.evidence(own)
     np.testing.assert_array_equal(slots, np.arange(60))
     np.testing.assert_array_equal(law.positions, memory.positions(int(memory.cohorts(keys)[1])))
-    assert (law.permanent, law.again) == ((0.875, 0.125), (0.7, 0.2))
+    assert (law.permanent, law.instantaneous) == ((0.875, 0.125), (0.7, 0.2))
     marked, plain = (one * 0.7 + (1 - one) * 0.2 for one in law.permanent)
     filters = memory.pattern(int(memory.cohorts(keys)[1]))
     ones = np.where(filters, marked, plain)[None]
@@ -75,7 +75,7 @@ def test_without_instantaneous_noise_reports_are_answers():
     memory = small_rappor(0.0, 1.0)
     reports, lengths = reports_of(memory, traces, keys), np.full(8, 12)
     found = posterior(memory, reports, STRONG, lengths=lengths, observations=[12])[:, 0]
-    expected = posterior(Memoised(memory.mechanism), reports, STRONG, lengths=lengths, observations=[12])[:, 0]
+    expected = posterior(Memoized(memory.mechanism), reports, STRONG, lengths=lengths, observations=[12])[:, 0]
     np.testing.assert_allclose(found, expected, atol=0.12)
 
 

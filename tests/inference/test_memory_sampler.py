@@ -18,7 +18,7 @@ from poolscope.inference.memoized.chains import N_CHAINS, agreed, begun, belief_
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.inference.memoized.table_samplers import tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
-from poolscope.population.behavior import Behaviour
+from poolscope.population.behavior import Behavior
 
 KEYS = user_keys(SEED, np.arange(200))
 APART, MIXED = [0, 1, 2, 3, 4], [0, 1, 0, 1, 2]
@@ -48,14 +48,14 @@ def bits(slots, p=Fraction(1, 10)):
             out *= one if x else 1 - one
         return out
 
-    def again(report, answer):
+    def instantaneous(report, answer):
         out = Fraction(1)
         for x, y in zip(answer, report, strict=True):
             one = q if x else p
             out *= one if y else 1 - one
         return out
 
-    exact = enumerated(ORACLE, slots, list(product((0, 1), repeat=3)), permanent, again, reports)
+    exact = enumerated(ORACLE, slots, list(product((0, 1), repeat=3)), permanent, instantaneous, reports)
     positions = np.array(places).T[:, : max(slots) + 1]
     law = Bits(np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p)))
     return exact, Evidence(np.array(slots), law)
@@ -116,7 +116,7 @@ def test_the_sampler_is_the_enumeration(law, slots):
 @pytest.mark.parametrize(("law", "slots"), LAWS)
 def test_a_wrong_prior_is_caught(law, slots):
     exact, evidence = law(slots)
-    wrong = replace(ORACLE, belief=Behaviour(pools=(1.0, 1.3)))
+    wrong = replace(ORACLE, belief=Behavior(pools=(1.0, 1.3)))
     assert off(found(evidence, wrong, KEYS[:40])[0], exact[0]) > 6
 
 
@@ -130,7 +130,7 @@ def test_a_chain_that_joins_no_reports_is_caught():
     assert off(apart, exact[0]) > 6
 
 
-@pytest.mark.parametrize(("again", "same"), [((0.9, 0.1), True), ((1.0, 0.0), True), ((1.0, 0.0), False)])
+@pytest.mark.parametrize(("instantaneous", "same"), [((0.9, 0.1), True), ((1.0, 0.0), True), ((1.0, 0.0), False)])
 def test_long_reports_are_told_apart_at_the_start(again, same):
     """A report of many bits is less likely than any bit that cannot be; without noise anew others are another's."""
     ones = np.random.default_rng(SEED).integers(0, 2, size=(3, 20_000), dtype=np.uint8)

@@ -22,13 +22,13 @@ from poolscope.inference.memoized.attack import (
     found_by,
     occupancy_scores,
 )
-from poolscope.inference.memoized.occupancy import normalised
+from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
-from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoised, NoHashCMS, device_of, reports_of
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
-from poolscope.population.densities import Beta
+from poolscope.mechanisms import GRR, LGRR, DBitFlip, Memoized, NoHashCMS, device_of, reports_of
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import within_pools, zipf
+from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 
 # The sum over all objects and answers
@@ -108,13 +108,13 @@ def test_shared_answers_vanish_with_their_probability(reports):
     rare = np.array([[x / 10**6 for x in row] + [Fraction(1) - Fraction(1, 10**6)] for row in matrix])
     scores = enumerated(rare, reports, ORACLE)
     likelihood, counts = grouped(matrix, reports)
-    found = normalised(exact_scores(likelihood, counts, ORACLE), ORACLE)
+    found = normalized(exact_scores(likelihood, counts, ORACLE), ORACLE)
     np.testing.assert_allclose(found, shares(scores["all"]), atol=3e-5)
 
 
 def test_priors_enter_the_exact_scores():
     """One group, under other priors: a sum over objects, integrated on a fine grid."""
-    belief = Behaviour(interest=Beta(a=2.0, b=3.0), polarization=Beta(a=1.5, b=1.0), pools=(1.0, 3.0))
+    belief = Behavior(interest=Beta(a=2.0, b=3.0), polarization=Beta(a=1.5, b=1.0), pools=(1.0, 3.0))
     adversary = replace(ORACLE, belief=belief)
     likelihood, counts = grouped(random_channel(4, 2), (3, 3, 3))
     within, prior = within_pools(TINY, ORACLE.popularity), (0.25, 0.75)
@@ -130,10 +130,10 @@ def test_priors_enter_the_exact_scores():
 
 
 def test_impossible_reports_leave_the_prior():
-    adversary = replace(ORACLE, belief=Behaviour(pools=(1.0, 3.0)))
+    adversary = replace(ORACLE, belief=Behavior(pools=(1.0, 3.0)))
     likelihood = np.full((1, 5), -np.inf)
     for scores in (exact_scores, occupancy_scores):
-        np.testing.assert_allclose(normalised(scores(likelihood, np.array([2]), adversary), adversary), [0.25, 0.75])
+        np.testing.assert_allclose(normalized(scores(likelihood, np.array([2]), adversary), adversary), [0.25, 0.75])
 
 
 def test_more_groups_than_objects_are_impossible():
@@ -149,14 +149,14 @@ def test_occupancy_is_near_the_exact_sum(neutral):
     popularity = zipf(universe, 1.0)
     adversary = Adversary(name="strong", universe=universe, popularity=popularity)
     keys = user_keys(SEED, np.arange(150))
-    traces = draw_traces(universe, popularity, draw_users(universe, Behaviour(), keys), 14)
-    memory = Memoised(NoHashCMS(universe=universe.size, epsilon=2.0))
+    traces = draw_traces(universe, popularity, draw_users(universe, Behavior(), keys), 14)
+    memory = Memoized(NoHashCMS(universe=universe.size, epsilon=2.0))
     gaps = []
     for key, trace in zip(keys, traces, strict=True):
         likelihood, counts = groups_of(memory, trace, key)
         if len(counts) == 8:
             exact, near = (
-                normalised(scores(likelihood, counts, adversary), adversary)
+                normalized(scores(likelihood, counts, adversary), adversary)
                 for scores in (exact_scores, occupancy_scores)
             )
             gaps.append([np.abs(near - exact).sum() / 2, np.abs(1 / 3 - exact).sum() / 2])
@@ -191,11 +191,11 @@ def test_the_occupancy_is_its_formula(size, n, exponent):
     popularity = zipf(universe, exponent)
     adversary = Adversary(name="strong", universe=universe, popularity=popularity)
     keys = user_keys(SEED, np.arange(4))
-    traces = draw_traces(universe, popularity, draw_users(universe, Behaviour(), keys), n)
-    memory = Memoised(NoHashCMS(universe=size, epsilon=4.0))
+    traces = draw_traces(universe, popularity, draw_users(universe, Behavior(), keys), n)
+    memory = Memoized(NoHashCMS(universe=size, epsilon=4.0))
     for key, trace in zip(keys, traces, strict=True):
         likelihood, counts = groups_of(memory, trace, key)
-        found = normalised(occupancy_scores(likelihood, counts, adversary), adversary)
+        found = normalized(occupancy_scores(likelihood, counts, adversary), adversary)
         np.testing.assert_allclose(found, occupancy(likelihood, counts, adversary, 28), atol=1e-3)
 
 
@@ -203,14 +203,14 @@ def test_huge_counts_do_not_underflow():
     likelihood = np.log(random_channel(4, 4).astype(np.float64)[:, :3].T)
     counts = np.array([3000, 2500, 40])
     for scores in (exact_scores, occupancy_scores):
-        assert np.all(np.isfinite(normalised(scores(likelihood, counts, ORACLE), ORACLE)))
+        assert np.all(np.isfinite(normalized(scores(likelihood, counts, ORACLE), ORACLE)))
 
 
 # Which method
 
 
 KEYS = user_keys(SEED, np.arange(1))
-BITS = Memoised(NoHashCMS(universe=60, epsilon=3.0))
+BITS = Memoized(NoHashCMS(universe=60, epsilon=3.0))
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,15 @@ def test_groups_of_bits_are_summed_sampled_or_an_occupancy(monkeypatch, groups, 
         assert 0 < found.error.max() < 0.03
     else:
         assert found.error.max() == 0
-        expected = normalised(scores(*groups_of(BITS, trace, key), STRONG), STRONG)
+        expected = normalized(scores(*groups_of(BITS, trace, key), STRONG), STRONG)
         np.testing.assert_array_equal(found.posterior, expected)
 
 
 SHARING = {
     "few tables": (device_of(DBitFlip(universe=60, epsilon=1.0, buckets=10, d=4)), None),
-    "many tables": (Memoised(GRR(universe=60, epsilon=1.0)), tempered_posterior),
-    "two rounds of noise": (device_of(LGRR(universe=60, epsilon_infinity=2.0, epsilon_first=1.0)), tempered_posterior),
-    "rarely shared": (Memoised(NoHashCMS(universe=60, epsilon=0.5)), allocated_posterior),
+    "many tables": (Memoized(GRR(universe=60, epsilon=1.0)), tempered_posterior),
+    "two rounds of noise": (device_of(LGRR(universe=60, epsilon_perm=2.0, epsilon_1=1.0)), tempered_posterior),
+    "rarely shared": (Memoized(NoHashCMS(universe=60, epsilon=0.5)), allocated_posterior),
 }
 
 
@@ -252,7 +252,7 @@ def test_responses_that_slots_share_are_tables(monkeypatch, name):
 
 def test_an_error_says_how_often_a_response_may_be_shared(monkeypatch):
     """Few groups are summed without chance; that no further slot has sent a response is the only thing left."""
-    device = Memoised(NoHashCMS(universe=60, epsilon=6.0))
+    device = Memoized(NoHashCMS(universe=60, epsilon=6.0))
     tables = tables_of(device.evidence(reports_of(device, np.array([[7, 3]]), KEYS)), STRONG)
     assert NEGLIGIBLE < tables.sharing < SHARED
     monkeypatch.setattr(attack, "table_sum", lambda *of: None)

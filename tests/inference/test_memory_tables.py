@@ -26,14 +26,14 @@ from poolscope.mechanisms import (
     Channel,
     DBitFlip,
     Identity,
-    Memoised,
+    Memoized,
     Rappor,
     device_of,
     reports_of,
 )
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import within_pools
+from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
 
 WITHIN = [Fraction(float(x)) for x in within_pools(ORACLE.universe, ORACLE.popularity)]
@@ -80,7 +80,7 @@ SKEWED = Adversary(name="o", universe=UNIVERSE, popularity=np.array([0.3, 0.1, 0
 
 
 def test_the_example_of_many_reports():
-    device = device_of(GRR(universe=5, epsilon=3.0), memory=True)
+    device = device_of(GRR(universe=5, epsilon=3.0), memoize=True)
     reports = {"value": np.repeat(np.arange(5), [120, 40, 5, 5, 10])}
     found = posterior(device, reports, SKEWED, observations=[180])[0]
     assert found[0] == pytest.approx(1.0, abs=5e-5)
@@ -102,22 +102,22 @@ def noise(p, q, g):
 
 
 #: Name -> device, and for a user's reports: slots, responses of each slot, reports of each response, and which came.
-LGRR_DEVICE = device_of(LGRR(universe=5, epsilon_infinity=3.0, epsilon_first=2.0))
-LOLOHA_DEVICE = device_of(LOLOHA(universe=5, epsilon_infinity=3.0, epsilon_first=2.0, g=3))
+LGRR_DEVICE = device_of(LGRR(universe=5, epsilon_perm=3.0, epsilon_1=2.0))
+LOLOHA_DEVICE = device_of(LOLOHA(universe=5, epsilon_perm=3.0, epsilon_1=2.0, g=3))
 DBITFLIP_DEVICE = device_of(DBitFlip(universe=5, epsilon=3.0, buckets=5, d=2))
 CHANNEL = Channel(universe=5, matrix=np.random.default_rng(2).dirichlet(np.ones(4), size=5))
 
 
 def _l_grr(reports):
     m = LGRR_DEVICE.mechanism
-    return np.arange(5), noise(*m.permanent, 5), noise(*m.again, 5), reports["value"]
+    return np.arange(5), noise(*m.permanent, 5), noise(*m.instantaneous, 5), reports["value"]
 
 
 def _loloha(reports):
     m = LOLOHA_DEVICE.mechanism
     slots = m.functions.values(np.full(5, reports["seed"][0], dtype=np.int64), np.arange(5))
     own = np.unique(slots)
-    return np.searchsorted(own, slots), noise(*m.permanent, 3)[own], noise(*m.again, 3), reports["value"]
+    return np.searchsorted(own, slots), noise(*m.permanent, 3)[own], noise(*m.instantaneous, 3), reports["value"]
 
 
 def _dbitflip(reports):
@@ -139,7 +139,7 @@ DEVICES = {
     "l-grr": (LGRR_DEVICE, _l_grr),
     "loloha": (LOLOHA_DEVICE, _loloha),
     "dbitflip": (DBITFLIP_DEVICE, _dbitflip),
-    "channel": (Memoised(CHANNEL), _channel),
+    "channel": (Memoized(CHANNEL), _channel),
 }
 
 
@@ -169,9 +169,9 @@ GRID = {n: _product_grid(n) for n in (30, 180)}
 
 
 def test_priors_are_honored():
-    belief = Behaviour(interest=Beta(a=2.0, b=5.0), polarization=StepDensity((1.0, 0.0, 3.0)), pools=(1.0, 4.0))
+    belief = Behavior(interest=Beta(a=2.0, b=5.0), polarization=StepDensity((1.0, 0.0, 3.0)), pools=(1.0, 4.0))
     adversary = replace(SKEWED, belief=belief)
-    device = device_of(GRR(universe=5, epsilon=2.0), memory=True)
+    device = device_of(GRR(universe=5, epsilon=2.0), memoize=True)
     reports = {"value": np.repeat([0, 1, 3], [5, 9, 4])}
     (gamma, _, a), (u, _, b) = belief.interest.rule(20), belief.polarization.rule(20)
     g, x = np.meshgrid(gamma, u, indexing="ij")
@@ -189,12 +189,12 @@ def test_equal_slots_are_counted_together(monkeypatch):
     """Two dozen objects of equal popularity, of which few were reported: far more tables than could be listed."""
     universe = Universe.sized(24, {"a": 8, "b": 8})
     weak = Adversary.weak(universe)
-    device = device_of(GRR(universe=24, epsilon=2.0), memory=True)
+    device = device_of(GRR(universe=24, epsilon=2.0), memoize=True)
     tables = tables_of(device.evidence({"value": np.array([0, 0, 1, 12, 0, 0])}), weak)
     found = summed(tables, weak)
     # a nudge makes all popularities differ, so that nothing is merged: ten slots of a smaller world can be compared
     small = Universe.sized(9, {"a": 3, "b": 3})
-    device, reports = device_of(GRR(universe=9, epsilon=2.0), memory=True), {"value": np.array([0, 0, 1, 4, 0, 0])}
+    device, reports = device_of(GRR(universe=9, epsilon=2.0), memoize=True), {"value": np.array([0, 0, 1, 4, 0, 0])}
     same = summed(tables_of(device.evidence(reports), Adversary.weak(small)), Adversary.weak(small))
     nudged = Adversary(name="n", universe=small, popularity=1 + 1e-9 * np.arange(9))
     np.testing.assert_allclose(summed(tables_of(device.evidence(reports), nudged), nudged), same, atol=1e-7)
@@ -205,13 +205,13 @@ def test_equal_slots_are_counted_together(monkeypatch):
 
 def test_without_neutral_objects_the_interest_does_not_matter():
     universe = Universe.sized(4, {"a": 2, "b": 2})
-    device, reports = device_of(GRR(universe=4, epsilon=2.0), memory=True), {"value": np.array([0, 0, 1, 3, 0])}
+    device, reports = device_of(GRR(universe=4, epsilon=2.0), memoize=True), {"value": np.array([0, 0, 1, 3, 0])}
     for interest in (Beta(), Beta(a=9.0, b=2.0)):
         adversary = Adversary(
             name="n",
             universe=universe,
             popularity=np.array([0.4, 0.1, 0.2, 0.3]),
-            belief=Behaviour(interest=interest),
+            belief=Behavior(interest=interest),
         )
         law = np.where(np.eye(4), np.exp(2.0), 1.0) / (np.exp(2.0) + 3)
         x, w = np.polynomial.legendre.leggauss(12)
@@ -222,7 +222,7 @@ def test_without_neutral_objects_the_interest_does_not_matter():
 
 def test_without_noise_nothing_is_left_to_sum():
     keys, trace = user_keys(SEED, np.arange(1)), np.array([[0, 3, 3, 1, 4, 0]])
-    device = Memoised(Identity(universe=5))
+    device = Memoized(Identity(universe=5))
     reports = reports_of(device, trace, keys)
     tables = tables_of(device.evidence(reports), SKEWED)
     assert len(tables.mass) == 0
@@ -231,15 +231,15 @@ def test_without_noise_nothing_is_left_to_sum():
 
 
 def test_impossible_reports_are_seen():
-    device = Memoised(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
+    device = Memoized(Channel(universe=5, matrix=np.full((5, 6), 1 / 6)))
     assert not tables_of(device.evidence({"report": np.arange(6)}), SKEWED).possible
     assert tables_of(device.evidence({"report": np.arange(5)}), SKEWED).possible
-    never = Memoised(Channel(universe=5, matrix=np.column_stack([np.ones(5), np.zeros(5)])))
+    never = Memoized(Channel(universe=5, matrix=np.column_stack([np.ones(5), np.zeros(5)])))
     assert not tables_of(never.evidence({"report": np.array([0, 1])}), SKEWED).possible
 
 
 def test_too_many_reports_for_doubles_are_left_to_others():
-    device = device_of(GRR(universe=5, epsilon=3.0), memory=True)
+    device = device_of(GRR(universe=5, epsilon=3.0), memoize=True)
     tables = tables_of(device.evidence({"value": np.repeat([0, 1], [4000, 1000])}), SKEWED)
     assert table_sum(tables, SKEWED) is None
 
@@ -256,7 +256,7 @@ def test_one_report_is_as_if_it_were_fresh(name):
 
 
 def test_chains_over_one_report_find_the_same():
-    device = device_of(Rappor(universe=5, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memory=True)
+    device = device_of(Rappor(universe=5, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memoize=True)
     reports = reports_of(device, np.array([[3]]), user_keys(SEED, np.arange(1)))
     chains = kept_posterior(device.evidence(reports), SKEWED, np.uint64(SEED))
     expected = found_by(device, reports, SKEWED).posterior
@@ -267,5 +267,5 @@ def test_lists_that_take_long_are_left_to_others():
     """Two reports have a coarse grid, so that it would take longer to list the sets of slots than to add them up."""
     universe = Universe.sized(30, {"a": 10, "b": 10})
     adversary = Adversary(name="n", universe=universe, popularity=1.0 + np.arange(30))
-    device = device_of(GRR(universe=30, epsilon=2.0), memory=True)
+    device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
     assert table_sum(tables_of(device.evidence({"value": np.array([0, 12])}), adversary), adversary) is None

@@ -11,11 +11,11 @@ from poolscope.core.randomness import user_keys
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized import table_samplers
 from poolscope.inference.memoized.attack import exact_scores, found_by
-from poolscope.inference.memoized.occupancy import normalised
+from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior, weighted_mean
 from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.mechanisms import CMS, GRR, LGRR, LOLOHA, OUE, Channel, DBitFlip, HadamardResponse, device_of, reports_of
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 
@@ -24,14 +24,14 @@ UNIVERSE = Universe.sized(SIZE, {"a": 2, "b": 2})
 POPULARITY = np.array([0.3, 0.1, 0.15, 0.25, 0.15, 0.05])
 KNOWN = Adversary(name="known", universe=UNIVERSE, popularity=POPULARITY)
 KEYS = user_keys(SEED, np.arange(USERS))
-TRUTH = draw_users(UNIVERSE, Behaviour(), KEYS)
+TRUTH = draw_users(UNIVERSE, Behavior(), KEYS)
 MATRIX = np.random.default_rng(2).dirichlet(np.ones(5), size=SIZE)
 
 #: Name -> device, reports of each user, and the sampler.
 CASES = {
     "grr": (GRR(universe=SIZE, epsilon=3.0), 90, tempered_posterior),
-    "l-grr": (LGRR(universe=SIZE, epsilon_infinity=4.0, epsilon_first=2.0), 30, tempered_posterior),
-    "loloha": (LOLOHA(universe=SIZE, epsilon_infinity=4.0, epsilon_first=2.0, g=4), 90, tempered_posterior),
+    "l-grr": (LGRR(universe=SIZE, epsilon_perm=4.0, epsilon_1=2.0), 30, tempered_posterior),
+    "loloha": (LOLOHA(universe=SIZE, epsilon_perm=4.0, epsilon_1=2.0, g=4), 90, tempered_posterior),
     "dbitflip": (DBitFlip(universe=SIZE, epsilon=3.0, buckets=6, d=3), 90, tempered_posterior),
     "hr": (HadamardResponse(universe=SIZE, epsilon=2.0), 90, tempered_posterior),
     "channel": (Channel(universe=SIZE, matrix=MATRIX), 180, tempered_posterior),
@@ -43,7 +43,7 @@ CASES = {
 def deviations(name, adversary=KNOWN):
     """Of each user what the sampler is off the sum over tables, and the error that it states."""
     mechanism, n, sampler = CASES[name]
-    device = device_of(mechanism, memory=True)
+    device = device_of(mechanism, memoize=True)
     rows = []
     for user, trace in enumerate(draw_traces(UNIVERSE, POPULARITY, TRUTH, n)):
         evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
@@ -84,7 +84,7 @@ def test_an_adversary_with_another_popularity_is_caught(name):
 
 
 def test_more_work_is_less_error(monkeypatch):
-    device = device_of(GRR(universe=SIZE, epsilon=3.0), memory=True)
+    device = device_of(GRR(universe=SIZE, epsilon=3.0), memoize=True)
     trace = draw_traces(UNIVERSE, POPULARITY, TRUTH, 90)[:6]
     tables = [tables_of(device.evidence(reports_of(device, trace[[u]], KEYS[[u]])), KNOWN) for u in range(6)]
     errors = []
@@ -96,7 +96,7 @@ def test_more_work_is_less_error(monkeypatch):
 
 
 def test_the_same_key_gives_the_same_bits():
-    device = device_of(GRR(universe=30, epsilon=2.0), memory=True)
+    device = device_of(GRR(universe=30, epsilon=2.0), memoize=True)
     adversary = Adversary.weak(Universe.sized(30, {"a": 8, "b": 8}))
     tables = tables_of(device.evidence({"value": np.array([0, 3, 3, 9, 21, 3, 0])}), adversary)
     one, other = (tempered_posterior(tables, adversary, np.uint64(5)) for _ in range(2))
@@ -130,7 +130,7 @@ def test_weights_in_one_batch_alone_leave_a_large_error():
 
 def test_two_empty_vectors_may_be_two_objects():
     """Half of the responses of optimized unary encoding have no bit at large epsilon."""
-    device = device_of(OUE(universe=7, epsilon=8.0), memory=True)
+    device = device_of(OUE(universe=7, epsilon=8.0), memoize=True)
     weak = Adversary.weak(Universe.sized(7, {"a": 1, "b": 5}))
     found = found_by(device, {"bits": np.zeros((2, 1), dtype=np.uint8)}, weak)
     assert found.posterior[0] == pytest.approx(0.5228, abs=5e-5)
@@ -141,7 +141,7 @@ def test_two_empty_vectors_may_be_two_objects():
 def test_empty_vectors_are_the_sum_over_traces(n):
     """The number of objects whose vector is empty is all that empty reports tell: two pools, and all of it by hand."""
     universe = Universe.sized(2, {"a": 1, "b": 1})
-    device = device_of(OUE(universe=2, epsilon=8.0), memory=True)
+    device = device_of(OUE(universe=2, epsilon=8.0), memoize=True)
     popularity = np.array([0.5, 0.5])
     adversary = Adversary(name="two", universe=universe, popularity=popularity)
     bits = np.zeros((n, 1), dtype=np.uint8)
@@ -161,8 +161,8 @@ def test_few_objects_have_no_unstated_error():
     """Bit vectors of nine objects: the attack is the sum over tables, which another one is compared with."""
     universe = Universe.sized(9, {"a": 3, "b": 3})
     adversary = Adversary(name="nine", universe=universe, popularity=zipf(universe, 1.0))
-    device = device_of(CMS(universe=9, epsilon=2.0, m=64, hashes=1024), memory=True)
-    truth = draw_users(universe, Behaviour(), KEYS[:12])
+    device = device_of(CMS(universe=9, epsilon=2.0, m=64, hashes=1024), memoize=True)
+    truth = draw_users(universe, Behavior(), KEYS[:12])
     off, error = [], []
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 30)):
         reports = reports_of(device, trace[None], KEYS[[user]])
@@ -177,13 +177,13 @@ def test_nearly_as_many_groups_as_slots():
     """Each group that is allocated leaves later ones few slots: weights spread, unless particles are resampled."""
     universe = Universe.sized(11, {"a": 3, "b": 4})
     adversary = Adversary(name="eleven", universe=universe, popularity=zipf(universe, 0.8))
-    device = device_of(CMS(universe=11, epsilon=2.0, m=64, hashes=1024), memory=True)
-    truth = draw_users(universe, Behaviour(), KEYS[:24])
+    device = device_of(CMS(universe=11, epsilon=2.0, m=64, hashes=1024), memoize=True)
+    truth = draw_users(universe, Behavior(), KEYS[:24])
     off, error = [], []
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 60)):
         evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
         groups = np.bincount(evidence.law.answer)
-        exact = normalised(exact_scores(evidence.law.log_law, groups, adversary), adversary)
+        exact = normalized(exact_scores(evidence.law.log_law, groups, adversary), adversary)
         sampled = allocated_posterior(tables_of(evidence, adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - exact[0])
         error.append(sampled.error[0])

@@ -7,7 +7,7 @@ from scipy import special
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import nodes
-from poolscope.population.densities import UNIFORM
+from poolscope.population.priors import UNIFORM
 
 
 def logarithms(scaled, rule_g, rule_u, k):

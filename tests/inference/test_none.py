@@ -58,7 +58,7 @@ def test_the_posterior_is_that_of_the_double_integral_with_one_more_hypothesis(n
     rng, pools = np.random.default_rng(n), (0.2, 0.5, 0.3)
     likelihood = np.exp(1.5 * rng.standard_normal((n, 4)))
     likelihood[:, 0] *= 1.5
-    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behaviour(pools=pools, none=none))
+    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behavior(pools=pools, none=none))
     assert found.shape == (n + 1, 4)
     assert found[0] == pytest.approx([*((1 - none) * np.array(pools)), none])
     assert found[n] == pytest.approx(enumerated(likelihood, none, pools), abs=1e-11)
@@ -69,18 +69,18 @@ def test_the_posterior_is_that_of_the_double_integral_with_one_more_hypothesis(n
 def test_thousands_of_reports_neither_overflow_nor_underflow():
     rng = np.random.default_rng(1)
     likelihood = np.exp(0.3 * rng.standard_normal((3000, 3)))
-    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behaviour(none=0.3))
+    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behavior(none=0.3))
     assert np.isfinite(found).all()
     assert found.sum(axis=1) == pytest.approx(1.0)
     certain = np.tile([1.0, 1e-9, 1e-9], (500, 1))
-    assert ps.posterior_of_likelihood(certain, belief=ps.Behaviour(none=0.3))[-1, -1] == pytest.approx(
+    assert ps.posterior_of_likelihood(certain, belief=ps.Behavior(none=0.3))[-1, -1] == pytest.approx(
         0.3 / (0.3 + 0.7 / 501), rel=1e-6
     )
 
 
 def test_a_report_that_no_neutral_object_makes_excludes_the_hypothesis():
     likelihood = [[1.0, 2.0, 2.0], [0.0, 1.0, 0.5]]
-    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behaviour(none=0.5))
+    found = ps.posterior_of_likelihood(likelihood, belief=ps.Behavior(none=0.5))
     assert found[1, 2] > 0
     assert found[2, 2] == 0
     assert found[2].sum() == pytest.approx(1.0)
@@ -107,7 +107,7 @@ def test_an_adversary_that_holds_the_hypothesis_is_calibrated_and_the_other_is_n
     assert NONE in doubts["guess"].cast(pl.String).to_list()
     assert NONE not in assumes["guess"].cast(pl.String).to_list()
     for rows, calibrated in ((doubts, True), (assumes, False)):
-        error, limit = ps.metrics.calibration_error(rows, seed=1), ps.metrics.calibration_limit(rows, seed=1)
+        error, limit = ps.metrics.ece(rows, seed=1), ps.metrics.ece_null_p95(rows, seed=1)
         assert (error.value <= 1.3 * limit) is calibrated, (error, limit)
     # the false confidence about those who prefer nothing is counted
     false = {record.pool: record for record in ps.metrics.per_pool(assumes, 30, 0.5)}[NONE]
@@ -147,8 +147,8 @@ def test_what_cannot_be_is_refused(tmp_path, change, rule):
 
 def test_memoized_reports_refuse_the_hypothesis_instead_of_ignoring_it():
     universe = ps.Universe.sized(6, {"a": 2, "b": 2})
-    adversary = ps.Adversary(name="x", universe=universe, popularity=np.ones(6) / 6, belief=ps.Behaviour(none=0.2))
-    device = ps.mechanisms.device_of(ps.mechanisms.GRR(universe=6, epsilon=2.0), memory=True)
+    adversary = ps.Adversary(name="x", universe=universe, popularity=np.ones(6) / 6, belief=ps.Behavior(none=0.2))
+    device = ps.mechanisms.device_of(ps.mechanisms.GRR(universe=6, epsilon=2.0), memoize=True)
     with pytest.raises(InputError, match="without the hypothesis none"):
         ps.posterior(device, {"value": np.array([0, 1])}, adversary)
 
@@ -162,7 +162,7 @@ def test_the_non_private_reference_holds_the_hypothesis_too(tmp_path):
     private, reference = (ps.metrics.select(outcomes, name, 30) for name in ("doubts", "non-private"))
     gap = ps.metrics.precision(reference, seed=1).value - ps.metrics.precision(private, seed=1).value
     assert gap > -4 * np.sqrt(2 * 0.25 / 500)
-    error, limit = ps.metrics.calibration_error(reference, seed=1), ps.metrics.calibration_limit(reference, seed=1)
+    error, limit = ps.metrics.ece(reference, seed=1), ps.metrics.ece_null_p95(reference, seed=1)
     assert error.value <= 1.3 * limit
     # an object of a pool excludes it: nobody who prefers a pool and has shown one is guessed to prefer none
     assert (reference.filter(pl.col("pool") == NONE)["guess"] == NONE).mean() > 0.9
@@ -174,7 +174,7 @@ def test_the_reference_is_that_of_the_likelihood_of_the_objects():
     from poolscope.inference.non_private import non_private_posterior
 
     traces = rng.choice(7, size=(40, 12), p=[0.02, 0.02, 0.02, 0.02, 0.3, 0.3, 0.32])
-    belief = ps.Behaviour(none=0.3, interest=ps.densities.Beta(a=1.0, b=3.0), pools=(0.7, 0.3))
+    belief = ps.Behavior(none=0.3, interest=ps.priors.Beta(a=1.0, b=3.0), pools=(0.7, 0.3))
     likelihood = (np.arange(-1, 2) == universe.pool_of[traces][..., None]).astype(float)
     found = non_private_posterior(universe, traces, belief)
     assert found == pytest.approx(ps.posterior_of_likelihood(likelihood, belief=belief), abs=1e-12)

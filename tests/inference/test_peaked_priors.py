@@ -10,14 +10,14 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.game.game import play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.memoized.attack import exact_scores, occupancy_scores
-from poolscope.inference.memoized.occupancy import normalised
-from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
+from poolscope.inference.memoized.occupancy import normalized
+from poolscope.inference.posterior import behavior_posterior, posterior_of_likelihood
 from poolscope.inference.quadrature import axis, high_polynomials
 from poolscope.mechanisms import GRR
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import MAX_PARAMETER, MIN_PARAMETER, Beta, FunctionDensity
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
-from poolscope.population.recorded import fitted_behaviour
+from poolscope.population.priors import MAX_PARAMETER, MIN_PARAMETER, Beta, FunctionDensity
+from poolscope.population.recorded import fitted_behavior
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
@@ -34,7 +34,7 @@ COUNTS, K = (7, 30, 60, 180), 3
 
 def beliefs(interest, polarization=(1.0, 1.0)):
     (a, b), (c, d) = interest, polarization
-    return Behaviour(interest=Beta(a=a, b=b), polarization=Beta(a=c, b=d))
+    return Behavior(interest=Beta(a=a, b=b), polarization=Beta(a=c, b=d))
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +97,13 @@ def test_oracle_of_uniform_priors(cases):
 
 
 @peaked
-def test_behaviour_posterior(prior, cases):
+def test_behavior_posterior(prior, cases):
     table, coefficients = cases["noisy"]
-    learnt = behaviour_posterior(table[:30], belief=beliefs(prior, prior))
+    learned = behavior_posterior(table[:30], belief=beliefs(prior, prior))
     gamma, u = beta_priors.means(coefficients[30], prior, prior)
-    assert learnt.gamma[0] == pytest.approx(gamma, rel=1e-12)
-    assert learnt.delta[0] == pytest.approx(1 / K + (1 - 1 / K) * u, rel=1e-12)
-    for low, mean, high in ((learnt.gamma_low, learnt.gamma, learnt.gamma_high),):
+    assert learned.gamma[0] == pytest.approx(gamma, rel=1e-12)
+    assert learned.delta[0] == pytest.approx(1 / K + (1 - 1 / K) * u, rel=1e-12)
+    for low, mean, high in ((learned.gamma_low, learned.gamma, learned.gamma_high),):
         assert 0 <= low <= high <= 1
         assert high >= mean * (1 - 1e-12) or prior[0] < 1  # a mean may lie outside where mass is at both ends
 
@@ -116,7 +116,7 @@ def test_memoized_reports_have_posteriors(prior):
     groups, counts = GRR(universe=12, epsilon=3.0).log_likelihood({"value": np.array([0, 1, 2, 8])}), [3, 2, 1, 1]
     uninterested = prior[0] / sum(prior) < 1e-3
     for scores in (exact_scores, occupancy_scores):
-        found = normalised(scores(groups, np.array(counts), adversary), adversary)
+        found = normalized(scores(groups, np.array(counts), adversary), adversary)
         assert found.sum() == pytest.approx(1)
         assert abs(found[0] - 0.5) < 0.01 if uninterested else found[0] > 0.6
 
@@ -179,7 +179,7 @@ def test_equal_users_teach_a_prior_that_is_allowed():
     universe = Universe.sized(4, {"a": 1, "b": 1})
     traces = np.zeros((3, 100_000), dtype=np.int64)
     traces[0, 0] = 2
-    assert fitted_behaviour(traces, universe).interest.a <= MAX_PARAMETER
+    assert fitted_behavior(traces, universe).interest.a <= MAX_PARAMETER
 
 
 # What fails is loud
@@ -206,24 +206,24 @@ class Broken:
 )
 def test_a_rule_that_is_no_rule_is_refused(x, weight):
     with pytest.raises(InputError, match="the rule of a density must have"):
-        posterior_of_likelihood(np.ones((3, 4)), belief=Behaviour(interest=Broken(x, weight)))
+        posterior_of_likelihood(np.ones((3, 4)), belief=Behavior(interest=Broken(x, weight)))
 
 
 def test_a_posterior_that_is_no_number_is_an_error():
     """A prior without any interest excludes reports on pools: that is 0 / 0, and never the prior."""
     likelihood = np.array([[0.5, 0.6, 0.7], [0.0, 1.0, 0.0]])
-    never = Behaviour(interest=Broken([0.0] * 8, [1.0] * 8))
+    never = Behavior(interest=Broken([0.0] * 8, [1.0] * 8))
     np.testing.assert_allclose(posterior_of_likelihood(likelihood[:1], belief=never)[-1], [0.5, 0.5])
     with pytest.raises(PoolscopeError, match="internal error: the posterior of user 1 of a block after 2 reports"):
         posterior_of_likelihood([likelihood[[0, 0]], likelihood], belief=never)
     with pytest.raises(PoolscopeError, match="internal error: the posterior of relevant interest"):
-        behaviour_posterior(likelihood, belief=never)
+        behavior_posterior(likelihood, belief=never)
 
 
 def test_a_pool_that_nobody_prefers_is_no_scale_for_others():
     """Reports that speak for it alone, 10^-24 as likely otherwise, leave what is believed."""
     likelihood = np.tile([0.0, 0.0, 1.0, 0.0], (180, 1))
-    never = Behaviour(polarization=Beta(a=MAX_PARAMETER, b=MIN_PARAMETER), pools=(0.7, 0.0, 0.3))
+    never = Behavior(polarization=Beta(a=MAX_PARAMETER, b=MIN_PARAMETER), pools=(0.7, 0.0, 0.3))
     np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=never)[-1], [0.7, 0.0, 0.3])
 
 

@@ -16,8 +16,8 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.posterior import posterior_of_likelihood
 from poolscope.mechanisms import CMS
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta, FunctionDensity
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Beta, FunctionDensity
 from poolscope.population.universe import Universe
 
 EXAMPLE = Path(__file__).resolve().parents[2] / ".." / "shared" / "oracle" / "cms_example.npz"
@@ -120,7 +120,7 @@ def test_stored_example(stored, n, name, prior):
     m = int(stored["m"])
     mechanism = CMS(universe=universe.size, epsilon=float(stored["eps"]), m=m, hash_table=table)
     # the as-published adversary weighs gamma with density 2 gamma: it integrated without the Jacobian
-    belief = Behaviour(interest=Beta(a=2.0, b=1.0)) if prior else Behaviour()
+    belief = Behavior(interest=Beta(a=2.0, b=1.0)) if prior else Behavior()
     adversary = Adversary.weak(universe, belief)
     if name == "strong":
         popularity = stored["popularity"]
@@ -313,7 +313,7 @@ def test_ten_thousand_reports():
 @pytest.mark.parametrize("name", ["identity", "ratio 1e3", "seen by the mean", "balanced"])
 def test_many_reports_under_beta_priors(name, a, b):
     types, sequence = {**FAMILIES, **WORST}[name]
-    belief = Behaviour(interest=Beta(a=a, b=b), polarization=Beta(a=b, b=a))
+    belief = Behavior(interest=Beta(a=a, b=b), polarization=Beta(a=b, b=a))
     assert_exact(types, sequence[-200:], belief=belief, rules=(jacobi(a, b), jacobi(b, a)))
 
 
@@ -326,8 +326,8 @@ def test_density_given_as_a_function(a, b):
     likelihood = types[sequence[:180]]
     function = FunctionDensity(lambda x: 7 * stats.beta.pdf(x, a, b), resolution=512)
     beta = Beta(a=float(a), b=float(b))
-    as_function = posterior_of_likelihood(likelihood, belief=Behaviour(interest=function, polarization=function))
-    as_beta = posterior_of_likelihood(likelihood, belief=Behaviour(interest=beta, polarization=beta))
+    as_function = posterior_of_likelihood(likelihood, belief=Behavior(interest=function, polarization=function))
+    as_beta = posterior_of_likelihood(likelihood, belief=Behavior(interest=beta, polarization=beta))
     np.testing.assert_allclose(as_function, as_beta, rtol=0, atol=1e-10)
 
 
@@ -336,7 +336,7 @@ def test_pool_prior_is_a_factor():
     weights = np.arange(20.0)
     uniform = posterior_of_likelihood(likelihood)
     expected = uniform * weights / (uniform * weights).sum(axis=1, keepdims=True)
-    belief = Behaviour(pools=tuple(weights))
+    belief = Behavior(pools=tuple(weights))
     np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief), expected, atol=1e-14)
 
 
@@ -385,7 +385,7 @@ def test_nan_from_an_impossible_report_on(when):
         (np.full((2, 3), np.inf), {}, "finite and not negative"),
         (np.ones((2, 3, 3)), {"lengths": [1, 4]}, "between 0 and 3"),
         (np.ones((2, 3, 3)), {"lengths": [1]}, "one for each user"),
-        (np.ones((2, 3)), {"belief": Behaviour(pools=(1.0, 1.0, 1.0))}, "one for each of 2 pools"),
+        (np.ones((2, 3)), {"belief": Behavior(pools=(1.0, 1.0, 1.0))}, "one for each of 2 pools"),
     ],
 )
 def test_bad_input(likelihood, options, words):

@@ -8,10 +8,10 @@ from scipy import integrate, special, stats
 
 from poolscope.core.errors import InputError
 from poolscope.game.game import play
-from poolscope.inference.posterior import behaviour_posterior, posterior_of_likelihood
+from poolscope.inference.posterior import behavior_posterior, posterior_of_likelihood
 from poolscope.inference.quadrature import RUNGS, axis, capacity
-from poolscope.population.behavior import Behaviour, draw_users
-from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.behavior import Behavior, draw_users
+from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import parse
@@ -118,7 +118,7 @@ def test_posterior_is_the_integral(name):
     """One prior at a time, by adaptive quadrature cell after cell."""
     weights, k = TABLES[name], 3
     likelihood = np.random.default_rng(SEED).random((5, k + 1)) ** 2
-    interest = posterior_of_likelihood(likelihood, belief=Behaviour(interest=StepDensity(weights)))[-1]
+    interest = posterior_of_likelihood(likelihood, belief=Behavior(interest=StepDensity(weights)))[-1]
     cells = [(a / len(weights), (a + 1) / len(weights), w) for a, w in enumerate(weights)]
 
     def score(pool, gamma, delta):
@@ -136,7 +136,7 @@ def test_posterior_is_the_integral(name):
 
     scores = np.array([integrated(pool, cells, [(1 / k, 1, 1)]) for pool in range(k)])
     np.testing.assert_allclose(interest, scores / scores.sum(), rtol=1e-8)
-    polarization = posterior_of_likelihood(likelihood, belief=Behaviour(polarization=StepDensity(weights)))[-1]
+    polarization = posterior_of_likelihood(likelihood, belief=Behavior(polarization=StepDensity(weights)))[-1]
     rescaled = [(1 / k + (1 - 1 / k) * a, 1 / k + (1 - 1 / k) * b, w) for a, b, w in cells]
     scores = np.array([integrated(pool, [(0, 1, 1)], rescaled) for pool in range(k)])
     np.testing.assert_allclose(polarization, scores / scores.sum(), rtol=1e-8)
@@ -144,7 +144,7 @@ def test_posterior_is_the_integral(name):
 
 def test_equal_weights_are_the_oracles_uniform_prior():
     likelihood = np.random.default_rng(SEED).random((9, 4))
-    belief = Behaviour(interest=StepDensity((2.0, 2.0, 2.0)), polarization=StepDensity((1.0,) * 7))
+    belief = Behavior(interest=StepDensity((2.0, 2.0, 2.0)), polarization=StepDensity((1.0,) * 7))
     expected = reference.posterior(likelihood.tolist(), [1.0] * 4, [-1, 0, 1, 2], 3)
     np.testing.assert_allclose(posterior_of_likelihood(likelihood, belief=belief)[-1], expected, rtol=1e-11)
 
@@ -156,7 +156,7 @@ def test_many_reports(name, kind):
     rng, k = np.random.default_rng(SEED), 3
     likelihood = rng.random((180, k + 1)) if kind == "noisy" else np.eye(k + 1)[rng.integers(k + 1, size=180)]
     density = StepDensity(TABLES[name])
-    found = posterior_of_likelihood(likelihood, belief=Behaviour(interest=density, polarization=density))[-1]
+    found = posterior_of_likelihood(likelihood, belief=Behavior(interest=density, polarization=density))[-1]
     g, not_g, w = density.rule(91)
     delta = 1 / k + (1 - 1 / k) * g
     logs = np.zeros((k, len(g), len(g)))
@@ -171,8 +171,8 @@ def test_many_reports(name, kind):
 
 def test_what_is_learnt_lies_where_the_prior_allows():
     likelihood = np.random.default_rng(SEED).random((30, 4))
-    belief = Behaviour(interest=StepDensity((0.0, 1.0)), polarization=StepDensity((1.0, 0.0)))
-    found = behaviour_posterior(likelihood[None], belief=belief)
+    belief = Behavior(interest=StepDensity((0.0, 1.0)), polarization=StepDensity((1.0, 0.0)))
+    found = behavior_posterior(likelihood[None], belief=belief)
     assert 0.5 < found.gamma[0] < 1
     assert 1 / 3 < found.delta[0] < 2 / 3
 
@@ -189,7 +189,7 @@ kind = "uniform"
 kind = "grr"
 epsilon = 3
 [users]
-behaviour = {{ interest = {{ table = [0, 1] }} }}
+behavior = {{ interest = {{ table = [0, 1] }} }}
 [[adversary]]
 name = "weak"
 popularity = "uniform"
@@ -212,7 +212,7 @@ def test_scenarios_have_tables():
 
 
 def test_users_follow_their_table():
-    users = draw_users(Universe.sized(9, {"a": 2, "b": 2}), Behaviour(interest=StepDensity((1.0, 0.0, 3.0))), keys())
+    users = draw_users(Universe.sized(9, {"a": 2, "b": 2}), Behavior(interest=StepDensity((1.0, 0.0, 3.0))), keys())
     share = np.histogram(users.gamma, bins=[0, 1 / 3, 2 / 3, 1])[0]
     assert share[1] == 0
     assert stats.binomtest(int(share[0]), int(share.sum()), 0.25).pvalue > 1e-4

@@ -15,8 +15,8 @@ from poolscope.inference.quadrature import (
     point_axis,
     resolution,
 )
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta, FunctionDensity
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Beta, FunctionDensity
 
 DENSITIES = {
     "uniform": Beta(),
@@ -25,7 +25,7 @@ DENSITIES = {
     "sharp": Beta(a=20.0, b=20.0),
     "function": FunctionDensity(lambda x: 12 * x**2 * (1 - x), resolution=256),
 }
-# (a, b) of the same densities, for their moments.
+# (a, b) of the same priors, for their moments.
 PARAMETERS = {
     "uniform": (1, 1),
     "arcsine": (0.5, 0.5),
@@ -219,4 +219,4 @@ def test_bad_functions(function, words):
 @pytest.mark.parametrize("pools", [(1.0, -1.0), (0.0, 0.0), (1.0, np.nan), (np.inf, 1.0)])
 def test_bad_pool_weights(pools):
     with pytest.raises(InputError, match="pool weights must"):
-        Behaviour(pools=pools)
+        Behavior(pools=pools)

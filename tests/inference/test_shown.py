@@ -8,8 +8,8 @@ from oracle import reference
 from poolscope.inference import non_private as attack
 from poolscope.inference.non_private import non_private_posterior
 from poolscope.inference.posterior import posterior_of_likelihood
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
 
 
@@ -37,10 +37,10 @@ def test_counts_give_the_integral(k, n):
 @pytest.mark.parametrize(
     "belief",
     [
-        Behaviour(pools=(6.0, 2.0, 1.0, 1.0)),
-        Behaviour(polarization=Beta(a=1.0, b=12.0)),
-        Behaviour(interest=Beta(a=2.0, b=5.0), polarization=Beta(a=5.0, b=1.0), pools=(1.0, 2.0, 3.0, 4.0)),
-        Behaviour(polarization=StepDensity((1.0, 0.0, 3.0))),
+        Behavior(pools=(6.0, 2.0, 1.0, 1.0)),
+        Behavior(polarization=Beta(a=1.0, b=12.0)),
+        Behavior(interest=Beta(a=2.0, b=5.0), polarization=Beta(a=5.0, b=1.0), pools=(1.0, 2.0, 3.0, 4.0)),
+        Behavior(polarization=StepDensity((1.0, 0.0, 3.0))),
     ],
 )
 def test_priors_are_those_of_the_double_integral(belief):
@@ -54,7 +54,7 @@ def test_priors_are_those_of_the_double_integral(belief):
 
 def test_a_pool_that_the_prior_excludes_is_never_believed():
     universe, traces = shown(3, 20, 30)
-    ours = non_private_posterior(universe, traces, Behaviour(pools=(0.0, 1.0, 1.0)))
+    ours = non_private_posterior(universe, traces, Behavior(pools=(0.0, 1.0, 1.0)))
     np.testing.assert_array_equal(ours[..., 0], 0.0)
     np.testing.assert_allclose(ours.sum(axis=2), 1.0, rtol=1e-12)
 

@@ -16,7 +16,7 @@ from poolscope.core.randomness import children
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
-from poolscope.mechanisms import GRR, Channel, Fresh, Memoised, adapt, reports_of
+from poolscope.mechanisms import GRR, Channel, Fresh, Memoized, adapt, reports_of
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
@@ -163,8 +163,8 @@ def test_its_estimate_is_that_of_the_mechanism_it_is(own, method):
     np.testing.assert_allclose(found.counts, expected.counts, rtol=1e-9)
     if method == "linear":
         np.testing.assert_allclose(found.errors, expected.errors, rtol=1e-12)
-    assert measure_utility(adapt(own, 12), POPULARITY, 2000, np.uint64(1)).mse_expected == pytest.approx(
-        measure_utility(GRR(universe=12, epsilon=EPSILON), POPULARITY, 2000, np.uint64(1)).mse_expected, rel=1e-3
+    assert measure_utility(adapt(own, 12), POPULARITY, 2000, np.uint64(1)).mse_analytical == pytest.approx(
+        measure_utility(GRR(universe=12, epsilon=EPSILON), POPULARITY, 2000, np.uint64(1)).mse_analytical, rel=1e-3
     )
 
 
@@ -216,12 +216,12 @@ def test_it_can_have_memory():
         def log_base_measure(self, reports):
             return np.zeros(len(reports))
 
-    memory = Memoised(adapt(Whole(), UNIVERSE))
+    memory = Memoized(adapt(Whole(), UNIVERSE))
     reports = reports_of(memory, np.array([[3, 5, 3, 3]]), np.array([7], dtype=np.uint64))
     assert len(set(reports["report"][[0, 2, 3]].tolist())) == 1
     assert posterior(memory, reports, ORACLE)[-1].sum() == pytest.approx(1)
     with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
-        posterior(Memoised(adapt(Own(), UNIVERSE)), reports, ORACLE)
+        posterior(Memoized(adapt(Own(), UNIVERSE)), reports, ORACLE)
 
 
 def test_impossible_reports_are_impossible():

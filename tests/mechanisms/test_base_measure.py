@@ -60,13 +60,13 @@ def test_a_mechanism_of_ones_own_must_state_it():
     universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
     rule = r"must have a method `log_base_measure` where devices memoize.* got 'Coarse'; zeros if it leaves out nothing"
     with pytest.raises(InputError, match=rule):
-        device_of(adapt(Coarse(), universe), memory=True).evidence(reports)
+        device_of(adapt(Coarse(), universe), memoize=True).evidence(reports)
 
     class Stated(Coarse):
         def log_base_measure(self, reports):
             return np.full(len(reports), np.log(0.25))
 
-    law = device_of(adapt(Stated(), universe), memory=True).evidence(reports).law
+    law = device_of(adapt(Stated(), universe), memoize=True).evidence(reports).law
     np.testing.assert_allclose(np.exp(law.log_law), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]])
 
     class Short(Coarse):
@@ -74,4 +74,4 @@ def test_a_mechanism_of_ones_own_must_state_it():
             return np.zeros(1)
 
     with pytest.raises(InputError, match=r"log_base_measure must give a number for each report, \(2,\)"):
-        device_of(adapt(Short(), universe), memory=True).evidence(reports)
+        device_of(adapt(Short(), universe), memoize=True).evidence(reports)

@@ -141,7 +141,7 @@ def test_errors_cover_the_truth():
 
 def test_errors_are_those_of_the_replicas():
     found = Empirical(universe=4, samples=drawn(30))
-    matrices = found.spread(lambda replica: replica.matrix, 2000, np.random.default_rng(SEED))
+    matrices = found.bootstrap(lambda replica: replica.matrix, 2000, np.random.default_rng(SEED))
     assert matrices.shape == (2000, 4, 3)
     np.testing.assert_allclose(matrices.mean(axis=0), found.matrix, atol=4 * found.errors.max() / np.sqrt(2000))
     np.testing.assert_allclose(matrices.std(axis=0), found.errors, rtol=4 / np.sqrt(2 * 2000) + 0.02)
@@ -154,7 +154,9 @@ def test_the_posterior_is_as_uncertain_as_the_channel():
     widths = []
     for count in (30, 3000):
         found = Empirical(universe=4, samples=drawn(count))
-        posteriors = found.spread(lambda c: posterior(c, reports, ADVERSARY)[-1, 0], 200, np.random.default_rng(SEED))
+        posteriors = found.bootstrap(
+            lambda c: posterior(c, reports, ADVERSARY)[-1, 0], 200, np.random.default_rng(SEED)
+        )
         assert abs(posteriors.mean() - truth) < 4 * posteriors.std()
         widths.append(posteriors.std())
     # ten times, once it is small enough for the posterior to be linear in the channel
@@ -302,7 +304,9 @@ def test_a_strong_adversary_of_a_channel(tmp_path, method):
     """It learns what is popular through the channel."""
     np.save(tmp_path / "channel.npy", MATRIX)
     found = scenario(tmp_path, "kind = 'channel'\nmatrix = 'channel.npy'")
-    text = found.text.replace('popularity = "uniform"', f'popularity = "estimated"\nreports = 10_000_000\n{method}')
+    text = found.text.replace(
+        'popularity = "uniform"', f'popularity = "estimated"\nestimate_from = 10_000_000\n{method}'
+    )
     (tmp_path / "mine.toml").write_text(text)
     game = build_game(load_scenario(tmp_path / "mine.toml"), seed=1)
     np.testing.assert_allclose(game.adversaries[0].popularity, game.popularity / game.popularity.sum(), atol=0.01)

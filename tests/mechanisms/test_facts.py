@@ -120,8 +120,8 @@ def test_simulated_counts_have_the_law_of_reports(name, reports):
     keys = children(np.uint64(SEED), np.arange(1500))
     counts = np.array([mechanism.simulate_counts(popularity, reports, key) for key in keys])
     assert_near(counts, reports * mean, name)
-    centred = counts - reports * mean
-    assert_near(centred[:, :, None] * centred[:, None, :], reports * covariance, name)
+    centered = counts - reports * mean
+    assert_near(centered[:, :, None] * centered[:, None, :], reports * covariance, name)
 
 
 def test_a_likelihood_alone_is_estimated_by_it():

@@ -5,8 +5,8 @@ import pytest
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, device_of
 from poolscope.metrics.text import users_in_words
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta, StepDensity
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Beta, StepDensity
 from poolscope.population.universe import Universe
 
 RARE, STEPS = Beta(a=1, b=5), StepDensity((1, 2))
@@ -16,7 +16,7 @@ def game(**assumed):
     return Game(
         universe=Universe.sized(5, {"a": 2, "b": 2}),
         popularity=[0.2] * 5,
-        device=device_of(GRR(universe=5, epsilon=4.0), memory=False),
+        device=device_of(GRR(universe=5, epsilon=4.0), memoize=False),
         adversaries=[],
         observations=[1],
         **assumed,
@@ -24,18 +24,18 @@ def game(**assumed):
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "words"),
+    ("behavior", "words"),
     [
-        (Behaviour(), "uniform interest and polarization"),
-        (Behaviour(interest=RARE), "Beta(1, 5) interest and uniform polarization"),
-        (Behaviour(interest=RARE, polarization=RARE), "Beta(1, 5) interest and polarization"),
-        (Behaviour(polarization=STEPS), "uniform interest and polarization by a given density"),
-        (Behaviour(pools=(2, 2)), "uniform interest and polarization"),
-        (Behaviour(pools=(3, 1)), "uniform interest and polarization, pools preferred by 25 to 75 %"),
+        (Behavior(), "uniform interest and polarization"),
+        (Behavior(interest=RARE), "Beta(1, 5) interest and uniform polarization"),
+        (Behavior(interest=RARE, polarization=RARE), "Beta(1, 5) interest and polarization"),
+        (Behavior(polarization=STEPS), "uniform interest and polarization by a given density"),
+        (Behavior(pools=(2, 2)), "uniform interest and polarization"),
+        (Behavior(pools=(3, 1)), "uniform interest and polarization, pools preferred by 25 to 75 %"),
     ],
 )
-def test_drawn_users_in_words(behaviour, words):
-    assert users_in_words(game(behaviour=behaviour)) == f"users drawn with {words}"
+def test_drawn_users_in_words(behavior, words):
+    assert users_in_words(game(behavior=behavior)) == f"users drawn with {words}"
 
 
 def test_tastes_of_their_own():

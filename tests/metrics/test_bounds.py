@@ -17,11 +17,11 @@ from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
 from poolscope.metrics.bounds import _missed as missed
-from poolscope.metrics.bounds import most_right
-from poolscope.metrics.records import summarise
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Beta
+from poolscope.metrics.bounds import success_bound
+from poolscope.metrics.records import summarize
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform as evenly
+from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 
 ROUNDING = 1e-12
@@ -43,14 +43,14 @@ def uniform(k):
 def test_randomized_response_about_two_pools_is_right_as_often_as_anyone_can_be(epsilon, n, best):
     grr = oracle.randomized_response(2, epsilon)
     found = oracle.right([grr] * n, [mpf(best), 1 - mpf(best)])
-    assert most_right(epsilon, n, best) == pytest.approx(float(found), rel=ROUNDING)
+    assert success_bound(epsilon, n, best) == pytest.approx(float(found), rel=ROUNDING)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1, 4])
 @pytest.mark.parametrize("k", [2, 3, 6, 50])
 def test_randomized_response_about_evenly_preferred_pools_is_the_best_single_report(epsilon, k):
     found = oracle.right([oracle.randomized_response(k, epsilon)], uniform(k))
-    assert most_right(epsilon, 1, 1 / k) == pytest.approx(float(found), rel=ROUNDING)
+    assert success_bound(epsilon, 1, 1 / k) == pytest.approx(float(found), rel=ROUNDING)
     assert float(found) == pytest.approx(math.exp(epsilon) / (math.exp(epsilon) + k - 1), rel=ROUNDING)
 
 
@@ -58,28 +58,28 @@ def test_randomized_response_about_evenly_preferred_pools_is_the_best_single_rep
 @pytest.mark.parametrize(("k", "n"), [(3, 2), (3, 5), (4, 4), (6, 3)])
 def test_randomized_response_about_more_pools_stays_below(epsilon, k, n):
     found = oracle.right([oracle.randomized_response(k, epsilon)] * n, uniform(k))
-    assert 1 / k < found < most_right(epsilon, n, 1 / k)
+    assert 1 / k < found < success_bound(epsilon, n, 1 / k)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1])
 def test_a_report_about_each_digit_of_the_pool_is_right_as_often_as_anyone_can_be(epsilon):
     four = [oracle.group_response(groups, epsilon) for groups in ([{0, 1}, {2, 3}], [{0, 2}, {1, 3}])]
-    assert most_right(epsilon, 2, 1 / 4) == pytest.approx(float(oracle.right(four, uniform(4))), rel=ROUNDING)
+    assert success_bound(epsilon, 2, 1 / 4) == pytest.approx(float(oracle.right(four, uniform(4))), rel=ROUNDING)
 
 
 def test_six_pools_and_two_reports():
     """A report about the row and one about the column of a table of pools nearly attain the bound."""
     table = [oracle.group_response(groups, 1) for groups in ([{0, 1}, {2, 3}, {4, 5}], [{0, 2, 4}, {1, 3, 5}])]
-    reached, bound = float(oracle.right(table, uniform(6))), most_right(1, 2, 1 / 6)
+    reached, bound = float(oracle.right(table, uniform(6))), success_bound(1, 2, 1 / 6)
     assert 0.421 < reached < bound < 0.426
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_best_of_all_channels_from_three_pools_is_within_a_twentieth_of_the_bound(epsilon, n):
-    reached, bound = float(oracle.most_right_of_three(epsilon, n)), most_right(epsilon, n, 1 / 3)
+    reached, bound = float(oracle.most_right_of_three(epsilon, n)), success_bound(epsilon, n, 1 / 3)
     assert reached < bound < 1.05 * reached
-    assert reached > most_right(0.85 * epsilon, n, 1 / 3), "a smaller epsilon has a bound that is exceeded"
+    assert reached > success_bound(0.85 * epsilon, n, 1 / 3), "a smaller epsilon has a bound that is exceeded"
 
 
 @given(st.floats(0, 5), st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.01, 0.49))
@@ -135,13 +135,13 @@ def test_no_channel_of_that_epsilon_is_right_more_often(case):
         for column in zip(*law, strict=True):
             assert max(column) <= exp(mpf(epsilon)) * min(column) * (1 + mpf(10) ** -40)
     found = oracle.right(channels, prior)
-    assert found <= most_right(epsilon, len(channels), float(max(prior))) + ROUNDING
+    assert found <= success_bound(epsilon, len(channels), float(max(prior))) + ROUNDING
 
 
 def test_a_channel_of_a_larger_epsilon_is_right_more_often():
     """Without this the test above could not fail."""
     channels = [oracle.randomized_response(3, 1.1)]
-    assert oracle.right(channels, uniform(3)) > most_right(1.0, 1, 1 / 3) + 0.01
+    assert oracle.right(channels, uniform(3)) > success_bound(1.0, 1, 1 / 3) + 0.01
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(0.05, 40), (0.5, 7), (1, 60), (3, 12)])
@@ -151,7 +151,7 @@ def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at
     every = [
         (odds * exp(s) + oracle.composed_delta(epsilon, n, s)) / (1 + odds * exp(s)) for s in oracle.slopes(epsilon, n)
     ]
-    found = most_right(epsilon, n, best)
+    found = success_bound(epsilon, n, best)
     tested = 1.0 if best == 0.5 else 1 - missed(epsilon, n, best)
     assert found == pytest.approx(min(float(min(every)), tested), rel=ROUNDING)
     assert found <= 1 - oracle.trade_off(epsilon, n, mpf(best)) + ROUNDING
@@ -164,15 +164,15 @@ def test_errors_of_ten_thousand_reports_are_not_lost():
     more_than_half = special.betainc(n // 2 + 1, n // 2, lie)
     half = special.betainc(n // 2, n // 2 + 1, lie) - more_than_half
     expected = 1 - more_than_half - half / 2
-    assert most_right(epsilon, n, 0.5) == pytest.approx(expected, rel=1e-11)
-    assert most_right(epsilon, n, math.nextafter(0.5, 0)) == pytest.approx(expected, rel=1e-11)
+    assert success_bound(epsilon, n, 0.5) == pytest.approx(expected, rel=1e-11)
+    assert success_bound(epsilon, n, math.nextafter(0.5, 0)) == pytest.approx(expected, rel=1e-11)
 
 
 @given(EPSILONS, EPSILONS, st.integers(0, 60), st.integers(0, 60), SHARES, SHARES)
 @settings(deadline=None)
 def test_more_of_anything_is_never_less_right(epsilon, other, n, m, best, second):
-    few = most_right(min(epsilon, other), min(n, m), min(best, second))
-    many = most_right(max(epsilon, other), max(n, m), max(best, second))
+    few = success_bound(min(epsilon, other), min(n, m), min(best, second))
+    many = success_bound(max(epsilon, other), max(n, m), max(best, second))
     assert min(best, second) <= few <= many + ROUNDING
     assert many <= 1
 
@@ -181,34 +181,34 @@ def test_more_of_anything_is_never_less_right(epsilon, other, n, m, best, second
 @pytest.mark.parametrize("n", [0, 1, 180, 10_000])
 def test_limits(best, n):
     for nothing in (0.0, 5e-324, 1e-300):
-        assert most_right(nothing, n, best) == pytest.approx(best, abs=ROUNDING)
+        assert success_bound(nothing, n, best) == pytest.approx(best, abs=ROUNDING)
     for everything in (700.0, 1e308, math.inf):
-        assert most_right(everything, n, best) == pytest.approx(1 if n else best, abs=ROUNDING)
-    assert most_right(4, 10_000, best) == 1
-    assert most_right(2, n, 1) == 1
+        assert success_bound(everything, n, best) == pytest.approx(1 if n else best, abs=ROUNDING)
+    assert success_bound(4, 10_000, best) == 1
+    assert success_bound(2, n, 1) == 1
 
 
 # In a game
 
 
-def records(pools, *, memory=False, weights=None, users=40_000):
+def records(pools, *, memoize=False, weights=None, users=40_000):
     """Users who pick from one pool nearly always, of one object each, and an adversary who knows it."""
     universe = Universe.sized(len(pools), dict.fromkeys(pools, 1))
-    decided = Behaviour(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)
+    decided = Behavior(interest=Beta(a=1000), polarization=Beta(a=1000), pools=weights)
     game = Game(
         universe=universe,
         popularity=evenly(universe),
-        behaviour=decided,
-        device=device_of(make("grr", universe.size, {"epsilon": 0.5}), memory=memory),
+        behavior=decided,
+        device=device_of(make("grr", universe.size, {"epsilon": 0.5}), memoize=memoize),
         adversaries=[Adversary.weak(universe, decided)],
         observations=[1, 3, 8],
     )
-    return summarise(play(game, users, 1), game, 1)
+    return summarize(play(game, users, 1), game, 1)
 
 
 def above(record):
     """By how many standard errors the precision is above the bound."""
-    most = record.most_right
+    most = record.success_bound
     return (record.precision.value - most) / math.sqrt(most * (1 - most) / record.users)
 
 
@@ -216,7 +216,7 @@ def above(record):
 def test_the_attack_on_decided_users_of_two_pools_is_as_right_as_anyone_can_be(weights, best):
     for record in records("ab", weights=weights):
         if record.adversary != NON_PRIVATE:
-            assert record.most_right == most_right(0.5, record.n, best)
+            assert record.success_bound == success_bound(0.5, record.n, best)
             assert abs(above(record)) < 4
 
 
@@ -228,8 +228,8 @@ def test_the_attack_on_decided_users_of_four_pools_stays_below():
 
 
 def test_nothing_bounds_objects_themselves_and_devices_that_keep_answers():
-    assert {record.most_right for record in records("ab", users=50) if record.adversary == NON_PRIVATE} == {1.0}
-    assert {record.most_right for record in records("ab", memory=True, users=50)} == {1.0}
+    assert {record.success_bound for record in records("ab", users=50) if record.adversary == NON_PRIVATE} == {1.0}
+    assert {record.success_bound for record in records("ab", memoize=True, users=50)} == {1.0}
 
 
 # Errors
@@ -238,11 +238,11 @@ def test_nothing_bounds_objects_themselves_and_devices_that_keep_answers():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: most_right(-1, 7, 0.5), "epsilon must be at least 0"),
-        (lambda: most_right(math.nan, 7, 0.5), "epsilon must be at least 0"),
-        (lambda: most_right(1, -7, 0.5), "n must be at least 0"),
-        (lambda: most_right(1, 7, 0.0), "best must be a probability above 0"),
-        (lambda: most_right(1, 7, np.nan), "best must be a probability above 0"),
+        (lambda: success_bound(-1, 7, 0.5), "epsilon must be at least 0"),
+        (lambda: success_bound(math.nan, 7, 0.5), "epsilon must be at least 0"),
+        (lambda: success_bound(1, -7, 0.5), "n must be at least 0"),
+        (lambda: success_bound(1, 7, 0.0), "best must be a probability above 0"),
+        (lambda: success_bound(1, 7, np.nan), "best must be a probability above 0"),
     ],
 )
 def test_messages(call, words):

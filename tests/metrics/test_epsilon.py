@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poolscope.game.game import Game
-from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, Sending, device_of
-from poolscope.metrics import EpsilonInTime, epsilon_in_time, kept_by
+from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, ReportingPolicy, device_of
+from poolscope.metrics import CumulativeEpsilon, cumulative_epsilon, kept_by
 from poolscope.metrics.bounds import (
     composition_bound,
     devices_in_words,
@@ -25,14 +25,14 @@ from poolscope.population.universe import Universe
 UNIVERSE = Universe.sized(5, {"a": 2, "b": 2})
 
 
-def game(*, memory=False, **limits):
+def game(*, memoize=False, **limits):
     return Game(
         universe=UNIVERSE,
         popularity=[0.2] * 5,
-        device=device_of(GRR(universe=5, epsilon=4.0), memory=memory),
+        device=device_of(GRR(universe=5, epsilon=4.0), memoize=memoize),
         adversaries=[],
         observations=[1],
-        sending=Sending(**limits),
+        policy=ReportingPolicy(**limits),
     )
 
 
@@ -47,34 +47,34 @@ def game(*, memory=False, **limits):
         ({"reports_per_day": 1, "cap": 1000}, "epsilon 4 a report, 1 a day: 1,460 a year, 4,000 in all"),
         ({"cap": 2}, "epsilon 4 a report: 8 in all"),
         ({"reports_per_day": 1, "window": 7}, "epsilon 4 a report, 1 a day: 1,460 a year"),
-        ({"reports_per_day": 1, "memory": True}, "epsilon 4 a report, 1 a day: 4 a kept answer, 20 in all"),
-        ({"cap": 3, "memory": True}, "epsilon 4 a report: 4 a kept answer, 12 in all"),
+        ({"reports_per_day": 1, "memoize": True}, "epsilon 4 a report, 1 a day: 4 a kept answer, 20 in all"),
+        ({"cap": 3, "memoize": True}, "epsilon 4 a report: 4 a kept answer, 12 in all"),
     ],
 )
 def test_in_words(limits, words):
     played = game(**limits)
-    assert in_words([epsilon_of(played)], played.sending) == words
+    assert in_words([epsilon_of(played)], played.policy) == words
 
 
 def test_several_and_infinite_ones():
-    sending = Sending(reports_per_day=1)
-    found = [epsilon_in_time(epsilon, sending) for epsilon in (1.0, 4.0, math.inf)]
-    assert in_words(found, sending) == "epsilon 1, 4, ∞ a report, 1 a day: 365, 1,460, ∞ a year"
+    policy = ReportingPolicy(reports_per_day=1)
+    found = [cumulative_epsilon(epsilon, policy) for epsilon in (1.0, 4.0, math.inf)]
+    assert in_words(found, policy) == "epsilon 1, 4, ∞ a report, 1 a day: 365, 1,460, ∞ a year"
 
 
 @given(st.floats(1e-3, 50), st.floats(1e-3, 100), st.floats(0.01, 1), st.none() | st.integers(1, 10_000))
 def test_sums_are_of_the_reports_that_are_sent(epsilon, rate, share, cap):
-    found = epsilon_in_time(epsilon, Sending(reports_per_day=rate, sample=share, cap=cap))
+    found = cumulative_epsilon(epsilon, ReportingPolicy(reports_per_day=rate, sampling_rate=share, cap=cap))
     for days, total in ((1, found.day), (365, found.year)):
         assert total == pytest.approx(epsilon * min(days * rate * share, math.inf if cap is None else cap))
-    assert found.ever == (None if cap is None else cap * epsilon)
+    assert found.total == (None if cap is None else cap * epsilon)
 
 
 @pytest.mark.parametrize(
     ("mechanism", "answer", "answers"),
     [
         (GRR(universe=5, epsilon=4.0), 4.0, 5),
-        (LGRR(universe=5, epsilon=1.0, epsilon_infinity=3.0), 3.0, 5),
+        (LGRR(universe=5, epsilon=1.0, epsilon_perm=3.0), 3.0, 5),
         (LOSUE(universe=5, epsilon=1.0), 2.0, 5),
         (LOLOHA(universe=5, epsilon=1.0, g=2), 2.0, 2),
         (DBitFlip(universe=5, epsilon=1.0, d=2), 1.0, 3),
@@ -85,13 +85,13 @@ def test_sums_are_of_the_reports_that_are_sent(epsilon, rate, share, cap):
 )
 def test_kept_answers_add_up_as_long_as_there_are_new_ones(mechanism, answer, answers):
     """The longitudinal epsilon as the papers count it: of an answer, times the answers that a device can send."""
-    kept = kept_by(device_of(mechanism, memory=True))
+    kept = kept_by(device_of(mechanism, memoize=True))
     assert kept == (pytest.approx(answer), answers)
     for cap, sent in ((None, answers), (1, 1), (100, answers)):
-        found = epsilon_in_time(mechanism.epsilon, Sending(reports_per_day=1, cap=cap), kept=kept)
+        found = cumulative_epsilon(mechanism.epsilon, ReportingPolicy(reports_per_day=1, cap=cap), kept=kept)
         assert (found.report, found.day, found.year) == (mechanism.epsilon, None, None)
-        assert (found.answer, found.ever) == (kept.epsilon, kept.epsilon * sent)
-    assert kept_by(device_of(mechanism, memory=False)) is None
+        assert (found.answer, found.total) == (kept.epsilon, kept.epsilon * sent)
+    assert kept_by(device_of(mechanism, memoize=False)) is None
 
 
 @pytest.mark.parametrize(("buckets", "d"), [(3, 1), (3, 2), (3, 3), (4, 2)])
@@ -114,23 +114,23 @@ def test_what_all_kept_answers_of_dbitflip_reveal(buckets, d):
 
 
 def test_each_mechanism_that_keeps_answers_has_a_phrase():
-    fresh, kept = EpsilonInTime(report=1.0), EpsilonInTime(report=1.0, answer=2.0, ever=60.0)
-    both = {"grr": [fresh, EpsilonInTime(report=2.0)], "l-grr": [kept], "oue": [fresh]}
-    told = of_each_in_words(both, Sending())
+    fresh, kept = CumulativeEpsilon(report=1.0), CumulativeEpsilon(report=1.0, answer=2.0, total=60.0)
+    both = {"grr": [fresh, CumulativeEpsilon(report=2.0)], "l-grr": [kept], "oue": [fresh]}
+    told = of_each_in_words(both, ReportingPolicy())
     assert told == ["epsilon 1, 2 a report", "l-grr, epsilon 1 a report: 2 a kept answer, 60 in all"]
-    assert of_each_in_words({"l-grr": [kept]}, Sending()) == told[1:]
+    assert of_each_in_words({"l-grr": [kept]}, ReportingPolicy()) == told[1:]
 
 
 def test_a_bound_for_the_reports_that_are_linked():
     assert composition_bound(replace(game(), observations=[3])) == 12
-    assert composition_bound(replace(game(memory=True), observations=[3])) == 12
-    assert composition_bound(replace(game(memory=True), observations=[30])) == 20, "five answers, and no more"
-    assert composition_bound(replace(game(memory=True, cap=2), observations=[30])) == 8
+    assert composition_bound(replace(game(memoize=True), observations=[3])) == 12
+    assert composition_bound(replace(game(memoize=True), observations=[30])) == 20, "five answers, and no more"
+    assert composition_bound(replace(game(memoize=True, cap=2), observations=[30])) == 8
 
 
 def test_devices_in_words():
     assert devices_in_words(game()) == []
-    told = devices_in_words(game(memory=True, sample=0.1, cap=1, window=7))
+    told = devices_in_words(game(memoize=True, sampling_rate=0.1, cap=1, rotate_after=7))
     assert [phrase.split(":")[0] for phrase in told] == [
         "n counts events, of which 10 % are reported",
         "a device sends 1 report and no more",

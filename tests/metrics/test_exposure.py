@@ -12,18 +12,18 @@ from poolscope.metrics.intervals import share_of
 
 def test_a_threshold_says_of_whom_the_adversary_is_sure():
     rows = bare(np.array([0.2, 0.5, 0.5, 0.9]), np.array([True, False, True, True]))
-    assert metrics.sure(rows, 0.5) == share_of(3, 4)
-    assert metrics.precision_when_sure(rows, 0.5) == share_of(2, 3)
-    assert np.isnan(metrics.precision_when_sure(rows, 0.95).value)
-    assert metrics.sure(rows, 0.95).value == 0
+    assert metrics.confident(rows, 0.5) == share_of(3, 4)
+    assert metrics.precision_at_threshold(rows, 0.5) == share_of(2, 3)
+    assert np.isnan(metrics.precision_at_threshold(rows, 0.95).value)
+    assert metrics.confident(rows, 0.95).value == 0
 
 
 def test_sure_is_what_the_null_rate_leaves():
     rows = metrics.select(attack(300), "strong", 30)
     curve = metrics.precision_curve(rows, 1)
     for threshold, rate, precision in zip(curve["threshold"], curve["null_rate"], curve["precision"], strict=True):
-        assert metrics.sure(rows, threshold).value == pytest.approx(1 - rate)
-        assert metrics.precision_when_sure(rows, threshold).value == pytest.approx(precision)
+        assert metrics.confident(rows, threshold).value == pytest.approx(1 - rate)
+        assert metrics.precision_at_threshold(rows, threshold).value == pytest.approx(precision)
 
 
 def test_exposure_counts_of_whom_the_adversary_has_been_sure():
@@ -42,7 +42,7 @@ def test_exposure_counts_of_whom_the_adversary_has_been_sure():
 def test_whoever_is_sure_at_n_has_exposed_by_n():
     for rows in attack(400).partition_by("n"):
         for threshold in EXPOSED:
-            assert metrics.sure(rows, threshold).value <= metrics.exposed(rows, threshold, rows["n"][0]).value
+            assert metrics.confident(rows, threshold).value <= metrics.exposed(rows, threshold, rows["n"][0]).value
 
 
 def test_reports_to_exposure_count_those_who_never_are():
@@ -58,14 +58,14 @@ def test_reports_to_exposure_count_those_who_never_are():
 
 
 def noisy(confidence, error):
-    return bare(confidence, np.ones(len(confidence), dtype=bool)).with_columns(confidence_error=error)
+    return bare(confidence, np.ones(len(confidence), dtype=bool)).with_columns(confidence_mcse=error)
 
 
 def test_who_is_within_an_error_of_the_threshold_widens_the_interval():
     confidence, error = np.array([0.2, 0.89, 0.91, 0.99, 0.93]), np.array([0.1, 0.02, 0.02, 0.02, 0.01])
-    value, low, high = metrics.sure(noisy(confidence, error), 0.9)
+    value, low, high = metrics.confident(noisy(confidence, error), 0.9)
     assert (value, low, high) == (3 / 5, share_of(2, 5).low, share_of(4, 5).high)
-    assert metrics.sure(noisy(confidence, 0.0 * error), 0.9) == share_of(3, 5)
+    assert metrics.confident(noisy(confidence, 0.0 * error), 0.9) == share_of(3, 5)
 
 
 def test_early_and_late_widen_who_is_exposed():
@@ -73,8 +73,8 @@ def test_early_and_late_widen_who_is_exposed():
         {
             **{f"exposed_{level}{end}": [1, 1, 1, 1] for level in (50, 95) for end in ("", "_early", "_late")},
             "exposed_90": [3, 5, None, None],
-            "exposed_90_early": [3, 3, 5, None],
-            "exposed_90_late": [5, None, None, None],
+            "exposed_90_plus_mcse": [3, 3, 5, None],
+            "exposed_90_minus_mcse": [5, None, None, None],
         }
     )
     assert metrics.exposed(rows, 0.9, 3) == (1 / 4, share_of(0, 4).low, share_of(2, 4).high)

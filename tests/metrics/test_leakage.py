@@ -17,17 +17,16 @@ from poolscope.mechanisms import Fresh, make
 from poolscope.metrics.intervals import exactly, quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
+    bayes_risk_ratio,
     bayes_security,
-    bayes_security_least,
-    evidence,
     leakage_of,
     least_security_of,
     min_entropy_leakage,
     security_of,
 )
 from poolscope.metrics.precision import select
-from poolscope.metrics.records import prior_guess, summarise
-from poolscope.population.behavior import Behaviour
+from poolscope.metrics.records import prior_guess, summarize
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform, zipf
 from poolscope.population.universe import Universe
 
@@ -42,7 +41,7 @@ def crowd(right, users=100):
 )
 def test_definitions(right, security, bits):
     rows = crowd(right)
-    found = bayes_security(rows, 0.25)
+    found = bayes_risk_ratio(rows, 0.25)
     assert found.value == pytest.approx(security)
     assert found.low <= found.value <= found.high
     found = min_entropy_leakage(rows, 0.25)
@@ -68,15 +67,15 @@ def test_evidence_is_what_the_odds_gained():
     prior = dict.fromkeys(POOLS, 1 / 6)
     posterior = rows["posterior_true"].to_numpy()
     gained = np.sort(np.log(posterior / (1 - posterior) * 5))
-    found = evidence(rows, prior)
+    found = log_odds_gain(rows, prior)
     assert found.value == pytest.approx(gained[494])
     assert found.low <= found.value <= found.high
-    assert evidence(rows, prior, level=0.5).value < found.value
+    assert log_odds_gain(rows, prior, level=0.5).value < found.value
 
 
 def test_certainty_is_as_large_as_rounding_lets_it_be():
     rows = pl.DataFrame({"pool": ["a", "b"], "posterior_true": [1.0, 1.0]})
-    assert evidence(rows, {"a": 0.5, "b": 0.5}).value == pytest.approx(-np.log(SMALLEST_DOUBT))
+    assert log_odds_gain(rows, {"a": 0.5, "b": 0.5}).value == pytest.approx(-np.log(SMALLEST_DOUBT))
 
 
 @pytest.mark.parametrize("kind", ["grr", "hcms"])
@@ -84,7 +83,7 @@ def test_composition_bounds_the_evidence_of_every_user(kind):
     """n epsilon is never exceeded, whatever the adversary believes."""
     universe = Universe.sized(8, {"a": 2, "b": 2, "c": 2})
     parameters = {"m": 4, "hashes": 5} if kind == "hcms" else {}
-    believes = Adversary(name="sure", universe=universe, popularity=zipf(universe, 3.0))
+    believes = Adversary(name="confident_at_threshold", universe=universe, popularity=zipf(universe, 3.0))
     game = Game(
         universe=universe,
         popularity=zipf(universe, 1.0),
@@ -94,9 +93,9 @@ def test_composition_bounds_the_evidence_of_every_user(kind):
         non_private=False,
     )
     outcomes = play(game, 200, SEED)
-    for name in ("weak", "sure"):
+    for name in ("weak", "confident_at_threshold"):
         for n in game.observations:
-            most = evidence(select(outcomes, name, n), dict.fromkeys("abc", 1 / 3), level=1.0)
+            most = log_odds_gain(select(outcomes, name, n), dict.fromkeys("abc", 1 / 3), level=1.0)
             assert 0 < most.value <= 0.4 * n * (1 + 1e-9)
 
 
@@ -119,11 +118,11 @@ def test_a_quantile_is_a_value_that_was_seen():
 
 
 def test_a_summary_has_the_leakage():
-    for record in summarise(attack(300), Pools(6), SEED):
+    for record in summarize(attack(300), Pools(6), SEED):
         precision = record.precision.value
-        assert record.bayes_security.value == pytest.approx((1 - precision) / (1 - 1 / 6))
+        assert record.bayes_risk_ratio.value == pytest.approx((1 - precision) / (1 - 1 / 6))
         assert record.min_entropy_leakage.value == pytest.approx(np.log2(6 * precision))
-        for value, low, high in (record.bayes_security, record.min_entropy_leakage):
+        for value, low, high in (record.bayes_risk_ratio, record.min_entropy_leakage):
             assert low <= value <= high
 
 
@@ -165,10 +164,10 @@ def test_it_is_less_than_at_the_prior_of_the_users():
 
 def test_rows_and_their_counts_tell_the_same():
     rows = attack(300).filter(pl.col("n") == 90)
-    found = bayes_security_least(rows, 6, SEED)
+    found = bayes_security(rows, 6, SEED)
     counts = {both: rows.filter(pool=both[0], guess=both[1]).height for both in product(POOLS, POOLS)}
     assert found == least_security_of({both: n for both, n in counts.items() if n}, 6, SEED)
-    assert found == bayes_security_least(rows.sample(fraction=1, shuffle=True, seed=1), 6, SEED)
+    assert found == bayes_security(rows.sample(fraction=1, shuffle=True, seed=1), 6, SEED)
 
 
 def test_a_pool_that_nobody_prefers_may_leak_anything():
@@ -216,16 +215,16 @@ def test_the_game_says_how_often_a_blind_guess_is_right():
     game = Game(
         universe=universe,
         popularity=uniform(universe),
-        behaviour=Behaviour(pools=(6, 2, 1)),
+        behavior=Behavior(pools=(6, 2, 1)),
         device=Fresh(make("grr", 12, {"epsilon": 1.0})),
         adversaries=people,
         observations=[2],
     )
     # of pools that are not the scenario's nobody has said how they are preferred
     assert [game.prior_guess(name) for name in ("x", "y", NON_PRIVATE)] == [6 / 9, None, 6 / 9]
-    x, y, plain = summarise(play(game, 50, 1), game, 1)
+    x, y, plain = summarize(play(game, 50, 1), game, 1)
     for record in (x, plain):
-        assert record.bayes_security.value == pytest.approx((1 - record.precision.value) / (3 / 9))
+        assert record.bayes_risk_ratio.value == pytest.approx((1 - record.precision.value) / (3 / 9))
         assert record.min_entropy_leakage.value == pytest.approx(np.log2(record.precision.value / (6 / 9)))
     assert prior_guess(1 / 2, 30, 50) == (0.5, 0.5, share_of(30, 50).high)
-    assert y.bayes_security.high > (1 - y.precision.low) / 0.5
+    assert y.bayes_risk_ratio.high > (1 - y.precision.low) / 0.5

@@ -14,8 +14,8 @@ from poolscope.metrics.calibration import (
     ERROR_BINS,
     brier,
     calibration,
-    calibration_error,
-    calibration_limit,
+    ece,
+    ece_null_p95,
     gather,
 )
 from poolscope.metrics.intervals import TAIL, quantile, share_of
@@ -69,7 +69,7 @@ def test_area_is_the_mean_precision_and_the_curve_holds_all_of_it(rows):
     assert curve["null_rate"].to_numpy() == pytest.approx(1 - np.arange(1, rows.height + 1) / rows.height)
     assert curve["threshold"].to_list() == sorted(rows["confidence"], reverse=True)
     assert confidence.tolist() == curve["threshold"].to_list()
-    value, low, high = metrics.auc(rows, SEED)
+    value, low, high = metrics.auc_pn(rows, SEED)
     assert value == pytest.approx(np.mean(precision))
     assert 0 <= low <= value <= high <= 1
     assert high - low > 0.01
@@ -88,8 +88,8 @@ def test_ties_follow_the_seed_and_nothing_else():
     rng = np.random.default_rng(SEED)
     rows = bare(np.full(200, 0.5), rng.random(200) < 0.5)
     shuffled = rows.sample(fraction=1, shuffle=True, seed=3)
-    assert metrics.auc(rows, 1) == metrics.auc(shuffled, 1)
-    areas = [metrics.auc(rows, seed).value for seed in range(300)]
+    assert metrics.auc_pn(rows, 1) == metrics.auc_pn(shuffled, 1)
+    areas = [metrics.auc_pn(rows, seed).value for seed in range(300)]
     assert len(set(areas)) > 250
     # Ordered by success, or by failure, all of them would lie on one side of the precision.
     bound = 4 * np.std(areas) / np.sqrt(len(areas))
@@ -99,15 +99,16 @@ def test_ties_follow_the_seed_and_nothing_else():
 def test_rounding_of_the_posterior_does_not_order_ties():
     correct = np.arange(100) < 50
     rows = bare(1 / 6 + 1e-15 * correct, correct)
-    assert metrics.auc(rows, 1).value < 0.8  # ordered by the last digits it would be 0.85
+    assert metrics.auc_pn(rows, 1).value < 0.8  # ordered by the last digits it would be 0.85
 
 
 def test_area_interval_agrees_with_a_bootstrap():
     rng = np.random.default_rng(SEED)
     rows = calibrated(800, rng)
-    _, low, high = metrics.auc(rows, SEED)
+    _, low, high = metrics.auc_pn(rows, SEED)
     again = [
-        metrics.auc(rows[rng.integers(800, size=800)].with_columns(user=pl.int_range(800)), seed) for seed in range(400)
+        metrics.auc_pn(rows[rng.integers(800, size=800)].with_columns(user=pl.int_range(800)), seed)
+        for seed in range(400)
     ]
     spread = np.std([estimate.value for estimate in again])
     # A standard deviation from 400 draws has relative error 1 / sqrt(800).
@@ -118,18 +119,18 @@ def test_area_interval_agrees_with_a_bootstrap():
 def test_area_interval_covers_the_truth(users, exactly):
     rng = np.random.default_rng([SEED, users])
     truth = 0.75  # the integral of (1 - q) (-ln q)
-    estimates = [metrics.auc(calibrated(users, rng), SEED) for _ in range(500)]
+    estimates = [metrics.auc_pn(calibrated(users, rng), SEED) for _ in range(500)]
     assert_covers([low <= truth <= high for _, low, high in estimates], exactly=exactly)
 
 
 def test_area_of_one_user_says_nothing():
-    right, wrong = (metrics.auc(bare(np.array([0.9]), np.array([c])), 1) for c in (True, False))
+    right, wrong = (metrics.auc_pn(bare(np.array([0.9]), np.array([c])), 1) for c in (True, False))
     assert right == pytest.approx((1, 0, 1), abs=0.01)
     assert wrong == pytest.approx((0, 0, 1), abs=0.01)
 
 
 def test_area_of_users_who_are_all_right_stays_open():
-    value, low, _ = metrics.auc(bare(np.full(1000, 0.9), np.ones(1000, bool)), 1)
+    value, low, _ = metrics.auc_pn(bare(np.full(1000, 0.9), np.ones(1000, bool)), 1)
     assert value == pytest.approx(1)
     assert 0.98 < low < 0.999
 
@@ -167,7 +168,7 @@ def test_no_users_and_unknown_attacks_are_refused():
     for table in (rows, rows.with_columns(pl.col("adversary").cast(pl.Enum(["strong"])))):
         with pytest.raises(InputError, match="no outcomes of adversary 'oracle' at n = 7"):
             metrics.select(table, "oracle", 7)
-    for metric in (lambda r: metrics.auc(r, 1), calibration, brier):
+    for metric in (lambda r: metrics.auc_pn(r, 1), calibration, brier):
         with pytest.raises(InputError, match="outcomes: must have at least one user"):
             metric(rows.clear())
 
@@ -191,18 +192,18 @@ def test_calibrated_attack_stays_below_its_limit():
     rng = np.random.default_rng(SEED)
     crowds = [calibrated(500, rng) for _ in range(200)]
     binned = [gather(crowd, ERROR_BINS) for crowd in crowds]
-    limits = [calibration_limit(crowd, SEED) for crowd in crowds]
+    limits = [ece_null_p95(crowd, SEED) for crowd in crowds]
     assert_covers([b.error(b.success) <= limit for b, limit in zip(binned, limits, strict=True)])
-    few = [calibration_error(crowd, SEED).low == 0 for crowd in crowds[:40]]
+    few = [ece(crowd, SEED).low == 0 for crowd in crowds[:40]]
     assert_covers(few, 0.975, exactly=False)
 
 
 def test_miscalibrated_attack_is_found_out():
     honest, boastful = (metrics.select(attack(4000, sharpness=sharpness), "strong", 30) for sharpness in (1, 3))
-    assert calibration_error(honest, 1).low == 0
-    value, low, _ = calibration_error(boastful, 1)
-    assert value > 2 * calibration_limit(boastful, 1)
-    assert low > calibration_limit(boastful, 1)
+    assert ece(honest, 1).low == 0
+    value, low, _ = ece(boastful, 1)
+    assert value > 2 * ece_null_p95(boastful, 1)
+    assert low > ece_null_p95(boastful, 1)
     assert brier(boastful).low > brier(honest).high
 
 
@@ -212,14 +213,14 @@ def test_calibration_error_interval_covers_a_known_error():
     covered = []
     for _ in range(60):
         confidence = rng.random(800)
-        _, low, high = calibration_error(bare(confidence, rng.random(800) < confidence**2), SEED)
+        _, low, high = ece(bare(confidence, rng.random(800) < confidence**2), SEED)
         covered.append(low <= truth <= high)
     assert_covers(covered, exactly=False)
 
 
 def test_calibration_error_of_few_who_are_all_right_stays_open():
     rows = bare(np.ones(5), np.ones(5, bool))
-    value, low, high = calibration_error(rows, 1)
+    value, low, high = ece(rows, 1)
     assert (value, low) == (0, 0)
     assert high > 0.3
     with pytest.raises(InputError, match="bins: must be at least 1, got 0"):
@@ -233,17 +234,17 @@ def test_brier_interval_covers_the_truth(users):
     assert_covers([low <= 1 / 6 <= high for _, low, high in estimates], exactly=users > 100)
 
 
-# Behaviour
+# Behavior
 
 
 @settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(2, 9), st.integers(1, 5), st.integers(1, 5))
-def test_behaviour_map_agrees_with_counting(users, k, across, along):
+def test_behavior_map_agrees_with_counting(users, k, across, along):
     rng = np.random.default_rng(users)
     rows = bare(rng.random(users), rng.random(users) < 0.5).with_columns(
         gamma=pl.Series(1 - rng.random(users)), delta=pl.Series(1 - rng.random(users))
     )
-    table = metrics.behaviour_map(rows, k, cells=(across, along))
+    table = metrics.behavior_map(rows, k, cells=(across, along))
     assert table.height == across * along
     assert table["users"].sum() == users
     clipped = rows.with_columns(pl.col("delta").clip(lower_bound=1 / k + 1e-12))
@@ -260,11 +261,11 @@ def test_behaviour_map_agrees_with_counting(users, k, across, along):
             assert (low, high) == (0, 1)
 
 
-def test_behaviour_map_leaves_out_users_of_unknown_behaviour():
+def test_behavior_map_leaves_out_users_of_unknown_behavior():
     rows = bare(np.full(3, 0.5), np.ones(3, bool)).with_columns(
         gamma=pl.Series([0.5, None, 0.5]), delta=pl.Series([0.5, 0.5, np.nan])
     )
-    assert metrics.behaviour_map(rows, 2)["users"].sum() == 1
+    assert metrics.behavior_map(rows, 2)["users"].sum() == 1
 
 
 @pytest.mark.parametrize("kinds", [1, 3, 1000])

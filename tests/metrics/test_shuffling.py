@@ -13,7 +13,7 @@ from poolscope.core.errors import InputError
 from poolscope.mechanisms import make
 from poolscope.metrics import lattice
 from poolscope.metrics.shuffling import (
-    shuffled_epsilon,
+    shuffle_epsilon,
     shuffled_epsilon_in_closed_form,
     shuffled_epsilon_of,
 )
@@ -43,8 +43,8 @@ def assert_least(laws, found, delta):
 
 def test_published_numbers():
     """The stronger clones of Feldman, McMillan and Talwar; their first analysis has 0.1698, and 3.99 at 1,000."""
-    assert shuffled_epsilon(4, 100_000, 1e-6) == pytest.approx(0.1182, abs=1e-4)
-    assert shuffled_epsilon(4, 1_000, 1e-6) == pytest.approx(1.853, abs=1e-3)
+    assert shuffle_epsilon(4, 100_000, 1e-6) == pytest.approx(0.1182, abs=1e-4)
+    assert shuffle_epsilon(4, 1_000, 1e-6) == pytest.approx(1.853, abs=1e-3)
     assert shuffled_epsilon_in_closed_form(4, 100_000, 1e-6) == pytest.approx(0.5378, abs=5e-5)
 
 
@@ -53,14 +53,14 @@ def test_published_numbers():
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
 def test_shuffled_epsilon_is_the_least_that_has_delta(epsilon, devices, delta):
     laws = oracle.blanket(oracle.any_blanket(epsilon), devices)
-    assert_least(laws, shuffled_epsilon(epsilon, devices, delta), delta)
+    assert_least(laws, shuffle_epsilon(epsilon, devices, delta), delta)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 @pytest.mark.parametrize("devices", [5, 29])
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_shuffled_randomized_response_is_not_told_apart_better(epsilon, devices, delta):
-    found = shuffled_epsilon(epsilon, devices, delta)
+    found = shuffle_epsilon(epsilon, devices, delta)
     for ones in range(0, devices, 7):
         one, other = (oracle.shuffled_bits(epsilon, devices, ones + more) for more in (0, 1))
         assert largest(one, other, found) <= delta
@@ -84,14 +84,14 @@ def test_no_mechanism_of_that_epsilon_is_told_apart_better(case, delta):
     epsilon, mechanism, others = case
     rest = [mechanism[x] for x in others]
     one, other = (oracle.histograms([mechanism[x], *rest]) for x in (0, 1))
-    assert largest(one, other, shuffled_epsilon(epsilon, len(others) + 1, delta)) <= delta
+    assert largest(one, other, shuffle_epsilon(epsilon, len(others) + 1, delta)) <= delta
 
 
 def test_a_mechanism_of_a_larger_epsilon_is_told_apart_better():
     """Without this the test above could not fail."""
     mechanism = oracle.randomized_response(3, 2.2)
     one, other = (oracle.histograms([mechanism[x], mechanism[2], mechanism[2]]) for x in (0, 1))
-    assert largest(one, other, shuffled_epsilon(2, 3, 1e-3)) > 1e-3
+    assert largest(one, other, shuffle_epsilon(2, 3, 1e-3)) > 1e-3
 
 
 # One mechanism
@@ -129,7 +129,7 @@ def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon
         assert [float(sum(law.values())) for law in laws] == pytest.approx([1, 1])
         found = shuffled_epsilon_of(mechanism, devices, delta)
         assert_least(laws, found, delta)
-        assert found <= shuffled_epsilon(epsilon, devices, delta) * (1 + STEP)
+        assert found <= shuffle_epsilon(epsilon, devices, delta) * (1 + STEP)
 
 
 @pytest.mark.parametrize("objects", [3, 4])
@@ -157,7 +157,7 @@ def test_what_a_report_supports_bounds_every_pair_of_objects(kind, universe, eps
 
 def test_a_mechanism_that_is_not_pure_has_the_bound_of_its_epsilon():
     she = make("she", 5, {"epsilon": 2.0})
-    assert shuffled_epsilon_of(she, 100, 1e-4) == shuffled_epsilon(2.0, 100, 1e-4)
+    assert shuffled_epsilon_of(she, 100, 1e-4) == shuffle_epsilon(2.0, 100, 1e-4)
 
 
 # Rounds
@@ -167,16 +167,16 @@ def test_a_mechanism_that_is_not_pure_has_the_bound_of_its_epsilon():
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_two_rounds_are_those_of_the_product(epsilon, devices, delta):
     one, other = map(oracle.twice, oracle.blanket(oracle.any_blanket(epsilon), devices))
-    found = shuffled_epsilon(epsilon, devices, delta, rounds=2)
+    found = shuffle_epsilon(epsilon, devices, delta, rounds=2)
     assert largest(one, other, found) <= delta
     assert largest(one, other, 0.97 * found) > delta
 
 
 def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_sum():
-    one, nine = (shuffled_epsilon(1, 2000, 1e-6, rounds=rounds) for rounds in (1, 9))
+    one, nine = (shuffle_epsilon(1, 2000, 1e-6, rounds=rounds) for rounds in (1, 9))
     assert 2.9 * one < nine < 3.3 * one
-    assert shuffled_epsilon(1, 1, 1e-6, rounds=3) == pytest.approx(3, rel=1e-4)
-    assert shuffled_epsilon(1000.0, 10, 1e-6, rounds=3) == 3000
+    assert shuffle_epsilon(1, 1, 1e-6, rounds=3) == pytest.approx(3, rel=1e-4)
+    assert shuffle_epsilon(1000.0, 10, 1e-6, rounds=3) == 3000
 
 
 # Numbers
@@ -185,7 +185,7 @@ def test_rounds_add_up_as_their_square_root_at_first_and_never_to_more_than_the_
 @given(EPSILONS, EPSILONS, st.integers(1, 10**6), st.integers(1, 10**6), st.floats(1e-12, 0.5), st.floats(1e-12, 0.5))
 @settings(deadline=None, max_examples=15)
 def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, delta, larger):
-    for bound in (shuffled_epsilon, shuffled_epsilon_in_closed_form):
+    for bound in (shuffle_epsilon, shuffled_epsilon_in_closed_form):
         hidden = bound(min(epsilon, other), max(devices, more), max(delta, larger))
         shown = bound(max(epsilon, other), min(devices, more), min(delta, larger))
         assert 0 <= hidden <= shown * (1 + STEP) + ROUNDING
@@ -196,20 +196,20 @@ def test_more_devices_and_more_delta_hide_better(epsilon, other, devices, more, 
 @settings(deadline=None, max_examples=15)
 def test_the_closed_form_is_never_below(epsilon, devices, delta):
     closed = shuffled_epsilon_in_closed_form(epsilon, devices, delta)
-    assert shuffled_epsilon(epsilon, devices, delta) <= closed + ROUNDING
+    assert shuffle_epsilon(epsilon, devices, delta) <= closed + ROUNDING
 
 
 def test_many_devices_are_those_of_the_normal_limit():
     """At 10^9 devices the sum is normal to four digits: delta is that of a Gaussian mechanism."""
     epsilon, devices, delta = 1.0, 10**9, 1e-12
-    found = shuffled_epsilon(epsilon, devices, delta)
+    found = shuffle_epsilon(epsilon, devices, delta)
     # variance of a report's likelihood ratio against the blanket: twice (e - 1)^2 / (e + 1)
     sigma = mpf(math.e - 1) * oracle.mp.sqrt(mpf(2) / (math.e + 1) / devices)
     normal = oracle.mp.ncdf(-found / sigma + sigma / 2) - exp(found) * oracle.mp.ncdf(-found / sigma - sigma / 2)
     assert float(normal) == pytest.approx(delta, rel=0.02)
 
 
-@pytest.mark.parametrize("bound", [shuffled_epsilon, shuffled_epsilon_in_closed_form])
+@pytest.mark.parametrize("bound", [shuffle_epsilon, shuffled_epsilon_in_closed_form])
 def test_limits_of_shuffling(bound):
     assert bound(0, 1000, 1e-6) == 0
     assert bound(math.inf, 1000, 1e-6) == math.inf
@@ -221,23 +221,23 @@ def test_limits_of_shuffling(bound):
 def test_large_epsilons_have_their_digits():
     """Of few devices that never hide each other, delta is that of one device."""
     for epsilon in (40.0, 300.0, 700.0):
-        assert shuffled_epsilon(epsilon, 100, 0.5) == pytest.approx(epsilon - math.log(2), abs=1e-3)
+        assert shuffle_epsilon(epsilon, 100, 0.5) == pytest.approx(epsilon - math.log(2), abs=1e-3)
 
 
 def test_a_coarse_lattice_is_above_a_fine_one(monkeypatch):
-    fine = shuffled_epsilon(1, 10_000, 1e-6)
+    fine = shuffle_epsilon(1, 10_000, 1e-6)
     monkeypatch.setattr(lattice, "FINEST", 2)
-    coarse = shuffled_epsilon(1, 10_000, 1e-6)
+    coarse = shuffle_epsilon(1, 10_000, 1e-6)
     assert fine * 1.0005 < coarse < fine * 1.05
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: shuffled_epsilon(-1, 10, 0.1), "epsilon must be at least 0"),
-        (lambda: shuffled_epsilon(1, 0, 0.1), "devices must be at least 1"),
-        (lambda: shuffled_epsilon(1, 10, 0.0), "delta must be above 0 and below 1"),
-        (lambda: shuffled_epsilon(1, 10, 0.1, rounds=0), "rounds must be at least 1"),
+        (lambda: shuffle_epsilon(-1, 10, 0.1), "epsilon must be at least 0"),
+        (lambda: shuffle_epsilon(1, 0, 0.1), "devices must be at least 1"),
+        (lambda: shuffle_epsilon(1, 10, 0.0), "delta must be above 0 and below 1"),
+        (lambda: shuffle_epsilon(1, 10, 0.1, rounds=0), "rounds must be at least 1"),
         (lambda: shuffled_epsilon_of(make("grr", 4, {"epsilon": 1.0}), 0, 0.1), "devices must be at least 1"),
         (lambda: shuffled_epsilon_in_closed_form(1, 10, 1.0), "delta must be above 0 and below 1"),
     ],

@@ -9,15 +9,15 @@ from cases.records import choice, record
 from poolscope.core.errors import InputError
 from poolscope.metrics.tables import Records
 
-TWO = Records([record(n=7, auc=(0.5, 0.25)), record("a_b & <c>", n=30, most_right=math.inf)])
+TWO = Records([record(n=7, auc_pn=(0.5, 0.25)), record("a_b & <c>", n=30, success_bound=math.inf)])
 
 
 def test_a_frame_has_every_field_as_a_column_and_keeps_numbers():
     frame = TWO.to_polars()
     assert frame.columns == list(TWO[0].as_json())
     assert frame.row(0, named=True) == TWO[0].as_json()
-    assert frame["most_right"].to_list() == [0.1, math.inf]
-    assert frame["auc_low"].to_list() == [0.25, 0.29]
+    assert frame["success_bound"].to_list() == [0.1, math.inf]
+    assert frame["auc_pn_low"].to_list() == [0.25, 0.29]
 
 
 def test_pandas_gets_the_same_frame():
@@ -34,7 +34,7 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
 
 
 def test_latex_has_intervals_rules_and_escapes_names():
-    lines = TWO.to_latex(["adversary", "n", "auc", "most_right"], digits=2).splitlines()
+    lines = TWO.to_latex(["adversary", "n", "auc_pn", "success_bound"], digits=2).splitlines()
     assert lines == [
         r"\begin{tabular}{lrrr}",
         r"\toprule",
@@ -64,7 +64,7 @@ def test_a_notebook_gets_a_table_with_names_escaped():
 
 
 def test_an_unknown_column_is_an_error_that_knows_better():
-    with pytest.raises(InputError, match=r"columns: must be a field of a record.*'aux'.*auc"):
+    with pytest.raises(InputError, match=r"columns: must be a field of a record.*'aux'.*auc_pn"):
         TWO.to_latex(["aux"])
     with pytest.raises(InputError, match="at least one record"):
         Records([]).to_latex()

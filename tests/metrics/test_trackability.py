@@ -12,14 +12,14 @@ from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import user_keys
-from poolscope.devices.policy import Sending
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.game import windows
 from poolscope.game.game import Game
 from poolscope.game.windows import two_windows
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores, mean_popularity
 from poolscope.mechanisms import CMS, Fresh, device_of, make, reports_of
-from poolscope.metrics.linkability import FALSE_LINKS, linked, roc_area, trackability
+from poolscope.metrics.linkability import FALSE_LINKS, linkability, roc_auc, tpr_at_fpr
 from poolscope.workflows.audit.run_folder import read_run
 
 
@@ -30,7 +30,7 @@ def test_the_area_is_a_count_of_pairs():
     scores[rng.random((25, 25)) < 0.2] = -np.inf
     own, others = np.diagonal(scores), scores[~np.eye(25, dtype=bool)]
     count = sum((a > b) + (a == b) / 2 for a in own for b in others)
-    found = roc_area(scores)
+    found = roc_auc(scores)
     assert found.value == pytest.approx(count / (len(own) * len(others)))
     assert found.low < found.value < found.high
 
@@ -44,19 +44,19 @@ def test_linked_is_a_count_above_all_but_a_few(devices):
     allowed = int(FALSE_LINKS * len(others))
     assert allowed == (3 if devices == 60 else 0)
     least = min(tau for tau in others if (others > tau).sum() <= allowed)
-    found = linked(scores, SEED)
+    found = tpr_at_fpr(scores, SEED)
     assert found.value == np.mean(own > least)
     assert found.low <= found.value <= found.high
-    assert found == linked(scores, SEED)
+    assert found == tpr_at_fpr(scores, SEED)
 
 
 def test_everybody_or_nobody_is_linked():
     apart = np.where(np.eye(40, dtype=bool), 1.0, -np.inf)
-    assert roc_area(apart).value == linked(apart, SEED).value == 1
-    assert roc_area(apart).low < 1 > linked(apart, SEED).low, "forty devices are no proof"
-    assert linked(-apart.T, SEED).value == 0
-    assert roc_area(np.zeros((9, 9))).value == 0.5
-    assert linked(np.zeros((9, 9)), SEED).value == 0
+    assert roc_auc(apart).value == tpr_at_fpr(apart, SEED).value == 1
+    assert roc_auc(apart).low < 1 > tpr_at_fpr(apart, SEED).low, "forty devices are no proof"
+    assert tpr_at_fpr(-apart.T, SEED).value == 0
+    assert roc_auc(np.zeros((9, 9))).value == 0.5
+    assert tpr_at_fpr(np.zeros((9, 9)), SEED).value == 0
 
 
 CROWDS, DEVICES = 100, 60
@@ -80,31 +80,31 @@ def by_pairs(scores):
 def test_the_intervals_are_over_the_draw_of_devices():
     rng = np.random.default_rng(SEED)
     large = [crowd(rng, 400) for _ in range(20)]
-    truth = np.mean([roc_area(scores).value for scores in large])
-    share = np.mean([linked(scores, SEED).value for scores in large[:8]])
-    held = {"area": 0, "pairs": 0, "linked": 0}
+    truth = np.mean([roc_auc(scores).value for scores in large])
+    share = np.mean([tpr_at_fpr(scores, SEED).value for scores in large[:8]])
+    held = {"area": 0, "pairs": 0, "tpr_at_fpr": 0}
     for _ in range(CROWDS):
         scores = crowd(rng, DEVICES)
-        found, some = roc_area(scores), linked(scores, SEED)
+        found, some = roc_auc(scores), tpr_at_fpr(scores, SEED)
         held["area"] += found.low <= truth <= found.high
         held["pairs"] += abs(found.value - truth) <= 1.96 * by_pairs(scores)
-        held["linked"] += some.low <= share <= some.high
+        held["tpr_at_fpr"] += some.low <= share <= some.high
     least = stats.binom.ppf(1e-3, CROWDS, 0.95)
     assert held["area"] >= least, held
-    assert held["linked"] >= least, held
+    assert held["tpr_at_fpr"] >= least, held
     assert held["pairs"] < least, "the negative control"
 
 
 SKETCH = CMS(universe=CROWD.size, epsilon=4.0, m=1024, hashes=65536)
 
 
-def game(device, size, observations=None, **sending):
+def game(device, size, observations=None, **policy):
     counts = observations or [2 * size]
     return Game(
         universe=CROWD,
         popularity=POPULARITY,
         device=device,
-        sending=Sending(window=size, **sending),
+        policy=ReportingPolicy(rotate_after=size, **policy),
         adversaries=[STRONG],
         observations=counts,
         non_private=False,
@@ -113,10 +113,10 @@ def game(device, size, observations=None, **sending):
 
 def test_identical_answers_link_devices():
     """A sketch of 1,024 bits that comes twice is one device's."""
-    (found,) = trackability(game(device_of(SKETCH, memory=True), 30), 60, SEED)
+    (found,) = linkability(game(device_of(SKETCH, memoize=True), 30), 60, SEED)
     assert (found.adversary, found.window, found.devices) == ("strong", 30, 60)
-    assert found.roc_area.low > 0.9
-    assert found.roc_area.value == found.linked.value == 1
+    assert found.roc_auc.low > 0.9
+    assert found.roc_auc.value == found.tpr_at_fpr.value == 1
 
 
 @pytest.mark.parametrize("kind", ["cms", "grr", "l-grr", "l-osue", "dbitflip", "rappor"])
@@ -126,11 +126,11 @@ def test_reports_that_are_drawn_anew_link_nobody(kind):
         "cms": {"epsilon": 4.0, "m": 64, "hashes": 64},
         "rappor": {"f": 0.25, "p": 0.1, "q": 0.9, "m": 16, "cohorts": 1},
         "dbitflip": {"epsilon": 3.0, "buckets": 6, "d": 6},
-        "l-grr": {"epsilon_infinity": 3.0, "epsilon_first": 2.9},
-        "l-osue": {"epsilon_infinity": 3.0, "epsilon_first": 2.9},
+        "l-grr": {"epsilon_perm": 3.0, "epsilon_1": 2.9},
+        "l-osue": {"epsilon_perm": 3.0, "epsilon_1": 2.9},
     }
     mechanism = make(kind, CROWD.size, parameters.get(kind, {"epsilon": 3.0}))
-    device, users, size = device_of(mechanism, memory=True), 120, 5
+    device, users, size = device_of(mechanism, memoize=True), 120, 5
     rng = np.random.default_rng(SEED)
     traces = rng.choice(CROWD.size, size=(users, 2 * size), p=mean_popularity(STRONG))
     found = {}
@@ -139,7 +139,7 @@ def test_reports_that_are_drawn_anew_link_nobody(kind):
         rows = np.arange(2 * size * users).reshape(users, 2, size)
         sides = [{column: x[rows[:, side].ravel()] for column, x in reports.items()} for side in (0, 1)]
         sizes = np.full(users, size)
-        found[name] = roc_area(link_scores(device, *sides, STRONG, (sizes, sizes)))
+        found[name] = roc_auc(link_scores(device, *sides, STRONG, (sizes, sizes)))
     error = (found["fresh"].high - found["fresh"].low) / 3.92
     assert abs(found["fresh"].value - 0.5) < 4 * error
     assert found["kept"].value > 0.5 + 4 * error, "the negative control"
@@ -148,28 +148,28 @@ def test_reports_that_are_drawn_anew_link_nobody(kind):
 def test_what_a_device_keeps_beside_is_a_name():
     """A seed of 32 bits links everybody, however noisy the answers are."""
     device = device_of(make("loloha", CROWD.size, {"epsilon": 0.1}))
-    (found,) = trackability(game(device, 2), 50, SEED)
-    assert found.roc_area.value == found.linked.value == 1
+    (found,) = linkability(game(device, 2), 50, SEED)
+    assert found.roc_auc.value == found.tpr_at_fpr.value == 1
 
 
 def test_windows_are_the_first_two_of_devices_that_fill_them():
-    device = device_of(SKETCH, memory=True)
-    found = two_windows(game(device, 5, [14], sample=0.8), 40, SEED)
+    device = device_of(SKETCH, memoize=True)
+    found = two_windows(game(device, 5, [14], sampling_rate=0.8), 40, SEED)
     assert found.size == 5
     assert 2 <= found.devices < 40
     assert len(found.first["hash"]) == len(found.second["hash"]) == 5 * found.devices
-    whole = two_windows(game(device, 5, [60], sample=0.8), 40, SEED)
+    whole = two_windows(game(device, 5, [60], sampling_rate=0.8), 40, SEED)
     assert whole.devices == 40
     assert two_windows(game(device, 8, [15]), 40, SEED) is None
-    assert trackability(game(device, 8, [15]), 40, SEED) == ()
-    assert trackability(game(device, 5, [20], cap=9), 40, SEED) == ()
-    assert trackability(game(Fresh(SKETCH), 5), 40, SEED) == ()
-    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memory=False)
-    assert trackability(replace(game(device, 5), adversaries=[naive]), 40, SEED) == ()
+    assert linkability(game(device, 8, [15]), 40, SEED) == ()
+    assert linkability(game(device, 5, [20], cap=9), 40, SEED) == ()
+    assert linkability(game(Fresh(SKETCH), 5), 40, SEED) == ()
+    naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
+    assert linkability(replace(game(device, 5), adversaries=[naive]), 40, SEED) == ()
 
 
 def test_long_windows_and_large_universes_take_fewer_devices(monkeypatch):
-    device = device_of(SKETCH, memory=True)
+    device = device_of(SKETCH, memoize=True)
     monkeypatch.setattr(windows, "REPORTS", 20 * 5)
     assert two_windows(game(device, 5), 100, SEED).devices == 20
     monkeypatch.setattr(windows, "CELLS", 1)
@@ -178,20 +178,20 @@ def test_long_windows_and_large_universes_take_fewer_devices(monkeypatch):
 
 def test_an_audit_tells_it(tmp_path, capsys):
     """In the terminal, on the page and in the summary, which is read again."""
-    kept = "kind = 'grr'\nepsilon = 3\n[devices]\nmemory = true\nwindow = 5\n"
+    kept = "kind = 'grr'\nepsilon = 3\n[devices]\nmemoize = true\nrotate_after = 5\n"
     strong = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
     scenario_of(tmp_path, mechanism=kept, adversaries=strong)
     out = tmp_path / "run"
     assert command("audit", tmp_path / "small.toml", "--users", 20, "--out", out) == 0
     assert "Are two windows of 5 reports one device's?" in capsys.readouterr().out
     assert "Are two windows of 5 reports one device" in (out / "report.html").read_text()
-    (found,) = json.loads((out / "summary.json").read_text())["trackability"]
-    assert set(found) >= {"adversary", "window", "devices", "roc_area", "roc_area_low", "linked", "linked_high"}
-    (again,) = read_run(out).summary.trackability
+    (found,) = json.loads((out / "summary.json").read_text())["linkability"]
+    assert set(found) >= {"adversary", "window", "devices", "roc_auc", "roc_auc_low", "tpr_at_fpr", "tpr_at_fpr_high"}
+    (again,) = read_run(out).summary.linkability
     assert again.as_json() == found
     assert command("report", out) == 0
     summary = json.loads((out / "summary.json").read_text())
-    summary["trackability"][0]["roc_area"] = "much"
+    summary["linkability"][0]["roc_auc"] = "much"
     (out / "summary.json").write_text(json.dumps(summary))
-    with pytest.raises(InputError, match=r"summary\.json: trackability\.0\.roc_area: must be a number, got 'much'"):
+    with pytest.raises(InputError, match=r"summary\.json: linkability\.0\.roc_auc: must be a number, got 'much'"):
         read_run(out)

@@ -9,7 +9,7 @@ from oracle.bounds import mpf
 from scipy import special
 
 from poolscope.core.errors import InputError
-from poolscope.metrics.bounds import most_right, trade_off
+from poolscope.metrics.bounds import success_bound, trade_off
 
 ROUNDING = 1e-12
 
@@ -38,7 +38,7 @@ def test_randomized_response_attains_every_corner_and_a_larger_epsilon_is_below(
 @pytest.mark.parametrize(("epsilon", "n"), [(1, 30), (0.02, 10_000), (4, 3)])
 def test_the_advantage_is_what_guesses_about_two_even_candidates_gain(epsilon, n):
     curve = trade_off(epsilon, n)
-    assert (1 + curve.advantage) / 2 == pytest.approx(most_right(epsilon, n, 0.5), rel=1e-10)
+    assert (1 + curve.advantage) / 2 == pytest.approx(success_bound(epsilon, n, 0.5), rel=1e-10)
     assert (np.diff(curve.fpr) >= 0).all()
     assert (np.diff(curve.fnr) <= 0).all()
     assert curve.table().height == n + 2

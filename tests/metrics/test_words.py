@@ -7,14 +7,14 @@ from cases.records import Pools, record
 from cases.synthetic import attack
 
 from poolscope.core.errors import InputError
-from poolscope.metrics.records import summarise
-from poolscope.metrics.text import headline, in_plain_words, percent
+from poolscope.metrics.records import summarize
+from poolscope.metrics.text import percent, strongest_attack, summary_text
 
 KNOWS = {"strong": "an adversary who knows what is popular"}
 
 
 def test_names_the_largest_group_that_is_surely_right():
-    words = in_plain_words(
+    words = summary_text(
         [
             record(
                 precision_top1=(1.0, 0.995),
@@ -33,46 +33,46 @@ def test_names_the_largest_group_that_is_surely_right():
 
 
 def test_a_single_mistake_is_not_every_time():
-    words = in_plain_words([record(precision_top20=(0.9995, 0.999))], KNOWS)
+    words = summary_text([record(precision_top20=(0.9995, 0.999))], KNOWS)
     assert "20 % of the users and is right more than 99.9 % of the time." in words
 
 
 def test_falls_back_to_a_lower_level_and_then_to_everyone():
-    assert "10 % of the users and is right 93 % of the time." in in_plain_words(
+    assert "10 % of the users and is right 93 % of the time." in summary_text(
         [record(precision_top10=(0.93, 0.91), precision_top1=(0.94, 0.92))]
     )
-    assert in_plain_words([record(n=1)]) == (
+    assert summary_text([record(n=1)]) == (
         "After 1 report, the strong adversary names the preferred pool of every user and is right "
         "for 30 % of them, where guessing at random is right for 17 %."
     )
 
 
 def test_success_on_everyone_needs_no_second_sentence():
-    words = in_plain_words([record(precision=(0.995, 0.993))])
+    words = summary_text([record(precision=(0.995, 0.993))])
     assert words.endswith("of every user and is right 99.5 % of the time.")
 
 
 def test_says_when_the_attack_is_no_better_than_chance():
-    assert in_plain_words([record(precision=(0.171, 0.16))]).endswith(
+    assert summary_text([record(precision=(0.171, 0.16))]).endswith(
         "is right for 17 % of them, no better than guessing at random (17 %)."
     )
-    assert in_plain_words([record(precision=(0.5, 0.49), majority=0.55)]).endswith(
+    assert summary_text([record(precision=(0.5, 0.49), majority=0.55)]).endswith(
         "no better than always naming the most common pool (55 %)."
     )
 
 
 def test_a_threshold_that_was_asked_for_is_what_is_told():
-    asked = {"threshold": 0.8, "sure": (0.12, 0.1), "precision_when_sure": (0.85, 0.8)}
-    assert in_plain_words([record(n=30, **asked)]).startswith(
+    asked = {"threshold": 0.8, "confident_at_threshold": (0.12, 0.1), "precision_at_threshold": (0.85, 0.8)}
+    assert summary_text([record(n=30, **asked)]).startswith(
         "After 30 reports, the strong adversary is at least 80 % sure of 12 % of the users and right about 85 % of "
         "them. Naming a pool for every user, the same adversary is right for 30 % of them,"
     )
-    nobody = asked | {"sure": (0.0, 0.0), "precision_when_sure": (nan, 0.0)}
-    assert "is at least 80 % sure of nobody. Naming" in in_plain_words([record(**nobody)])
+    nobody = asked | {"confident_at_threshold": (0.0, 0.0), "precision_at_threshold": (nan, 0.0)}
+    assert "is at least 80 % sure of nobody. Naming" in summary_text([record(**nobody)])
 
 
 @pytest.mark.parametrize(
-    ("users", "sure", "right", "words"),
+    ("users", "confident_at_threshold", "right", "words"),
     [
         (8, 3 / 8, 2 / 3, "95 % sure of 3 of 8 users and right about 2 of 3 users. Naming"),
         (1, 1.0, 1.0, "95 % sure of 1 of 1 user and right about 1 of 1 user. Naming"),
@@ -83,43 +83,43 @@ def test_a_threshold_that_was_asked_for_is_what_is_told():
 )
 def test_few_users_are_counted(users, sure, right, words):
     """A percentage needs 20 users, of whom it is a share."""
-    asked = {"threshold": 0.95, "sure": (sure, 0.0), "precision_when_sure": (right, 0.0)}
-    assert words in in_plain_words([record(users=users, majority=0.17, **asked)])
+    asked = {"threshold": 0.95, "confident_at_threshold": (sure, 0.0), "precision_at_threshold": (right, 0.0)}
+    assert words in summary_text([record(users=users, majority=0.17, **asked)])
 
 
 def test_few_users_are_counted_in_what_is_said_of_everyone():
     few = {"users": 8, "precision": (5 / 8, 0.24), "majority": 7 / 8}
-    words = in_plain_words([record(**few)])
+    words = summary_text([record(**few)])
     assert words.endswith(
         "is right for 5 of 8 users, no better than always naming the most common pool (7 of 8 users)."
     )
-    better = in_plain_words([record(**few | {"precision": (1.0, 0.63), "majority": 0.25})])
+    better = summary_text([record(**few | {"precision": (1.0, 0.63), "majority": 0.25})])
     assert better.endswith("and is right for 8 of 8 users, where guessing at random is right for 17 %.")
     # the surest tenth of 150 users is 15 of them
-    assert "10 % of the users" not in in_plain_words([record(users=150, precision_top10=(1.0, 0.95))])
+    assert "10 % of the users" not in summary_text([record(users=150, precision_top10=(1.0, 0.95))])
 
 
 def test_a_threshold_keeps_its_digits():
-    asked = {"threshold": 0.975, "sure": (0.12, 0.1), "precision_when_sure": (0.85, 0.8)}
-    assert "is at least 97.5 % sure of 12 %" in in_plain_words([record(**asked)])
+    asked = {"threshold": 0.975, "confident_at_threshold": (0.12, 0.1), "precision_at_threshold": (0.85, 0.8)}
+    assert "is at least 97.5 % sure of 12 %" in summary_text([record(**asked)])
 
 
 def test_headline_is_the_best_private_attack_after_all_reports():
     results = [
-        record("weak", 90, auc=(0.3, 0.2)),
-        record("strong", 90, auc=(0.8, 0.7)),
-        record("strong", 180, auc=(0.9, 0.8)),
-        record("non-private", 90, auc=(0.99, 0.9)),
+        record("weak", 90, auc_pn=(0.3, 0.2)),
+        record("strong", 90, auc_pn=(0.8, 0.7)),
+        record("strong", 180, auc_pn=(0.9, 0.8)),
+        record("non-private", 90, auc_pn=(0.99, 0.9)),
     ]
-    assert headline(results) is results[2]
-    assert headline(results[:2]) is results[1]
-    assert headline(results[3:]) is results[3]
+    assert strongest_attack(results) is results[2]
+    assert strongest_attack(results[:2]) is results[1]
+    assert strongest_attack(results[3:]) is results[3]
     with pytest.raises(InputError, match="results: must not be empty"):
-        headline([])
+        strongest_attack([])
 
 
 def test_speaks_of_a_real_run():
-    words = in_plain_words(summarise(attack(200, strength=30.0), Pools(6), 1), KNOWS)
+    words = summary_text(summarize(attack(200, strength=30.0), Pools(6), 1), KNOWS)
     assert words.startswith("After 90 reports, an adversary who knows what is popular (strong) ")
 
 

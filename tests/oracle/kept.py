@@ -23,14 +23,14 @@ class Kept:
 
     slots : the slot of each object.
     answers : all answers there are; reports : all reports.
-    permanent : Pr[answer | slot]; again : Pr[report | answer].
+    permanent : Pr[answer | slot]; instantaneous : Pr[report | answer].
     """
 
     slots: tuple[int, ...]
     answers: tuple[Hashable, ...]
     reports: tuple[Hashable, ...]
     permanent: Callable[[Hashable, int], Fraction]
-    again: Callable[[Hashable, Hashable], Fraction]
+    instantaneous: Callable[[Hashable, Hashable], Fraction]
 
 
 def identical(law: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = None) -> Kept:
@@ -41,11 +41,11 @@ def identical(law: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = N
         answers=answers,
         reports=answers,
         permanent=lambda answer, slot: Fraction(law[slot][answer]),
-        again=lambda report, answer: Fraction(int(report == answer)),
+        instantaneous=lambda report, answer: Fraction(int(report == answer)),
     )
 
 
-def values(g: int, truth: Fraction, again: Fraction, slots: Sequence[int] | None = None) -> Kept:
+def values(g: int, truth: Fraction, instantaneous: Fraction, slots: Sequence[int] | None = None) -> Kept:
     """Randomized response among g values, twice: the true value, and the kept one, with these probabilities.
 
     L-GRR where the slot is the object; LOLOHA where it is the object's hash.
@@ -59,7 +59,7 @@ def values(g: int, truth: Fraction, again: Fraction, slots: Sequence[int] | None
         answers=tuple(range(g)),
         reports=tuple(range(g)),
         permanent=lambda answer, slot: response(answer, slot, truth),
-        again=lambda report, answer: response(report, answer, again),
+        instantaneous=lambda report, answer: response(report, answer, instantaneous),
     )
 
 
@@ -67,14 +67,14 @@ def bits(
     m: int,
     ones: Sequence[set[int]],
     permanent: tuple[Fraction, Fraction],
-    again: tuple[Fraction, Fraction] = (ONE, Fraction(0)),
+    instantaneous: tuple[Fraction, Fraction] = (ONE, Fraction(0)),
     slots: Sequence[int] | None = None,
 ) -> Kept:
     """Vectors of m independent bits: ones[slot] are those that are set.
 
-    permanent, again : the probability that a one becomes one, and that a zero does. Unary encodings where a slot has a
-    bit of its own, RAPPOR with those of its Bloom filter, and dBitFlip without `again`, where m are the kept positions
-    and the slots are buckets, most of which have no bit there.
+    permanent, instantaneous : the probability that a one becomes one, and that a zero does. Unary encodings where a
+    slot has a bit of its own, RAPPOR with those of its Bloom filter, and dBitFlip without `instantaneous`, where m are
+    the kept positions and the slots are buckets, most of which have no bit there.
     """
     vectors = tuple(product((0, 1), repeat=m))
 
@@ -90,7 +90,7 @@ def bits(
         answers=vectors,
         reports=vectors,
         permanent=lambda answer, slot: chance(answer, [int(i in ones[slot]) for i in range(m)], permanent),
-        again=lambda report, answer: chance(report, answer, again),
+        instantaneous=lambda report, answer: chance(report, answer, instantaneous),
     )
 
 
@@ -102,7 +102,7 @@ def of_one_answer(device: Kept, reports: Sequence[Hashable], slot: int) -> Fract
         for report in reports:
             if not chance:
                 break
-            chance *= device.again(report, answer)
+            chance *= device.instantaneous(report, answer)
         total += chance
     return total
 
@@ -152,7 +152,7 @@ def table_scores(
         for report in reports:
             linear = [Fraction(0)] * (k + 1)
             for z, slot in enumerate(device.slots):
-                linear[pool_of[z] + 1] += within[z] * device.again(report, table[slot])
+                linear[pool_of[z] + 1] += within[z] * device.instantaneous(report, table[slot])
             monomials = _times(monomials, linear)
         for powers, coefficient in monomials.items():
             for i in range(k):

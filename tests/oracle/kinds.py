@@ -104,20 +104,20 @@ BAD_SKETCHES = (
 )
 BAD_SEEDS = (({"seed_bits": 0}, "seed_bits.*must be 1 to 63"), ({"seed_bits": 64}, "seed_bits.*must be 1 to 63"))
 BAD_STEPS = (
-    ({"epsilon": None}, "epsilon: is missing.*epsilon_infinity and epsilon_first"),
-    ({"epsilon_infinity": 0.5}, r"epsilon: must be at most 0\.\d+ for epsilon_infinity 0.5, got 1"),
-    ({"epsilon_infinity": -1.0}, "epsilon must be positive"),
-    ({"epsilon_first": 0.5}, "epsilon_first: cannot be given with epsilon"),
-    ({"epsilon": None, "epsilon_first": 1.0, "epsilon_infinity": 0.5}, "epsilon_first: must be at most"),
+    ({"epsilon": None}, "epsilon: is missing.*epsilon_perm and epsilon_1"),
+    ({"epsilon_perm": 0.5}, r"epsilon: must be at most 0\.\d+ for epsilon_perm 0.5, got 1"),
+    ({"epsilon_perm": -1.0}, "epsilon must be positive"),
+    ({"epsilon_1": 0.5}, "epsilon_1: cannot be given with epsilon"),
+    ({"epsilon": None, "epsilon_1": 1.0, "epsilon_perm": 0.5}, "epsilon_1: must be at most"),
 )
 BAD_TWICE = (
     *BAD_STEPS,
-    ({"epsilon": None, "epsilon_again": 1.0}, "epsilon_again: must go with epsilon_infinity alone"),
+    ({"epsilon": None, "epsilon_inst": 1.0}, "epsilon_inst: must go with epsilon_perm alone"),
     (
-        {"epsilon": None, "epsilon_again": 1.0, "epsilon_first": 1.0, "epsilon_infinity": 3.0},
-        "epsilon_again: must go with epsilon_infinity alone",
+        {"epsilon": None, "epsilon_inst": 1.0, "epsilon_1": 1.0, "epsilon_perm": 3.0},
+        "epsilon_inst: must go with epsilon_perm alone",
     ),
-    ({"epsilon_again": 1.0, "epsilon_infinity": 3.0}, "epsilon_again: cannot be given with epsilon"),
+    ({"epsilon_inst": 1.0, "epsilon_perm": 3.0}, "epsilon_inst: cannot be given with epsilon"),
 )
 KINDS = {
     "cms": Kind(
@@ -258,7 +258,7 @@ KINDS = {
             *BAD_SEEDS,
             *BAD_STEPS,
             ({"g": 1}, "g: must be 2 to 16777216"),
-            ({"epsilon": None, "epsilon_infinity": 2.0, "epsilon_again": 1.0}, "g: is missing.*no best value"),
+            ({"epsilon": None, "epsilon_perm": 2.0, "epsilon_inst": 1.0}, "g: is missing.*no best value"),
         ),
     ),
     "dbitflip": Kind(

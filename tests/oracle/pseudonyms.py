@@ -27,7 +27,7 @@ class Response:
     def _scores(self, reports):
         rows = [self.law[y] for y in reports]
         found = log_scores(rows, self.popularity, self.pool_of, self.k)
-        # densities are 1 on (0, 1] and (1/k, 1]: with the pools' prior, scores of all lists then sum to one
+        # priors are 1 on (0, 1] and (1/k, 1]: with the pools' prior, scores of all lists then sum to one
         return [float(mp.exp(score) / (1 - mp.mpf(1) / self.k) / self.k) for score in found]
 
     def posterior(self, reports):
@@ -36,7 +36,7 @@ class Response:
         return [score / sum(scores) for score in scores]
 
     def probability(self, reports):
-        """Of the reports, by users whose behaviour is as believed."""
+        """Of the reports, by users whose behavior is as believed."""
         return sum(self.scores(tuple(sorted(reports))))
 
     def right(self, n):

@@ -246,11 +246,11 @@ def posterior_by_quadrature(likelihood, popularity, pool_of, k, *, prior_gamma=N
     rows = [[mpf(value) / (max(row) or 1) for value in row] for row in likelihood]
 
     def integrand(pool, gamma, delta):
-        behaviour = representation(pool, gamma, delta, popularity, pool_of)
+        behavior = representation(pool, gamma, delta, popularity, pool_of)
         value = prior_gamma(gamma) if prior_gamma else mpf(1)
         value *= prior_delta(delta) if prior_delta else mpf(1)
         for row in rows:
-            value *= mp.fsum(a * b for a, b in zip(row, behaviour, strict=True))
+            value *= mp.fsum(a * b for a, b in zip(row, behavior, strict=True))
         return value
 
     scores = []
@@ -262,7 +262,7 @@ def posterior_by_quadrature(likelihood, popularity, pool_of, k, *, prior_gamma=N
 
 
 def plain_numpy_attack(bits, j, hash_table, popularity, pool_of, k, epsilon, nodes=64):
-    """Attack one user of CMS in plain vectorised NumPy: the yardstick of the benchmarks.
+    """Attack one user of CMS in plain vectorized NumPy: the yardstick of the benchmarks.
 
     Eq. (score_estimate) with `nodes` x `nodes` Gauss-Legendre nodes in logarithms. The likelihood
     is that of eq. (inverted_CMS) divided by its value for an object whose bit is set: an unset bit

@@ -35,7 +35,7 @@ def literally(device, reports):
         for trace in product(range(5), repeat=n):
             chance = drawn
             for z, report in zip(trace, reports, strict=True):
-                chance *= WITHIN[z] * device.again(report, kept[device.slots[z]])
+                chance *= WITHIN[z] * device.instantaneous(report, kept[device.slots[z]])
             pools = [POOL_OF[z] for z in trace]
             for i in range(2):
                 scores[i] += chance * pool_integral(pools.count(-1), pools.count(i), n, 2)
@@ -60,7 +60,7 @@ def test_all_reports_of_a_trace_sum_to_one(name):
 def test_one_report_has_the_law_of_both_steps(name):
     device = DEVICES[name]
     for report, slot in product(device.reports, set(device.slots)):
-        steps = sum(device.permanent(answer, slot) * device.again(report, answer) for answer in device.answers)
+        steps = sum(device.permanent(answer, slot) * device.instantaneous(report, answer) for answer in device.answers)
         assert of_one_answer(device, [report], slot) == steps
 
 
@@ -100,7 +100,7 @@ def test_tables_in_floating_point_are_those_in_fractions(name):
     for z, slot in enumerate(device.slots):
         mass[slots.index(slot), POOL_OF[z] + 1] += float(WITHIN[z])
     response = np.array([[float(device.permanent(a, s)) for a in device.answers] for s in slots])
-    emission = np.array([[float(device.again(r, a)) for r in device.reports] for a in device.answers])
+    emission = np.array([[float(device.instantaneous(r, a)) for r in device.reports] for a in device.answers])
     reports = [device.reports[i] for i in (0, 1, 0, 2)]
     counts = np.array([reports.count(report) for report in device.reports])
     found = table_posterior(mass, response, emission, counts, uniform_grid(2, 6))

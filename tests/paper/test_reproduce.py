@@ -1,4 +1,4 @@
-"""The paper's experiments: every published number and figure is a subject, none can rot, agreement is judged."""
+"""The paper's experiments: every published number and figure is a subject, none can rot, agreement is evaluation."""
 
 import json
 import re

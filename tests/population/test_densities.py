@@ -1,9 +1,9 @@
-"""Gauss rules of densities: as many moments as they promise, also where thousands of nodes are needed."""
+"""Gauss rules of priors: as many moments as they promise, also where thousands of nodes are needed."""
 
 import numpy as np
 import pytest
 
-from poolscope.population.densities import StepDensity, gauss_rule
+from poolscope.population.priors import StepDensity, gauss_rule
 
 
 def moment(weights, power):

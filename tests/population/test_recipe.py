@@ -1,4 +1,4 @@
-"""The recipe of the experiment on recorded behaviour."""
+"""The recipe of the experiment on recorded behavior."""
 
 from pathlib import Path
 

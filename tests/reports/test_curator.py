@@ -221,8 +221,8 @@ def test_simulated_counts_follow_the_law(size, way):
     first, second = law_of_one_report(mechanism, POPULARITY)
     for z in range(UNIVERSE):
         assert_binomial(counts[:, z], count, first[z])
-    centred = counts - count * first
-    products = centred[:, :, None] * centred[:, None, :]
+    centered = counts - count * first
+    products = centered[:, :, None] * centered[:, None, :]
     covariance = count * (second - np.outer(first, first))
     assert_near(products, covariance, f"covariance, {size}")
 
@@ -322,9 +322,9 @@ def test_binomial_numbers(n, p):
     assert sample.min() >= 0
     assert sample.max() <= n
     assert_binomial(sample, n, p)
-    # neighbours in the stream share nothing
+    # neighbors in the stream share nothing
     pairs = (sample[1:] - n * p) * (sample[:-1] - n * p) / (n * p * (1 - p))
-    assert_near(pairs, 0, "correlation of neighbours")
+    assert_near(pairs, 0, "correlation of neighbors")
 
 
 @pytest.mark.parametrize(("n", "p", "expected"), [(0, 0.5, 0), (9, 0.0, 0), (9, 1.0, 9), (10**9, 1.0, 10**9)])

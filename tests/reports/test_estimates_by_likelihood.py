@@ -84,7 +84,7 @@ def test_simulated_channels_have_their_law():
     expected = 50 * popularity @ mechanism.matrix
     assert_near(tallies, expected, "simulated")
     assert measure_utility(mechanism, popularity, 10_000, np.uint64(1)).mse == pytest.approx(
-        measure_utility(mechanism, popularity, 10_000, np.uint64(1)).mse_expected, rel=0.6
+        measure_utility(mechanism, popularity, 10_000, np.uint64(1)).mse_analytical, rel=0.6
     )
 
 
@@ -104,15 +104,15 @@ def test_a_channel_without_an_inverse_takes_ibu():
     with pytest.raises(InputError, match="by regression, ridge or ibu, got 'linear'"):
         frequencies(mechanism, reports, "linear")
     utility = measure_utility(mechanism, np.ones(3), 1000, np.uint64(1))
-    assert (utility.mse_expected, utility.mae_expected) == (None, None)
+    assert (utility.mse_analytical, utility.mae_analytical) == (None, None)
 
 
 def test_a_learnt_channel_has_an_estimate():
     matrix, rng = some_channel().matrix, np.random.default_rng(3)
     pairs = np.array([(z, rng.choice(11, p=matrix[z])) for z in np.repeat(np.arange(8), 2000)])
-    learnt = Empirical(universe=8, samples=pairs, reports=11)
+    learned = Empirical(universe=8, samples=pairs, reports=11)
     reports = some_channel().obfuscate(np.repeat(np.arange(8), CHANNEL_COUNTS), rng)
-    found = frequencies(learnt, reports)
+    found = frequencies(learned, reports)
     assert found.method == "regression"
     np.testing.assert_allclose(found.counts, CHANNEL_COUNTS, atol=6 * found.errors.max())
 
@@ -131,7 +131,7 @@ TINY = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_ibu_is_the_maximum_of_the_likelihood(name):
-    """Against a general optimiser, and within what the stopping rule promises."""
+    """Against a general optimizer, and within what the stopping rule promises."""
     mechanism, rng = TINY[name], np.random.default_rng(SEED)
     reports = mechanism.obfuscate(rng.choice(5, 300, p=[0.6, 0.3, 0.1, 0, 0]), rng)
     likelihood, ones = mechanism.likelihood(reports), np.ones(300)

@@ -203,7 +203,7 @@ KEPT = {
 
 def kept_reports(kind, users, seed, each=40):
     """Of users who pick two objects again and again: users, and what their devices send."""
-    device = device_of(make(kind, UNIVERSE, KEPT[kind]), memory=True)
+    device = device_of(make(kind, UNIVERSE, KEPT[kind]), memoize=True)
     traces = np.random.default_rng(seed).integers(UNIVERSE, size=(users, 2)).repeat(each // 2, axis=1)
     names = np.repeat(np.arange(users, dtype=np.uint64), each)
     return device.mechanism, names, device_reports(device, traces, user_keys(seed, np.arange(users)))
@@ -228,8 +228,8 @@ def test_kept_answers_raise_no_alarm(kind):
 
 
 def test_kept_answers_of_another_epsilon_are_noticed(tmp_path):
-    naive = f"{WEAK}knows_memory = false\n"
-    devices = "[devices]\nmemory = true\n"
+    naive = f"{WEAK}knows_memoization = false\n"
+    devices = "[devices]\nmemoize = true\n"
     right, other = (
         scenario_of(
             tmp_path,
@@ -250,7 +250,7 @@ def test_kept_answers_of_another_epsilon_are_noticed(tmp_path):
     hidden = scenario_of(
         tmp_path,
         adversaries=naive,
-        mechanism=f"kind = 'cms'\nepsilon = 2\nm = 32\nhashes = 64\n{devices}window = 1\n",
+        mechanism=f"kind = 'cms'\nepsilon = 2\nm = 32\nhashes = 64\n{devices}rotate_after = 1\n",
         name="hidden.toml",
     )
     with warnings.catch_warnings():

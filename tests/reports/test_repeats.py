@@ -47,14 +47,14 @@ def traces_of(seed, concentration=0.3):
 @pytest.mark.parametrize("kind", KINDS)
 def test_memoized_and_fresh_reports_are_told_apart(kind):
     mechanism = make(kind, SIZE, KINDS[kind])
-    fresh, memoized = (device_of(mechanism, memory=memory) for memory in (False, True))
+    fresh, memoized = (device_of(mechanism, memoize=memoize) for memoize in (False, True))
     traces = traces_of(SEED, 0.05)
-    assert "set memory = true" in looked(fresh, traces, SEED, memoized)
+    assert "set memoize = true" in looked(fresh, traces, SEED, memoized)
     assert looked(fresh, traces, SEED) is None
     assert looked(memoized, traces, SEED) is None
     spread = np.random.default_rng(SEED).integers(SIZE, size=(4 * USERS, EACH))
     if kind not in ("grr", "hr"):
-        assert "set memory = false" in looked(memoized, spread, SEED, fresh)
+        assert "set memoize = false" in looked(memoized, spread, SEED, fresh)
     assert looked(memoized, spread, SEED) is None
 
 
@@ -64,39 +64,39 @@ def test_users_who_always_pick_one_object_raise_no_alarm(kind):
     name = kind.removeprefix("peaked ")
     mechanism = make(name, SIZE, PEAKED[name] if kind.startswith("peaked") else KINDS[name])
     traces = np.full((2000, EACH), 7)
-    assert looked(device_of(mechanism, memory=False), traces, SEED) is None
+    assert looked(device_of(mechanism, memoize=False), traces, SEED) is None
 
 
 def test_users_of_the_object_that_a_channel_hides_least_raise_no_alarm():
     matrix = np.full((SIZE, 40), 1.0 / 40)
     matrix[5] = np.where(np.arange(40) == 3, 0.9, 0.1 / 39)
-    device = device_of(Channel(universe=SIZE, matrix=matrix), memory=False)
+    device = device_of(Channel(universe=SIZE, matrix=matrix), memoize=False)
     assert looked(device, np.full((500, EACH), 5), SEED) is None
-    assert "set memory = true" in looked(
-        device, np.full((500, EACH), 6), SEED, device_of(device.mechanism, memory=True)
+    assert "set memoize = true" in looked(
+        device, np.full((500, EACH), 6), SEED, device_of(device.mechanism, memoize=True)
     )
 
 
 def test_few_values_that_fresh_devices_would_not_repeat_are_noticed():
     """Users of many objects repeat less than one who picks one object, but fresh devices send more values."""
     mechanism = make("grr", 12, {"epsilon": 3.0})
-    fresh, memoized = (device_of(mechanism, memory=memory) for memory in (False, True))
+    fresh, memoized = (device_of(mechanism, memoize=memoize) for memoize in (False, True))
     rng = np.random.default_rng(SEED)
     traces = rng.integers(4, size=(400, 200)) + 4 * rng.integers(3, size=(400, 1))
     assert looked(fresh, traces, SEED) is None
-    assert "set memory = true" in looked(fresh, traces, SEED, memoized)
+    assert "set memoize = true" in looked(fresh, traces, SEED, memoized)
 
 
-@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("memoize", [False, True])
 @pytest.mark.parametrize("kind", ["grr", "cms", "sue"])
-def test_false_alarms_are_rarer_than_stated(kind, memory):
+def test_false_alarms_are_rarer_than_stated(kind, memoize):
     """The bounds hold without approximation; one pair of equal reports is as likely as can be."""
     files, error = 40, 0.2
-    device = device_of(make(kind, SIZE, KINDS[kind]), memory=memory)
+    device = device_of(make(kind, SIZE, KINDS[kind]), memoize=memoize)
     rng = np.random.default_rng(SEED)
     alarms = 0
     for seed in range(files):
-        picked = rng.integers(SIZE, size=(USERS, EACH)) if memory else np.full((USERS, EACH), rng.integers(SIZE))
+        picked = rng.integers(SIZE, size=(USERS, EACH)) if memoize else np.full((USERS, EACH), rng.integers(SIZE))
         alarms += looked(device, picked, SEED + seed, error=error) is not None
     assert alarms <= stats.binom.isf(1e-4, files, error)
 
@@ -108,7 +108,7 @@ def test_noise_on_a_memoized_response_hides_its_repeats():
 
 def test_a_user_with_equal_reports_is_no_copy():
     """Users who pick one or two objects as often as others copy rows are not called copies."""
-    memoized = device_of(make("sue", SIZE, KINDS["sue"]), memory=True)
+    memoized = device_of(make("sue", SIZE, KINDS["sue"]), memoize=True)
     traces = np.random.default_rng(SEED).integers(SIZE, size=(USERS, 2)).repeat(EACH // 2, axis=1)
     assert looked(memoized, traces, SEED) is None
 

@@ -121,7 +121,7 @@ def test_batches_and_blocks_change_nothing(tmp_path, ending):
     users = pl.Series(np.arange(count) % 13).cast(pl.String)
     write_reports(path, users, reports, about, NUMBERED)
     for rows, most in ((1, 1), (7, 1 << 12), (64, 1 << 16), (5000, 1 << 30)):
-        found = list(blocks(open_table(path), about.report_columns, NUMBERED, rows=rows, most_bytes=most, reuse=False))
+        found = list(blocks(open_table(path), about.report_columns, NUMBERED, rows=rows, max_bytes=most, reuse=False))
         assert all(len(who) == rows for who, _ in found[:-1])
         assert pl.concat([who for who, _ in found]).equals(users)
         for name, column in reports.items():
@@ -168,7 +168,7 @@ def test_quotes_over_the_edge_of_a_batch(tmp_path):
     path = tmp_path / "reports.csv"
     names = [f"{'x' * (i % 50)},\n{i}" for i in range(2000)]
     pl.DataFrame({"user": names, "value": ["thing 1"] * 2000}).write_csv(path)
-    found = [who for who, _ in blocks(open_table(path), IDENTITY.report_columns, SMALL, rows=100, most_bytes=1)]
+    found = [who for who, _ in blocks(open_table(path), IDENTITY.report_columns, SMALL, rows=100, max_bytes=1)]
     assert pl.concat(found).to_list() == names
 
 
@@ -282,11 +282,11 @@ def test_rows_are_counted_over_batches(tmp_path):
     hashes[777] = 8
     pl.DataFrame({"user": ["a"] * 1000, "hash": hashes, "bits": [b"\x00\x00"] * 1000}).write_parquet(path)
     with pytest.raises(InputError, match="row 778: hash"):
-        list(blocks(open_table(path), CMS.report_columns, SMALL, rows=64, most_bytes=1))
+        list(blocks(open_table(path), CMS.report_columns, SMALL, rows=64, max_bytes=1))
     path = tmp_path / "reports.csv"
     path.write_text(CSV + "".join(f"a,{h},3\n" for h in hashes))
     with pytest.raises(InputError, match="row 778: hash"):
-        list(blocks(open_table(path), CMS.report_columns, SMALL, rows=64, most_bytes=1))
+        list(blocks(open_table(path), CMS.report_columns, SMALL, rows=64, max_bytes=1))
 
 
 def test_files_that_are_none(tmp_path):

@@ -7,8 +7,8 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
-from poolscope.population.densities import Beta
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
+from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 from poolscope.reports import checks
 from poolscope.reports.checks import PopularityCheck, StatedPopularity, exponents, pool_weights
@@ -17,7 +17,7 @@ from poolscope.reports.ibu import most_likely
 SIZE, USERS, EACH = 40, 80, 15
 UNIVERSE = Universe.sized(SIZE, {"a": 8, "b": 12, "c": 6})
 #: Some users have one interest alone, some have many.
-BEHAVIOR = Behaviour(interest=Beta(a=0.7, b=0.7), polarization=Beta(a=0.7, b=0.7), pools=(3.0, 1.0, 1.0))
+BEHAVIOR = Behavior(interest=Beta(a=0.7, b=0.7), polarization=Beta(a=0.7, b=0.7), pools=(3.0, 1.0, 1.0))
 KINDS = {
     "grr": {"epsilon": 3.0},
     "oue": {"epsilon": 2.0},
@@ -34,12 +34,12 @@ def popularity_of(seed):
     return weights / weights.sum()
 
 
-def file_of(kind, seed, *, memory=False, stated=None):
+def file_of(kind, seed, *, memoize=False, stated=None):
     """A check that has looked at the reports of some users, and the user of each."""
     popularity, mechanism = popularity_of(seed), make(kind, SIZE, KINDS[kind])
     people = draw_users(UNIVERSE, BEHAVIOR, user_keys(seed, np.arange(USERS)))
     traces = draw_traces(UNIVERSE, popularity, people, EACH)
-    reports = reports_of(device_of(mechanism, memory=memory), traces, user_keys(seed, np.arange(USERS)))
+    reports = reports_of(device_of(mechanism, memoize=memoize), traces, user_keys(seed, np.arange(USERS)))
     given = StatedPopularity(adversary="strong", universe=UNIVERSE, popularity=popularity if stated is None else stated)
     check = PopularityCheck(mechanism, given, 0.2, 1 << 17)
     half = USERS * EACH // 2
@@ -48,14 +48,14 @@ def file_of(kind, seed, *, memory=False, stated=None):
     return check, np.repeat(np.arange(USERS), EACH)
 
 
-@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("memoize", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_false_alarms_are_as_rare_as_stated(kind, memory, monkeypatch):
+def test_false_alarms_are_as_rare_as_stated(kind, memoize, monkeypatch):
     monkeypatch.setattr(checks, "MARGIN", 0.0)
     files = 40
     alarms = 0
     for seed in range(files):
-        check, users = file_of(kind, SEED + seed, memory=memory)
+        check, users = file_of(kind, SEED + seed, memoize=memoize)
         alarms += check.found(users) is not None
     assert alarms <= stats.binom.isf(1e-4, files, 0.2)
 
@@ -66,7 +66,7 @@ def test_reports_of_a_user_are_not_taken_for_independent(monkeypatch):
     files = 60
     alarms = 0
     for seed in range(files):
-        check, users = file_of("oue", SEED + seed, memory=True)
+        check, users = file_of("oue", SEED + seed, memoize=True)
         alarms += check.found(np.arange(len(users))) is not None
     assert alarms > stats.binom.isf(1e-4, files, 0.2)
 

@@ -8,13 +8,13 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.loloha import published_values
-from poolscope.devices.longitudinal import response_again
+from poolscope.devices.longitudinal import instantaneous_response
 from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, DBitFlip, PIRappor, device_of, reports_of
 from poolscope.reports.estimators import variance_of_linear
 from poolscope.reports.frequencies import frequencies, simulate_frequencies
 
 SIZE, REPORTS = 20, 4000
-PAPERS = {"epsilon_infinity": 4.0, "epsilon_first": 2.0}
+PAPERS = {"epsilon_perm": 4.0, "epsilon_1": 2.0}
 TWO_STEPS = {
     "l-grr": LGRR(universe=SIZE, **PAPERS),
     "l-sue": LSUE(universe=SIZE, **PAPERS),
@@ -42,7 +42,7 @@ def sent(mechanism, seed):
 
 def server(mechanism):
     """p1, q1, p2, q2 as the curator has them: of a hash, another object has q1 = 1/g."""
-    (p1, q1), (p2, q2) = mechanism.permanent, mechanism.again
+    (p1, q1), (p2, q2) = mechanism.permanent, mechanism.instantaneous
     return p1, 1 / mechanism.g if isinstance(mechanism, LOLOHA) else q1, p2, q2
 
 
@@ -77,8 +77,8 @@ def test_closed_variances_of_dbitflip_and_pi_rappor(epsilon):
     mechanism = PIRappor(universe=SIZE, epsilon=epsilon)
     p, q = mechanism.p_star, mechanism.q_star
     assert p == pytest.approx(0.5, abs=1e-7)
-    optimised = 4 * math.exp(epsilon) / math.expm1(epsilon) ** 2
-    assert q * (1 - q) / (p - q) ** 2 == pytest.approx(optimised, rel=1e-6)
+    optimized = 4 * math.exp(epsilon) / math.expm1(epsilon) ** 2
+    assert q * (1 - q) / (p - q) ** 2 == pytest.approx(optimized, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["dbitflip", "dbitflip, buckets"])
@@ -135,10 +135,10 @@ def test_simulated_estimates_are_near(name):
 @pytest.mark.parametrize(("infinity", "first"), [(2.0, 1.0), (5.0, 0.5), (1.0, 0.4)])
 def test_published_parameters(infinity, first):
     a, b = math.exp(infinity), math.exp(first)
-    given = {"universe": SIZE, "epsilon_infinity": infinity, "epsilon_first": first}
-    assert LOSUE(**given).again[0] == pytest.approx((a * b - 1) / ((a - 1) * (b + 1)), rel=1e-12)
+    given = {"universe": SIZE, "epsilon_perm": infinity, "epsilon_1": first}
+    assert LOSUE(**given).instantaneous[0] == pytest.approx((a * b - 1) / ((a - 1) * (b + 1)), rel=1e-12)
     for mechanism in (LGRR(**given), LOLOHA(**given)):
-        (p1, q1), (p2, q2) = mechanism.permanent, mechanism.again
+        (p1, q1), (p2, q2) = mechanism.permanent, mechanism.instantaneous
         assert p2 / q2 == pytest.approx((a * b - 1) / (a - b), rel=1e-12)
         assert (p1 * p2 + q1 * q2) / (p1 * q2 + q1 * p2) == pytest.approx(b, rel=1e-12), "their equation"
         assert mechanism.epsilon <= first * (1 + 1e-12), "but a report reveals less, if there are more than two values"
@@ -153,7 +153,7 @@ def test_the_best_number_of_values_has_the_least_variance():
         p, q = mechanism.p_star, mechanism.q_star
         return q * (1 - q) / (p - q) ** 2
 
-    for given in ({"epsilon": 2.0}, {"epsilon_infinity": 4.0, "epsilon_first": 3.0}):
+    for given in ({"epsilon": 2.0}, {"epsilon_perm": 4.0, "epsilon_1": 3.0}):
         best = LOLOHA(universe=SIZE, **given)
         assert best.g > 2
         for g in (best.g - 1, best.g + 1, 2):
@@ -162,10 +162,10 @@ def test_the_best_number_of_values_has_the_least_variance():
 
 def test_extreme_epsilons():
     """No overflow, and without noise again where both epsilons are the same."""
-    assert response_again(3.0, 3.0, 5) == math.inf
+    assert instantaneous_response(3.0, 3.0, 5) == math.inf
     for epsilon in (1e-3, 30.0, 600.0):
         for kind in (LGRR, LSUE, LOLOHA):
             mechanism = kind(universe=SIZE, epsilon=epsilon)
-            assert all(0 <= x <= 1 for x in (*mechanism.permanent, *mechanism.again))
+            assert all(0 <= x <= 1 for x in (*mechanism.permanent, *mechanism.instantaneous))
     assert published_values(700.0, 350.0) == 1 << 24
     assert published_values(1.0, 1.0) == 2

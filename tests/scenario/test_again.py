@@ -21,7 +21,7 @@ def built(kind, devices, **more):
 
 
 @pytest.mark.parametrize(
-    ("kind", "again", "together", "device"),
+    ("kind", "instantaneous", "together", "device"),
     [
         ("grr", "grr", LGRR, KeptResponse),
         ("sue", "sue", LSUE, KeptFlips),
@@ -34,10 +34,10 @@ def built(kind, devices, **more):
 )
 def test_two_steps_are_one_mechanism(kind, again, together, device):
     """The first has the epsilon of a kept answer; both are what one report comes from."""
-    mechanism, sent_by = built(kind, f"memory = true\nagain = {{ kind = '{again}', epsilon = 2 }}")
+    mechanism, sent_by = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{again}', epsilon = 2 }}")
     assert type(mechanism) is together
     assert type(sent_by) is device
-    alone, _ = built(kind, "memory = true")
+    alone, _ = built(kind, "memoize = true")
     assert mechanism.kept_epsilon == alone.epsilon == 3
     assert 0 < mechanism.epsilon < 2
     if together is LOLOHA:
@@ -45,49 +45,65 @@ def test_two_steps_are_one_mechanism(kind, again, together, device):
     else:
         p, q = alone.p_star, alone.q_star
         assert mechanism.permanent == pytest.approx((p, q), rel=1e-14)
-    as_published, _ = built(kind, f"memory = true\nagain = {{ kind = '{again}', epsilon_first = 1 }}")
-    assert as_published.epsilon_first == 1
+    as_published, _ = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{again}', epsilon_1 = 1 }}")
+    assert as_published.epsilon_1 == 1
     assert as_published.epsilon <= 1
 
 
 def test_kinds_made_for_memory_have_it_unless_they_are_told():
     assert isinstance(built("l-grr", "")[1], KeptResponse)
-    assert isinstance(built("l-grr", "memory = true")[1], KeptResponse)
-    assert isinstance(built("l-grr", "memory = false")[1], Fresh)
+    assert isinstance(built("l-grr", "memoize = true")[1], KeptResponse)
+    assert isinstance(built("l-grr", "memoize = false")[1], Fresh)
     assert isinstance(built("grr", "")[1], Fresh)
-    naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memory = false\n"
+    naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memoize = false\n"
     assert scenario("l-grr", "", adversary=naive).keeps_answers
-    for kind, devices in (("grr", ""), ("l-grr", "memory = false")):
-        with pytest.raises(InputError, match=r"adversary\[0\].knows_memory: goes only with memory = true"):
+    for kind, devices in (("grr", ""), ("l-grr", "memoize = false")):
+        with pytest.raises(InputError, match=r"adversary\[0\].knows_memoization: goes only with memoize = true"):
             scenario(kind, devices, adversary=naive)
 
 
 @pytest.mark.parametrize(
     ("kind", "devices", "words"),
     [
-        ("grr", "again = { kind = 'grr', epsilon = 1 }", "devices.again: goes only with memory = true"),
-        ("grr", "memory = false\nagain = { kind = 'grr', epsilon = 1 }", "devices.again: goes only with memory = true"),
-        ("grr", "memory = true\nagain = { kind = 'grr' }", "devices.again: must have epsilon or epsilon_first"),
         (
             "grr",
-            "memory = true\nagain = { kind = 'grr', epsilon = 1, epsilon_first = 1 }",
+            "instantaneous = { kind = 'grr', epsilon = 1 }",
+            "devices.instantaneous: goes only with memoize = true",
+        ),
+        (
+            "grr",
+            "memoize = false\ninstantaneous = { kind = 'grr', epsilon = 1 }",
+            "devices.instantaneous: goes only with memoize = true",
+        ),
+        (
+            "grr",
+            "memoize = true\ninstantaneous = { kind = 'grr' }",
+            "devices.instantaneous: must have epsilon or epsilon_1",
+        ),
+        (
+            "grr",
+            "memoize = true\ninstantaneous = { kind = 'grr', epsilon = 1, epsilon_1 = 1 }",
             "goes only with noise without",
         ),
-        ("grr", "memory = true\nagain = { kind = 'grr', epsilon = 0 }", "devices.again.epsilon: must be positive"),
-        ("grr", "memory = true\nagain = { kind = 'grr', epsilom = 1 }", "unknown key.*epsilon"),
-        ("grr", "memory = true\nagain = 'grr'", "devices.again: must be a table"),
         (
             "grr",
-            "memory = true\nagain = { kind = 'sue', epsilon = 1 }",
+            "memoize = true\ninstantaneous = { kind = 'grr', epsilon = 0 }",
+            "devices.instantaneous.epsilon: must be positive",
+        ),
+        ("grr", "memoize = true\ninstantaneous = { kind = 'grr', epsilom = 1 }", "unknown key.*epsilon"),
+        ("grr", "memoize = true\ninstantaneous = 'grr'", "devices.instantaneous: must be a table"),
+        (
+            "grr",
+            "memoize = true\ninstantaneous = { kind = 'sue', epsilon = 1 }",
             "again.*kind: must be noise.*GRR.*sue.*one of grr",
         ),
-        ("sue", "memory = true\nagain = { kind = 'she', epsilon = 1 }", "SUE, got 'she'; one of sue, oue"),
+        ("sue", "memoize = true\ninstantaneous = { kind = 'she', epsilon = 1 }", "SUE, got 'she'; one of sue, oue"),
         (
             "ss",
-            "memory = true\nagain = { kind = 'grr', epsilon = 1 }",
+            "memoize = true\ninstantaneous = { kind = 'grr', epsilon = 1 }",
             "only grr, sue, oue, blh and olh have noise again",
         ),
-        ("grr", "memory = true\nagain = { kind = 'grr', epsilon_first = 4 }", "epsilon_first: must be at most 3 for"),
+        ("grr", "memoize = true\ninstantaneous = { kind = 'grr', epsilon_1 = 4 }", "epsilon_1: must be at most 3 for"),
     ],
 )
 def test_what_is_refused(kind, devices, words):
@@ -98,4 +114,4 @@ def test_what_is_refused(kind, devices, words):
 
 def test_again_is_no_key_of_a_mechanism():
     with pytest.raises(InputError, match="again: is a matter of the devices"):
-        scenario("grr", "", more="again = 1\n")
+        scenario("grr", "", more="instantaneous = 1\n")

@@ -28,7 +28,7 @@ def test_what_is_asked_is_what_the_text_says(scenario):
     assert found.attack.observations == (2, 5)
     assert found.attack.threshold == 0.8
     assert (found.mechanism.kind, found.mechanism.parameters) == ("hcms", {"epsilon": 2.0, "m": 32, "hashes": 64})
-    assert parse(found.text, name="again").dump() == found.dump()
+    assert parse(found.text, name="instantaneous").dump() == found.dump()
     assert found.asked == {"observations": [2, 5], "threshold": 0.8, "epsilon": 2, "mechanism": "hcms"}
     assert as_asked(scenario, mechanism="grr").mechanism.parameters == {"epsilon": 4}, "epsilon stays"
     assert as_asked(scenario, epsilon=1).mechanism.parameters == {"epsilon": 1, "m": 32, "hashes": 64}
@@ -71,7 +71,7 @@ def test_the_threshold_that_was_asked_for_says_who_is_exposed(scenario, tmp_path
         mine = outcomes.filter(pl.col("adversary") == row.adversary, pl.col("n") == row.n)
         firsts = mine["exposed"].cast(pl.Float64).fill_null(float("inf")).sort()
         assert row.exposed_at == 0.6
-        for name, place in (("reports_to_expose_1", 0), ("reports_to_expose_5", 2), ("reports_to_expose_10", 4)):
+        for name, place in (("reports_to_1pct", 0), ("reports_to_5pct", 2), ("reports_to_10pct", 4)):
             value, low, high = getattr(row, name)
             assert value == firsts[place], "the least number by which so many of 50 are exposed"
             assert low <= value <= high

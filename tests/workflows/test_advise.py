@@ -15,13 +15,13 @@ from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.progress import SILENT
 from poolscope.metrics.intervals import share_of
-from poolscope.metrics.shuffling import shuffled_epsilon
+from poolscope.metrics.shuffling import shuffle_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.advise.advise import advise
 from poolscope.workflows.advise.plays import players_of
 from poolscope.workflows.advise.question import parse_range, question_of
 from poolscope.workflows.advise.recommend import recommended_scenario
-from poolscope.workflows.advise.refine import Choice, Setting, verify
+from poolscope.workflows.advise.refine import Configuration, Setting, verify
 from poolscope.workflows.advise.text import notes_of, pools_above
 from poolscope.workflows.advise.variants import resized
 
@@ -61,7 +61,14 @@ def small():
 @pytest.fixture(scope="module")
 def done(small):
     return advise(
-        small, exposed=0.1, reports=10, error=0.02, devices=20_000, users=800, seed=SEED, mechanisms=["grr", "oue"]
+        small,
+        max_exposed=0.1,
+        horizon=10,
+        max_error=0.02,
+        devices=20_000,
+        users=800,
+        seed=SEED,
+        mechanisms=["grr", "oue"],
     )
 
 
@@ -84,34 +91,34 @@ def same_twice(epsilon):
 def test_two_reports_of_a_coin_against_enumeration(coin, confidence):
     """Nobody is exposed until two reports alike are enough; from then on everyone who sends such."""
     border = optimize.brentq(lambda e: same_twice(e)[0] - confidence, 0.1, 10)
-    found = advise(coin, exposed=0.1, confidence=confidence, users=1000, seed=SEED, mechanisms=["grr"])
+    found = advise(coin, max_exposed=0.1, threshold=confidence, users=1000, seed=SEED, mechanisms=["grr"])
     (finding,) = found.findings
-    assert finding.largest.low <= border <= finding.largest.high
-    assert finding.largest.high / finding.largest.low < 1.1
+    assert finding.epsilon_max.low <= border <= finding.epsilon_max.high
+    assert finding.epsilon_max.high / finding.epsilon_max.low < 1.1
     for trial in finding.trials:
         expected = same_twice(trial.epsilon)[1] if trial.epsilon >= border else 0.0
         error = math.sqrt(expected * (1 - expected) / trial.users)
         assert abs(trial.exposed.value - expected) <= 4 * error, trial
     assert found.recommendation.epsilon <= border
     assert found.recommendation.exposed.value == 0
-    assert found.recommendation.meets == "yes"
-    assert found.recommendation.precision.low <= found.recommendation.most_right
+    assert found.recommendation.meets_targets == "yes"
+    assert found.recommendation.precision.low <= found.recommendation.success_bound
 
 
 def test_a_cap_of_one_report_against_enumeration(coin):
     """Two reports expose nearly two thirds; one exposes nobody, and that is the cap."""
-    found = advise(coin, exposed=0.1, confidence=0.8, error=0.012, devices=2000, users=1000, mechanisms=["grr"])
+    found = advise(coin, max_exposed=0.1, threshold=0.8, max_error=0.012, devices=2000, users=1000, mechanisms=["grr"])
     (finding,) = found.findings
     # RMSE of a frequency of 1/2: sqrt(1/4 / N) / (2 p - 1)
     wanted = 2 * math.atanh(0.5 / math.sqrt(2000) / 0.012)
-    assert wanted <= finding.smallest <= wanted + 0.01, "three digits, rounded up"
-    expected = same_twice(finding.smallest)[1]
+    assert wanted <= finding.epsilon_min <= wanted + 0.01, "three digits, rounded up"
+    expected = same_twice(finding.epsilon_min)[1]
     assert abs(finding.at_smallest.exposed.value - expected) < 4 * math.sqrt(expected * (1 - expected) / 1000)
-    assert finding.fits == "no"
+    assert finding.feasible == "no"
     assert finding.at_smallest.cap.value == found.recommendation.cap == 1
-    assert (found.recommendation.meets, found.recommendation.exposed.value) == ("no", 0.0)
-    assert finding.binds == "error and exposure"
-    (gives,) = found.gives
+    assert (found.recommendation.meets_targets, found.recommendation.exposed.value) == ("no", 0.0)
+    assert finding.limiting_constraint == "error and exposure"
+    (gives,) = found.relaxations
     assert re.search(
         r"exposed would have to be .* or the cap 1 \(1 to 1\) instead of 2 reports, or the error .* or the devices",
         gives,
@@ -138,54 +145,61 @@ class Lucky:
 
 def test_held_out_users_reject_what_luck_has_chosen(coin):
     """A negative control: a choice far beyond the border, as if few users had been lucky, is contradicted."""
-    question = question_of(coin, exposed=0.1, confidence=0.8, users=400, mechanisms=["grr"])
+    question = question_of(coin, max_exposed=0.1, threshold=0.8, users=400, mechanisms=["grr"])
     players = players_of(coin, question, SEED, Local(threads=1), SILENT)
     border = optimize.brentq(lambda e: same_twice(e)[0] - 0.8, 0.1, 10)
-    beyond, below = (Choice(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
+    beyond, below = (Configuration(kind="grr", epsilon=part * border, cap=2) for part in (1.05, 0.95))
     found, attempts = verify(Lucky(beyond, below), players)
-    assert [attempt.kept for attempt in attempts][:2] == ["no", "yes"]
+    assert [attempt.meets_targets for attempt in attempts][:2] == ["no", "yes"]
     assert attempts[0].exposed.low > 0.1 >= found.exposures.share(2).value
     assert found.choice == below
     # where the search finds nothing smaller, a contradicted choice is taken back a step
     found, attempts = verify(Lucky(beyond), players)
-    assert [attempt.kept for attempt in attempts] == ["no", "yes"]
+    assert [attempt.meets_targets for attempt in attempts] == ["no", "yes"]
     assert found.choice.epsilon == pytest.approx(0.93 * beyond.epsilon, rel=0.01)
     _, hopeless = verify(Lucky(beyond._replace(epsilon=4 * border)), players)
-    assert [attempt.kept for attempt in hopeless] == ["no"] * 4
+    assert [attempt.meets_targets for attempt in hopeless] == ["no"] * 4
     assert found.seed > SEED, "users who verify have no part in the search"
 
 
 def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
-    question = question_of(coin, exposed=0.1, confidence=0.7, error=0.012, devices=2000, users=400)
+    question = question_of(coin, max_exposed=0.1, threshold=0.7, max_error=0.012, devices=2000, users=400)
     players = players_of(coin, question, SEED, Local(threads=1), SILENT)
-    both = [Choice(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
+    both = [Configuration(kind="grr", epsilon=4.0, cap=cap) for cap in (2, 1)]
     found, attempts = verify(Lucky(*both), players)
     assert [(attempt.epsilon, attempt.cap) for attempt in attempts] == [(4.0, 2), (4.0, 1)]
     assert found.choice.cap == 1
 
 
 def test_the_same_question_has_the_same_answer(small, done):
-    again = advise(small, exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
+    again = advise(small, max_exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
     told = done.as_json()
     assert {**again, "seconds": 0} == {**told, "seconds": 0}
 
 
 def test_a_looser_target_allows_no_smaller_epsilon(small, done):
     loose = advise(
-        small, exposed=0.3, reports=10, error=0.02, devices=20_000, users=800, seed=SEED, mechanisms=["grr", "oue"]
+        small,
+        max_exposed=0.3,
+        horizon=10,
+        max_error=0.02,
+        devices=20_000,
+        users=800,
+        seed=SEED,
+        mechanisms=["grr", "oue"],
     )
     for one, other in zip(done.findings, loose.findings, strict=True):
-        assert one.smallest == other.smallest
-        assert one.largest is None or one.largest.low <= other.largest.high
+        assert one.epsilon_min == other.epsilon_min
+        assert one.epsilon_max is None or one.epsilon_max.low <= other.epsilon_max.high
         assert one.at_smallest.cap.value <= other.at_smallest.cap.value
 
 
 def test_bounds_are_never_below_the_attack(done):
     found = done.recommendation
-    assert found.precision.low <= found.most_right
-    assert found.shuffled < found.shuffled_total <= found.cap * found.shuffled
-    assert found.shuffled < shuffled_epsilon(found.epsilon, 20_000, 1e-6), "the bound is of the mechanism"
-    assert found.errors.rmse == pytest.approx(found.measured.rmse, rel=0.25)
+    assert found.precision.low <= found.success_bound
+    assert found.shuffle_epsilon < found.shuffle_epsilon_total <= found.cap * found.shuffle_epsilon
+    assert found.shuffle_epsilon < shuffle_epsilon(found.epsilon, 20_000, 1e-6), "the bound is of the mechanism"
+    assert found.errors.rmse == pytest.approx(found.empirical_errors.rmse, rel=0.25)
     assert found.errors.rmse <= 0.02
 
 
@@ -196,7 +210,7 @@ def test_verified_users_are_shown_by_preferred_pool(small, done):
     assert sum(one.users for one in found.by_pool) == found.users
     exposed = sum(one.users * one.exposed.value for one in found.by_pool)
     assert exposed == pytest.approx(found.users * found.exposed_at_cap.value)
-    assert {(one.n, one.exposed_at) for one in found.by_pool} == {(found.cap, done.question.confidence)}
+    assert {(one.n, one.exposed_at) for one in found.by_pool} == {(found.cap, done.question.threshold)}
     told = done.as_json()["recommendation"]["by_pool"]
     assert [one["exposed_high"] for one in told] == [one.exposed.high for one in found.by_pool]
 
@@ -216,8 +230,8 @@ def test_pools_above_the_target_are_named(done):
 
 def test_what_the_answer_hangs_on(done):
     about = {case.about for case in done.sensitivity}
-    assert about == {"all", "behaviour", "users", "adversary", "pools"}
-    cases = {case.case.partition(":")[0]: case for case in done.sensitivity}
+    assert about == {"all", "behavior", "users", "adversary", "pools"}
+    cases = {case.variant.partition(":")[0]: case for case in done.sensitivity}
     assert cases["light"].exposed.value <= cases["heavy"].exposed.value
     assert sum(cases[name].users for name in ("light", "middle", "heavy")) == cases["all users"].users
     assert cases["knows the popularity exactly"].users == 800
@@ -227,8 +241,8 @@ def test_what_the_answer_hangs_on(done):
 
 def test_measures_are_played_for_the_same_error(small):
     asked = {"reports": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
-    found = advise(small, exposed=0.1, confidence=0.6, **asked, mitigations=True)
-    rows = {entry.measure: entry for entry in found.mitigations}
+    found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)
+    rows = {entry.mitigation: entry for entry in found.mitigations}
     none = rows["nothing more"]
     assert none.devices == 1
     assert rows["cap of 2 reports, more devices"].devices == pytest.approx(3, rel=0.01)
@@ -290,10 +304,10 @@ def test_bad_questions_are_one_line(small, asked, message, tmp_path):
 
 def test_days_need_a_rate(coin, small):
     with pytest.raises(InputError, match="`days` must have a scenario that says how many reports a day has"):
-        question_of(coin, exposed=0.1, days=10)
-    assert question_of(small, exposed=0.1, days=4).reports == 8
-    assert question_of(small, exposed=0.1).reports == 10
-    assert question_of(small, exposed=0.1).adversary == "strong"
+        question_of(coin, max_exposed=0.1, days=10)
+    assert question_of(small, max_exposed=0.1, days=4).reports == 8
+    assert question_of(small, max_exposed=0.1).reports == 10
+    assert question_of(small, max_exposed=0.1).adversary == "strong"
     with pytest.raises(InputError, match=r"must be LOW:HIGH, as 0\.5:8, got '1'"):
         parse_range("1")
 
@@ -323,21 +337,21 @@ def test_files_that_a_scenario_names_come_along(tmp_path):
     text = re.sub(r"size = 2\n.*\n", 'objects = "objects.csv"\n', COIN)
     (tmp_path / "in" / "mine.toml").write_text(text)
     mine = load_scenario(tmp_path / "in" / "mine.toml")
-    advise(mine, exposed=0.2, confidence=0.7, users=60, mechanisms=["grr"], out=tmp_path / "out")
+    advise(mine, max_exposed=0.2, threshold=0.7, users=60, mechanisms=["grr"], out=tmp_path / "out")
     assert load_scenario(tmp_path / "out" / "recommended.toml").universe().size == 8
 
 
 def test_a_share_of_events_is_capped_in_reports(small):
-    half = parse(SMALL + "[devices]\nsample = 0.5\ncap = 3\n", name="half")
-    question = question_of(half, exposed=0.1, reports=10)
-    made = recommended_scenario(half, Choice(kind="grr", epsilon=1.0, cap=10), question)
-    assert (made.devices.cap, made.devices.sample) == (5, 0.5)
+    half = parse(SMALL + "[devices]\nsampling_rate = 0.5\ncap = 3\n", name="half")
+    question = question_of(half, max_exposed=0.1, horizon=10)
+    made = recommended_scenario(half, Configuration(kind="grr", epsilon=1.0, cap=10), question)
+    assert (made.devices.cap, made.devices.sampling_rate) == (5, 0.5)
     assert players_of(half, question, 0, Local(), SILENT).scenario.devices.cap is None
 
 
 def test_the_command(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
-    asked = ["advise", "small.toml", "--exposed", 0.2, "--reports", 6, "--mechanism", "grr,oue", "--users", 60]
+    asked = ["advise", "small.toml", "--max-exposed", 0.2, "--horizon", 6, "--mechanism", "grr,oue", "--users", 60]
     ran = poolscope(*asked, "--epsilon", "0.2:8", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
@@ -345,28 +359,28 @@ def test_the_command(tmp_path):
     assert "Which mechanism, epsilon and cap expose at most 20 % of the users" in ran.stdout
     played = poolscope("audit", "out/recommended.toml", "--users", 20, "--out", "run", cwd=tmp_path)
     assert played.returncode == 0, played.stderr
-    bad = poolscope(*asked, "--error", 0.1, "--out", "other", cwd=tmp_path)
+    bad = poolscope(*asked, "--max-error", 0.1, "--out", "other", cwd=tmp_path)
     assert (bad.returncode, len(bad.stderr.splitlines())) == (2, 1)
-    assert "--error must come with --devices" in bad.stderr
+    assert "--max-error must come with --devices" in bad.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run", "small.toml"]
 
 
 def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
     """And leaves what it found all the same."""
     (tmp_path / "coin.toml").write_text(COIN)
-    asked = ["--exposed", 0.1, "--confidence", 0.8, "--error", 0.012, "--devices", 2000, "--users", 200]
+    asked = ["--max-exposed", 0.1, "--confidence", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 200]
     ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "")
     assert "It does not meet all targets." in ran.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"advice.html", "advice.json", "recommended.toml"}
-    assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets"] == "no"
+    assert json.loads((tmp_path / "out" / "advice.json").read_text())["recommendation"]["meets_targets"] == "no"
 
 
 def test_words_follow_what_was_found(done):
     assert "held-out users" in done.sentence
     assert not re.search(r"\b(un)?safe\b", " ".join([done.sentence, *done.notes, *done.assumptions]))
     for kept, words in (("no", "did not confirm the first choice:"), ("yes", "showed that the first choice could be")):
-        attempt = replace(done.recommendation.attempts[0], kept=kept)
+        attempt = replace(done.recommendation.attempts[0], meets_targets=kept)
         contradicted = replace(done.recommendation, attempts=(attempt, attempt))
         notes = list(notes_of(done.findings, contradicted, done.question))
         assert any(f"Held-out users {words}" in note and "refined 1 time;" in note for note in notes)

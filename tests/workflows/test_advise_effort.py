@@ -47,7 +47,7 @@ def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     (note,) = (note for note in advice.notes if note.startswith("l-grr: at most 12 users play a trial"))
     assert "as one takes 60 s of a processor" in note
     assert "26.5 % of all may be" in note
-    assert {case.about for case in advice.sensitivity} == {"all", "behaviour"}
+    assert {case.about for case in advice.sensitivity} == {"all", "behavior"}
     again = advised(tmp_path)
     assert again.recommendation == advice.recommendation
     assert again.findings == advice.findings
@@ -93,11 +93,11 @@ def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
 
     found = largest_epsilon(played, 0.05, 2.0, 0.1, 10.0, 1.5)
     assert tried == [2.0, 3.0]
-    assert found.largest.low == 0.1
+    assert found.epsilon_max.low == 0.1
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
     advice = advised(tmp_path, exposed=0.05)
     (finding,) = advice.findings
-    assert finding.fits == advice.recommendation.meets == "undecided"
+    assert finding.feasible == advice.recommendation.meets_targets == "undecided"
     assert advice.recommendation.exposed.high > 0.05 >= advice.recommendation.exposed.value
     few_enough = [one.epsilon for one in finding.trials if one.exposed.value <= 0.05]
     assert advice.recommendation.epsilon == pytest.approx(max(few_enough), rel=0.01)

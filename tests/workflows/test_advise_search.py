@@ -41,20 +41,20 @@ def test_the_border_is_found_from_anywhere(share, target, start):
     assert len(found.trials) <= MOST
     assert found.monotone
     if share(LOW) > target * 1.01:
-        assert found.largest is None
+        assert found.epsilon_max is None
     elif share(HIGH) < target * 0.99:
-        assert found.largest.value == HIGH
+        assert found.epsilon_max.value == HIGH
     elif 1.01 * share(LOW) < target < 0.99 * share(HIGH):
-        assert found.largest.low <= found.largest.value <= found.largest.high
-        assert share(found.largest.low) <= target
+        assert found.epsilon_max.low <= found.epsilon_max.value <= found.epsilon_max.high
+        assert share(found.epsilon_max.low) <= target
         if len(found.trials) < MOST:
-            assert share(found.largest.value / CLOSE) <= target <= share(found.largest.value * CLOSE)
+            assert share(found.epsilon_max.value / CLOSE) <= target <= share(found.epsilon_max.value * CLOSE)
 
 
 @given(laws, st.tuples(targets, targets), starts)
 def test_who_allows_more_exposure_gets_no_smaller_epsilon(share, both, start):
     """Monotone targets give monotone advice."""
-    strict, loose = (largest_epsilon(known(share), target, start, LOW, HIGH).largest for target in sorted(both))
+    strict, loose = (largest_epsilon(known(share), target, start, LOW, HIGH).epsilon_max for target in sorted(both))
     if strict is not None:
         assert loose is not None
         assert loose.value >= strict.value * (1 - 1e-9) or loose.high >= strict.low
@@ -81,9 +81,9 @@ def test_exposure_that_does_not_grow_is_noticed():
         return 0.4 if epsilon < 1 else 0.02 if epsilon < 2 else 0.5
 
     found = largest_epsilon(known(share), 0.05, 0.9, LOW, HIGH)
-    assert found.largest is None, "stepping down from what is missed, all that was tried misses it"
+    assert found.epsilon_max is None, "stepping down from what is missed, all that was tried misses it"
     found = largest_epsilon(known(lambda e: 0.4 if e < 1 else share(e)), 0.05, 1.2, LOW, HIGH)
-    assert found.largest.value == pytest.approx(2, rel=CLOSE - 1)
+    assert found.epsilon_max.value == pytest.approx(2, rel=CLOSE - 1)
     found = largest_epsilon(known(lambda e: 0.3 * (1.5 - 0.1 * e)), 0.05, 1.0, LOW, HIGH)
     assert not found.monotone
 

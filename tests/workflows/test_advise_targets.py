@@ -22,7 +22,7 @@ from poolscope.workflows.advise.plays import Exposures, Players, players_of
 from poolscope.workflows.advise.question import question_of
 from poolscope.workflows.advise.recommend import leaders_of, missed_by
 from poolscope.workflows.advise.records import Finding
-from poolscope.workflows.advise.refine import Choice, RefinedCap, RefinedEpsilon, Setting, play_choice
+from poolscope.workflows.advise.refine import Configuration, RefinedCap, RefinedEpsilon, Setting, play_choice
 from poolscope.workflows.advise.search import Trial, aim_of, all_of, confirmable, verdict
 from poolscope.workflows.advise.variants import POPULATIONS, _matched, sensitivity
 
@@ -73,7 +73,7 @@ def exposures(seed, users, epsilon, horizon):
 class Law:
     """A candidate that plays the law."""
 
-    kind, most_users = "law", USERS
+    kind, max_users = "law", USERS
 
     def __init__(self, seed, error=None):
         self.seed, self.question = (
@@ -170,14 +170,14 @@ def test_what_keeps_a_setting_from_being_larger_is_known(held_out):
 def test_users_meet_as_many_estimates_as_the_scenario_says(estimates):
     """The same groups as in an audit; an adversary with a matched prior has it with every estimate."""
     scenario = parse(SMALL.replace("[attack]\n", f"[attack]\nestimates = {estimates}\n"), name="small")
-    question = question_of(scenario, exposed=0.1, reports=5)
+    question = question_of(scenario, max_exposed=0.1, horizon=5)
     players = players_of(scenario, question, SEED, Local(threads=1), SILENT)
     game = players.game("grr", 3.0)
     found = players.exposures(game, range(60))
     assert (found.estimate is None) == (estimates == 1)
     assert estimates == 1 or len(set(found.estimate)) == estimates
     assert (found.design_effect(5) > 1) == (estimates > 1)
-    heavy = replace(game.behaviour, interest=POPULATIONS["Beta(5, 1) interest: hardly any others"])
+    heavy = replace(game.behavior, interest=POPULATIONS["Beta(5, 1) interest: hardly any others"])
     every = [(one := _matched(game.adversaries[0], heavy)), *one.redraws]
     assert [one.belief.interest for one in every] == [heavy.interest] * estimates
     assert len({one.name for one in every}) == 1
@@ -203,10 +203,10 @@ def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
     """With the cap that it has; not where its epsilon is larger, nor where the recommended mechanism does not fit."""
     one, other = sorted(cap_advice.findings, key=lambda finding: finding.epsilon)
     assert one.epsilon < other.epsilon
-    named = missed_by(replace(other, fits="yes"), [one, replace(other, fits="yes")])
+    named = missed_by(replace(other, feasible="yes"), [one, replace(other, feasible="yes")])
     assert named.startswith(f"{one.mechanism} takes only {one.epsilon:.3g} per report")
     assert named.endswith(f"up to a cap of {one.at_smallest.cap.value:.0f}.")
-    assert missed_by(replace(one, fits="yes"), [replace(one, fits="yes"), other]) is None
+    assert missed_by(replace(one, feasible="yes"), [replace(one, feasible="yes"), other]) is None
     assert missed_by(other, [one, other]) is None
 
 
@@ -233,7 +233,7 @@ def test_an_error_that_jumps_is_met_at_both_ends():
 @pytest.fixture(scope="module")
 def many():
     """A universe in which the error of Hadamard response jumps near epsilon 1."""
-    text = SMALL.replace("size = 30", "size = 400").replace('"estimated"\nreports = 1000', '"true"')
+    text = SMALL.replace("size = 30", "size = 400").replace('"estimated"\nestimate_from = 1000', '"true"')
     return parse(text, name="many")
 
 
@@ -246,13 +246,13 @@ def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
     (candidate,) = candidates_of(asked, tmp_path)
     trials = [
         Trial(epsilon=epsilon, users=10**6, exposed=share_of(hits, 10**6), cap=Estimate(9.0, 9.0, 9.0))
-        for epsilon, hits in ((candidate.smallest, 10_000), (1.06, 49_999), (1.2, 90_000))
+        for epsilon, hits in ((candidate.epsilon_min, 10_000), (1.06, 49_999), (1.2, 90_000))
     ]
-    assert candidate.rmse(1.06) > 0.0051 >= candidate.rmse(candidate.smallest), "the error jumps in between"
+    assert candidate.rmse(1.06) > 0.0051 >= candidate.rmse(candidate.epsilon_min), "the error jumps in between"
     finding = candidate.finding_of(trials)
-    assert candidate.smallest <= finding.largest.value < 1.06
-    assert candidate.rmse(finding.largest.value) == finding.error_at_largest <= 0.0051
-    assert finding.fits == "yes"
+    assert candidate.epsilon_min <= finding.epsilon_max.value < 1.06
+    assert candidate.rmse(finding.epsilon_max.value) == finding.error_at_largest <= 0.0051
+    assert finding.feasible == "yes"
 
 
 @pytest.fixture
@@ -265,16 +265,16 @@ def unplayed(monkeypatch):
 @pytest.mark.parametrize("kind", ["dbitflip", "hcms", "l-grr"])
 def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(many, kind, unplayed):
     with pytest.raises(InputError, match=r"no mechanism has an error of 0\.001 up to epsilon 2"):
-        advise(many, exposed=0.05, error=0.001, devices=20_000, mechanisms=[kind], epsilon=(0.1, 2))
+        advise(many, max_exposed=0.05, max_error=0.001, devices=20_000, mechanisms=[kind], epsilon=(0.1, 2))
 
 
 def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
     monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
     asked = {"error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
-    found = advise(many, exposed=0.5, reports=3, seed=SEED, **asked)
+    found = advise(many, max_exposed=0.5, horizon=3, seed=SEED, **asked)
     refused, played = found.findings
-    assert (refused.mechanism, refused.fits, refused.trials, refused.smallest) == ("dbitflip", "no", (), None)
-    assert refused.least_error > 0.002
+    assert (refused.mechanism, refused.feasible, refused.trials, refused.epsilon_min) == ("dbitflip", "no", (), None)
+    assert refused.rmse_min > 0.002
     assert played.trials
     assert found.recommendation.reason == "grr is the only mechanism whose error can be small enough."
 
@@ -284,17 +284,17 @@ def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
 
 def test_the_prior_of_the_adversary_follows_the_population():
     """An insider who believes that hardly anyone is interested does not find those who are; who knows better does."""
-    text = SMALL.replace('"estimated"\nreports = 1000', '"true"\nprior = { interest = { beta = [1, 12] } }')
-    text = text.replace("count = 200", "count = 200\nbehaviour = { interest = { beta = [1, 12] } }")
+    text = SMALL.replace('"estimated"\nestimate_from = 1000', '"true"\nprior = { interest = { beta = [1, 12] } }')
+    text = text.replace("count = 200", "count = 200\nbehavior = { interest = { beta = [1, 12] } }")
     asked = players(parse(text, name="insider"), exposed=0.1, reports=10, users=1500, mechanisms=["grr"])
-    verified = play_choice(Setting(Choice("grr", 3.0, 10), 0.1), asked, SEED + 1)
-    cases = {case.case: case for case in sensitivity(verified, asked)}
+    verified = play_choice(Setting(Configuration("grr", 3.0, 10), 0.1), asked, SEED + 1)
+    cases = {case.variant: case for case in sensitivity(verified, asked)}
     heavy = POPULATIONS["Beta(5, 1) interest: hardly any others"]
-    behaviour = replace(verified.game.behaviour, interest=heavy)
+    behavior = replace(verified.game.behavior, interest=heavy)
     shares = {}
     (mine,) = verified.game.adversaries
     for prior, belief in (("as asked", mine.belief), ("matched", replace(mine.belief, interest=heavy))):
-        game = replace(verified.game, behaviour=behaviour, adversaries=[replace(mine, belief=belief)])
+        game = replace(verified.game, behavior=behavior, adversaries=[replace(mine, belief=belief)])
         shares[prior] = asked.exposures(game, range(1500), SEED + 77).share(10)
     assert shares["matched"].low > shares["as asked"].high, "a negative control: as asked, the row would reassure"
     row = cases["Beta(5, 1) interest: hardly any others"]
@@ -311,42 +311,42 @@ def test_the_prior_of_the_adversary_follows_the_population():
 @pytest.fixture(scope="module")
 def known():
     """An adversary who knows the popularity, so that only users and reports are left to chance."""
-    return parse(SMALL.replace('"estimated"\nreports = 1000', '"true"'), name="known")
+    return parse(SMALL.replace('"estimated"\nestimate_from = 1000', '"true"'), name="known")
 
 
 @pytest.fixture(scope="module")
 def epsilon_advice(known):
-    return advise(known, exposed=0.1, reports=10, mechanisms=["grr", "oue"], seed=SEED)
+    return advise(known, max_exposed=0.1, horizon=10, mechanisms=["grr", "oue"], seed=SEED)
 
 
 @pytest.fixture(scope="module")
 def cap_advice(known):
     asked = {"error": 0.002, "devices": 100_000, "mechanisms": ["grr", "oue"]}
-    return advise(known, exposed=0.1, reports=40, seed=SEED, **asked)
+    return advise(known, max_exposed=0.1, horizon=40, seed=SEED, **asked)
 
 
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
 def test_a_recommendation_exposes_most_of_what_is_allowed(name, request):
     """By users who had no part in it: 20,000 of a seed of their own."""
     advice = request.getfixturevalue(name)
-    chosen, target, users = advice.recommendation, advice.question.exposed, 20_000
+    chosen, target, users = advice.recommendation, advice.question.max_exposed, 20_000
     asked = players_of(advice.scenario, advice.question, SEED + 500, Local(), SILENT)
-    fresh = play_choice(Setting(Choice(chosen.mechanism, chosen.epsilon, chosen.cap), 0.0), asked, SEED + 500)
+    fresh = play_choice(Setting(Configuration(chosen.mechanism, chosen.epsilon, chosen.cap), 0.0), asked, SEED + 500)
     more = asked.exposures(fresh.game, range(len(fresh.users), users), SEED + 500)
     share, error = (fresh.exposures + more).share(chosen.cap).value, math.sqrt(target * (1 - target) / users)
     assert 0.7 * target - 4 * error < share < target + 4 * error, (share, chosen)
-    assert chosen.attempts[-1].kept == "yes"
+    assert chosen.attempts[-1].meets_targets == "yes"
 
 
 def test_a_question_that_nothing_meets_has_one_answer(cap_advice):
     """The cap that is recommended is the one that the table allows, but for what held-out users must confirm."""
     chosen = cap_advice.recommendation
     (finding,) = (one for one in cap_advice.findings if one.mechanism == chosen.mechanism)
-    assert chosen.meets == finding.fits == "no"
+    assert chosen.meets_targets == finding.feasible == "no"
     assert 1 < chosen.cap < 40
     assert 0.8 * finding.at_smallest.cap.value - 1 <= chosen.cap <= finding.at_smallest.cap.value
     assert finding.at_smallest.users == cap_advice.question.users == 8000
-    assert any(f"the cap {finding.at_smallest.cap.value:.0f} (" in line for line in cap_advice.gives)
+    assert any(f"the cap {finding.at_smallest.cap.value:.0f} (" in line for line in cap_advice.relaxations)
 
 
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
@@ -362,7 +362,7 @@ def test_alternatives_have_their_price(name, request):
     assert best["best utility"].rmse <= 1.01 * min(one.rmse for one in others)
     assert best["least exposure"].exposed.low <= min(one.exposed.high for one in others)
     for one in advice.alternatives:
-        assert one.total_epsilon == pytest.approx(one.epsilon * advice.question.reports)
+        assert one.total_epsilon == pytest.approx(one.epsilon * advice.question.horizon)
     reason, lowest = advice.recommendation.reason, best["lowest epsilon per report"]
     assert reason.startswith(f"{own.mechanism} has ")
     assert ("Its epsilon is not the lowest" in reason) == (lowest.mechanism != own.mechanism)
@@ -372,19 +372,19 @@ def test_alternatives_have_their_price(name, request):
     told = advice.as_json()
     assert [one["criterion"] for one in told["alternatives"]] == ["recommended", *best]
     assert told["recommendation"]["reason"] == reason
-    assert {one["fits"] for one in told["findings"]} <= {"yes", "no", "undecided"}
+    assert {one["feasible"] for one in told["findings"]} <= {"yes", "no", "undecided"}
 
 
 def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):
     trial = Trial(epsilon=epsilon, users=2000, exposed=Estimate(exposed, exposed, exposed), cap=Estimate(cap, cap, cap))
     return Finding(
         mechanism=kind,
-        smallest=epsilon,
-        largest=Estimate(largest, largest, largest),
-        fits="yes",
-        binds="error",
+        epsilon_min=epsilon,
+        epsilon_max=Estimate(largest, largest, largest),
+        feasible="yes",
+        limiting_constraint="error",
         at_smallest=trial,
-        least_error=0.001,
+        rmse_min=0.001,
         error_at_largest=error,
         devices_at_largest=None,
         monotone=True,

@@ -66,10 +66,13 @@ WRONG = [
     (lambda: ps.audit(SCENARIO, "never", observations=5), "observations must be a list of whole numbers, got 5"),
     (lambda: ps.audit(SCENARIO, "never", observations=[2**63]), "observations.*must be at most 9.22337e.18, got 92233"),
     (lambda: ps.audit(SCENARIO, "never", progress=None), "progress must be a Progress, got None"),
-    (lambda: ps.advise(SCENARIO, exposed=0.1, mechanisms=[Mine]), "mechanisms must be a list of names, got .<class"),
-    (lambda: ps.advise(SCENARIO, exposed=0.1, mechanisms=[]), "`mechanisms` must name at least one"),
-    (lambda: ps.advise(SCENARIO, exposed="few"), "exposed must be a number, got 'few'"),
-    (lambda: ps.advise(SCENARIO, exposed=0.1, epsilon=(1,)), "epsilon must be two numbers, got .1,."),
+    (
+        lambda: ps.advise(SCENARIO, max_exposed=0.1, mechanisms=[Mine]),
+        "mechanisms must be a list of names, got .<class",
+    ),
+    (lambda: ps.advise(SCENARIO, max_exposed=0.1, mechanisms=[]), "`mechanisms` must name at least one"),
+    (lambda: ps.advise(SCENARIO, max_exposed="few"), "exposed must be a number, got 'few'"),
+    (lambda: ps.advise(SCENARIO, max_exposed=0.1, epsilon=(1,)), "epsilon must be two numbers, got .1,."),
     (
         lambda: ps.compare(SCENARIO, "grr", [1.0]),
         "mechanisms must be a list of names or classes of mechanisms",
@@ -83,11 +86,11 @@ WRONG = [
     (lambda: ps.play(SCENARIO, 10, 1), r"game must be a Game, got .*; of a scenario: scenario.game\(seed\)"),
     (lambda: ps.play(GAME, 1.5, 1), "users must be a whole number, got 1.5"),
     (lambda: ps.play(GAME, 10, "x"), "seed must be a whole number, got 'x'"),
-    (lambda: ps.posterior_of_likelihood(LIKELIHOOD, belief="uniform"), "belief must be a Behaviour, got 'uniform'"),
+    (lambda: ps.posterior_of_likelihood(LIKELIHOOD, belief="uniform"), "belief must be a Behavior, got 'uniform'"),
     (lambda: ps.posterior_of_likelihood(LIKELIHOOD, floor=-1.0), "floor . slope . likelihood must be from 0 to 1e.300"),
     (lambda: ps.posterior_of_likelihood(LIKELIHOOD, slope=np.inf), "floor . slope . likelihood must be from 0 to 1e"),
     (lambda: ps.posterior_of_likelihood([["a", "b", "c"]]), "likelihoods must be numbers"),
-    (lambda: ps.behaviour_posterior(LIKELIHOOD, floor="x"), "floor must be a number, got 'x'"),
+    (lambda: ps.behavior_posterior(LIKELIHOOD, floor="x"), "floor must be a number, got 'x'"),
     (lambda: ps.load_scenario(5), "must be a built-in name or a path, got 5"),
     (lambda: ps.mechanisms.GRR(universe=UNIVERSE, epsilon=1.0), "universe: must be a whole number, .*; give its size"),
     (lambda: ps.mechanisms.GRR(universe=0, epsilon=1.0), "universe: must have at least one object, got 0"),
@@ -97,18 +100,18 @@ WRONG = [
     (lambda: ps.mechanisms.adapt(Mine, 20), "must be a mechanism, not a class, got 'Mine'"),
     (lambda: ps.mechanisms.adapt(Mine(), None), "universe must be a Universe or how many objects there are, got None"),
     (lambda: ps.mechanisms.make(5, 20, {}), "kind: must be a known mechanism, got 5"),
-    (lambda: ps.mechanisms.Sending(cap="x"), "cap must be a whole number of at least 1, got 'x'"),
+    (lambda: ps.mechanisms.ReportingPolicy(cap="x"), "cap must be a whole number of at least 1, got 'x'"),
     (lambda: ps.mechanisms.device_of(RESPONSE, memory="yes"), "memory must be true, false or None, got 'yes'"),
     (lambda: ps.mechanisms.reports_of(RESPONSE, [[1]], [1]), "must be a device, got 'GRR'"),
     (lambda: RESPONSE.obfuscate(["x"], np.random.default_rng(1)), "objects must be integers"),
     (lambda: RESPONSE.obfuscate([1.5], np.random.default_rng(1)), "objects must be integers"),
     (lambda: RESPONSE.obfuscate([1], 5), r"rng must be a generator, got 5; numpy.random.default_rng"),
-    (lambda: ps.Behaviour(interest=(2, 1)), r"interest must be a density, got \(2, 1\); for example"),
-    (lambda: ps.Behaviour(pools=("a", "b")), "pool weights must be numbers"),
-    (lambda: ps.densities.Beta(a="1"), "Beta parameter a must be a number from"),
-    (lambda: ps.densities.StepDensity("ab"), "a table of weights must be numbers"),
-    (lambda: ps.densities.FunctionDensity(5), "a density must be a function"),
-    (lambda: ps.densities.FunctionDensity(np.sqrt, resolution=0), "resolution must be an integer from 1 to 65536"),
+    (lambda: ps.Behavior(interest=(2, 1)), r"interest must be a density, got \(2, 1\); for example"),
+    (lambda: ps.Behavior(pools=("a", "b")), "pool weights must be numbers"),
+    (lambda: ps.priors.Beta(a="1"), "Beta parameter a must be a number from"),
+    (lambda: ps.priors.StepDensity("ab"), "a table of weights must be numbers"),
+    (lambda: ps.priors.FunctionDensity(5), "a density must be a function"),
+    (lambda: ps.priors.FunctionDensity(np.sqrt, resolution=0), "resolution must be an integer from 1 to 65536"),
     (lambda: ps.Universe.sized(10, "ab"), "pools: must be a mapping from the names of pools, got 'ab'"),
     (lambda: ps.Universe.named("xy", ["a", "b"]), "objects: must be a list, got 'xy'"),
     (lambda: ps.Universe.from_pools(5, {"a": 0, "b": [1]}), "pools.a: must be a list of its members, got 0"),
@@ -142,8 +145,8 @@ def test_a_wrong_argument_is_one_line(call, message, tmp_path, monkeypatch):
         ),
         ({"observations": 5}, "observations must be a list of integers, got 5"),
         ({"observations": [2**63]}, "each of observations must be an integer of at least 1, got 9223372036854775808"),
-        ({"behaviour": 5}, "behaviour must be a Behaviour, got 5"),
-        ({"sending": None}, "sending must be a Sending, got None"),
+        ({"behavior": 5}, "behavior must be a Behavior, got 5"),
+        ({"policy": None}, "policy must be a ReportingPolicy, got None"),
         ({"sigma": "x"}, "sigma must be finite and not negative, got 'x'"),
         ({"threshold": 2}, "threshold must be a number from 0 to 1, got 2"),
         ({"non_private": "no"}, "non_private must be true or false, got 'no'"),
@@ -160,19 +163,19 @@ def test_outcomes_of_ones_own(outcomes):
     """Another adversary, columns that lack, confidences that are none: each is said."""
     renamed = outcomes.with_columns(adversary=pl.lit("wek"))
     with pytest.raises(ps.InputError, match="must be of the game's adversaries, got 'wek'; did you mean 'weak'"):
-        ps.summarise(renamed, GAME, seed=1)
+        ps.summarize(renamed, GAME, seed=1)
     for name in ("adversary", "n", "pool", "guess", "confidence", "exposed_90"):
         with pytest.raises(ps.InputError, match=f"outcomes must have a column '{name}'"):
-            ps.summarise(outcomes.drop(name), GAME, seed=1)
-    for confidence in (pl.lit("sure"), pl.lit(1.5), pl.lit(None, dtype=pl.Float64)):
+            ps.summarize(outcomes.drop(name), GAME, seed=1)
+    for confidence in (pl.lit("confident_at_threshold"), pl.lit(1.5), pl.lit(None, dtype=pl.Float64)):
         with pytest.raises(ps.InputError, match="confidence of outcomes must be numbers from 0 to 1"):
-            ps.summarise(outcomes.with_columns(confidence=confidence), GAME, seed=1)
+            ps.summarize(outcomes.with_columns(confidence=confidence), GAME, seed=1)
     with pytest.raises(ps.InputError, match="outcomes must be a DataFrame of polars"):
-        ps.summarise(outcomes.to_dict(), GAME, seed=1)
+        ps.summarize(outcomes.to_dict(), GAME, seed=1)
     with pytest.raises(ps.InputError, match="threshold must be from 0 to 1, got 2"):
-        ps.summarise(outcomes, GAME, seed=1, threshold=2)
+        ps.summarize(outcomes, GAME, seed=1, threshold=2)
     own = outcomes.with_columns(adversary=pl.lit("weak")).filter(n=5).unique("user", maintain_order=True)
-    assert [record.users for record in ps.summarise(own, GAME, seed=1)] == [30]
+    assert [record.users for record in ps.summarize(own, GAME, seed=1)] == [30]
 
 
 def test_one_name_and_a_text_for_a_path(tmp_path, monkeypatch):
@@ -185,7 +188,7 @@ def test_one_name_and_a_text_for_a_path(tmp_path, monkeypatch):
 def test_records_are_a_table_of_pandas_without_pyarrow(outcomes, monkeypatch):
     pandas = pytest.importorskip("pandas")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    frame = ps.summarise(outcomes, GAME, seed=1).to_pandas()
+    frame = ps.summarize(outcomes, GAME, seed=1).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["n"].tolist() == [5, 5]
 

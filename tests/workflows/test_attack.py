@@ -127,9 +127,9 @@ def test_a_threshold_marks_no_guess(tmp_path):
         assert row.no_guess == own["guess"].null_count()
         assert row.guesses == {pool: (own["guess"] == pool).sum() for pool in "abc"}
         assert row.confidence == pytest.approx(own["confidence"].mean())
-        assert row.sure[0.5] == (own["confidence"] >= 0.5).sum()
+        assert row.confident_at_threshold[0.5] == (own["confidence"] >= 0.5).sum()
         assert row.reports == own["n"].sum()
-    assert summary.head == found.head(12).rows(named=True)
+    assert summary.head == found.preview(12).rows(named=True)
     # the scenario's own threshold where nobody says another
     scenario, path = small_attack(tmp_path, attack=f"{ATTACK}threshold = {tau}\n")
     assert posteriors(scenario, path).equals(found)
@@ -142,7 +142,7 @@ def test_other_pools(tmp_path):
     other = tmp_path / "pools.csv"
     other.write_text("object,pool\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(20)) + "25,\n")
     own = "pools = { x = [" + ", ".join(map(str, range(0, 20, 2))) + "], y = ['1:20:2'] }\n"
-    adversaries = ADVERSARIES.replace("reports = 2000\n", "reports = 2000\n" + own)
+    adversaries = ADVERSARIES.replace("estimate_from = 2000\n", "estimate_from = 2000\n" + own)
     scenario, path = small_attack(tmp_path)
     found = posteriors(scenario, path, pools=other)
     assert found.columns[8:] == ["posterior.x", "posterior.y"]
@@ -176,10 +176,10 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path, method):
     scenario, path = small_attack(tmp_path, adversaries=curious, base=BASE.split("[popularity]")[0])
     universe = scenario.universe()
     about = build_mechanism(scenario, universe)
-    learnt = frequencies(about, read_reports(path, about, universe)[1], method).popularity
-    frame = pl.DataFrame({"object": np.arange(30), "popularity": learnt})
-    frame.write_csv(tmp_path / "learnt.csv")
-    given = CURIOUS.replace("'estimated'", "'given'\nfile = 'learnt.csv'")
+    learned = frequencies(about, read_reports(path, about, universe)[1], method).popularity
+    frame = pl.DataFrame({"object": np.arange(30), "popularity": learned})
+    frame.write_csv(tmp_path / "learned.csv")
+    given = CURIOUS.replace("'estimated'", "'given'\nfile = 'learned.csv'")
     found = posteriors(scenario, path)
     scenario, path = small_attack(tmp_path, adversaries=given)
     expected = posteriors(scenario, path)
@@ -190,7 +190,7 @@ def test_popularity_from_the_attacked_reports_themselves(tmp_path, method):
     ("adversaries", "message"),
     [
         ("", r"must have a table \[\[adversary\]\]"),
-        (CURIOUS + "reports = 5\n", r"adversary\[0\]: popularity 'estimated' must have a table \[popularity\]"),
+        (CURIOUS + "estimate_from = 5\n", r"adversary\[0\]: popularity 'estimated' must have a table \[popularity\]"),
         (CURIOUS.replace("estimated", "true"), r"adversary\[0\]: popularity 'true' must have a table \[popularity\]"),
     ],
 )
@@ -221,9 +221,9 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
     # the checks of the reports hold a window of them, whatever the bound; what is loaded once is not held for users
     monkeypatch.setattr(misfit, "MOST", 1 << 7)
     monkeypatch.setattr(checks, "MOST", 1 << 7)
-    posteriors(scenario, path, most_bytes=BOUND)
+    posteriors(scenario, path, max_bytes=BOUND)
     tracemalloc.start()
-    found = posteriors(scenario, path, most_bytes=BOUND)
+    found = posteriors(scenario, path, max_bytes=BOUND)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.equals(expected)

@@ -18,8 +18,8 @@ from poolscope.workflows.attack.one_user import attack_user
 from poolscope.workflows.attack.preparation import prepared
 from poolscope.workflows.obfuscate import obfuscate
 
-KEPT = "[devices]\nmemory = true\n"
-AGAIN = f"{KEPT}again = {{ kind = 'grr', epsilon = 4 }}\n"
+KEPT = "[devices]\nmemoize = true\n"
+AGAIN = f"{KEPT}instantaneous = {{ kind = 'grr', epsilon = 4 }}\n"
 KINDS = {
     "cms": f"kind = 'cms'\nepsilon = 4\nm = 32\nhashes = 64\n{KEPT}",
     "grr": f"kind = 'grr'\nepsilon = 4\n{KEPT}",
@@ -36,7 +36,7 @@ KINDS = {
 }
 GROUPING = "[[adversary]]\nname = 'grouping'\npopularity = 'true'\n"
 CURIOUS = "[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
-SINGLE = "[[adversary]]\nname = 'single'\npopularity = 'true'\nknows_memory = false\n"
+SINGLE = "[[adversary]]\nname = 'single'\npopularity = 'true'\nknows_memoize = false\n"
 USERS = 6
 
 
@@ -71,7 +71,7 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
     device = build_device(scenario, build_mechanism(scenario, scenario.universe()))
     assert isinstance(device, Keeping)
     attack(path, scenario, out=tmp_path / "whole.parquet")
-    attack(path, scenario, out=tmp_path / "small.parquet", most_bytes=1 << 14)
+    attack(path, scenario, out=tmp_path / "small.parquet", max_bytes=1 << 14)
     attack(path, scenario, out=tmp_path / "one.parquet", observations=[10])
     found = pl.read_parquet(tmp_path / "whole.parquet")
     assert found.equals(pl.read_parquet(tmp_path / "small.parquet"))
@@ -104,7 +104,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     likeliest = np.sort(found.select("^posterior\\..*$").to_numpy(), axis=1)
     assert same.filter(likeliest[:, -1] - likeliest[:, -2] > 1e-12).all()
     assert same.any()
-    assert found["confidence_error"].filter(same).equals(played["confidence_error"].filter(same))
+    assert found["confidence_mcse"].filter(same).equals(played["confidence_mcse"].filter(same))
 
 
 def test_on_a_cluster_as_here(tmp_path):
@@ -121,7 +121,7 @@ def test_all_reports_where_the_scenario_asks_for_no_count(tmp_path):
     frame = pl.DataFrame({"user": ["ann"] * 5 + ["bob"], "value": [3, 3, 7, 20, 3, 9]})
     frame.write_parquet(path := tmp_path / "reports.parquet")
     found = attack(path, scenario, out=tmp_path / "out.parquet")
-    assert [(row["user"], row["n"]) for row in sorted(found.head, key=lambda row: row["user"])] == [
+    assert [(row["user"], row["n"]) for row in sorted(found.preview, key=lambda row: row["user"])] == [
         ("ann", 5),
         ("bob", 1),
     ]
@@ -160,7 +160,7 @@ def test_what_a_device_keeps_is_one_in_all_reports(tmp_path, kind, column):
     scenario, path = sent(tmp_path, kind)
     joined = pl.read_parquet(path).with_columns(user=pl.lit("ann"))
     joined.write_parquet(path)
-    rule = rf"reports\.parquet: user ann: must have one {column} in all reports, .*; or have knows_memory = false"
+    rule = rf"reports\.parquet: user ann: must have one {column} in all reports, .*; or have knows_memoization = false"
     for verb in (attack, lambda *given: attack_user(*given, "ann")):
         with pytest.raises(InputError, match=rule):
             verb(path, scenario)
@@ -172,7 +172,7 @@ def test_an_adversary_learns_the_popularity_and_groups(tmp_path):
     """What is estimated from the reports themselves is what `estimate` finds."""
     scenario, path = sent(tmp_path, "grr", CURIOUS, users=40)
     (adversary,) = adversaries_of(path, scenario)
-    assert adversary.knows_memory
+    assert adversary.knows_memoization
     assert np.array_equal(adversary.popularity, ps.estimate(path, scenario).table["popularity"].to_numpy())
     assert attack(path, scenario, out=tmp_path / "out.parquet", top=2).top
 
@@ -185,7 +185,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (tmp_path / "truth.csv").write_text("user,pool\n" + "".join(f"{user},a\n" for user in range(USERS)))
     at = "--scenario", "kept.toml"
     assert command("obfuscate", "traces.csv", *at, "--out", "reports.csv") == 0
-    more = "--out", "out.csv", "--truth", "truth.csv", "--page", "out.html", "--top", 2
+    more = "--out", "out.csv", "--ground-truth", "truth.csv", "--html", "out.html", "--top", 2
     assert command("attack", "reports.csv", *at, *more) == 0
     assert "grouping" in (tmp_path / "out.html").read_text()
     capsys.readouterr()

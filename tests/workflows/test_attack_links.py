@@ -21,7 +21,7 @@ WINDOW, USERS = 10, 12
 
 def sent(tmp_path, mechanism, adversaries=STRONG, ending="parquet"):
     """Two pseudonyms of each of the users of a game."""
-    text = f"{mechanism}[devices]\nmemory = true\nwindow = {WINDOW}\n"
+    text = f"{mechanism}[devices]\nmemoize = true\nrotate_after = {WINDOW}\n"
     attack = f"[attack]\nobservations = [{2 * WINDOW}]\n"
     scenario = scenario_of(tmp_path, mechanism=text, adversaries=adversaries, attack=attack)
     game = scenario_of(tmp_path, mechanism=text, adversaries=STRONG, attack=attack, name="game.toml").game(SEED)
@@ -73,10 +73,10 @@ def test_other_pools_move_the_scores(tmp_path):
 
 
 def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
-    scenario, path = sent(tmp_path, SKETCH, f"{STRONG}knows_memory = false\n")
+    scenario, path = sent(tmp_path, SKETCH, f"{STRONG}knows_memoization = false\n")
     with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary who knows that devices keep"):
         link_users(path, scenario, tmp_path / "links.csv")
-    scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemory = true\n", adversaries=STRONG)
+    scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemoize = true\n", adversaries=STRONG)
     monkeypatch.setattr(linking, "MOST", 100)
     rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; take some of the users"
     monkeypatch.setattr(linking, "prepared", None)  # nothing is begun
@@ -93,7 +93,7 @@ def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(linking, "MOST", 100)
     monkeypatch.setattr(attacking, "prepared", None)
     at = "attack", path, "--scenario", tmp_path / "small.toml", "--out", tmp_path / "posteriors.csv"
-    assert command(*at, "--links", tmp_path / "links.csv") == 2
+    assert command(*at, "--link-scores", tmp_path / "links.csv") == 2
     assert "must have at most 100 reports to be linked, got 240" in capsys.readouterr().err
     assert not list(tmp_path.glob("posteriors*"))
 
@@ -101,7 +101,7 @@ def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
 def test_the_command(tmp_path, capsys):
     _, path = sent(tmp_path, SKETCH)
     at = "attack", path, "--scenario", tmp_path / "small.toml"
-    assert command(*at, "--links", tmp_path / "links.csv") == 0
+    assert command(*at, "--link-scores", tmp_path / "links.csv") == 0
     shown = capsys.readouterr()
     assert "pseudonyms that have a likely other" in " ".join(shown.out.split())
     assert shown.err.count("reports are linked by the users that the file names") == 1

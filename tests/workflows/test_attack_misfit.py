@@ -11,7 +11,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
 from poolscope.mechanisms import device_of, make, reports_of
-from poolscope.population.behavior import Behaviour, draw_traces, draw_users
+from poolscope.population.behavior import Behavior, draw_traces, draw_users
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
@@ -25,7 +25,7 @@ POOLS = ["a", "b", "c"]
 UNIVERSE = Universe.named([str(z) for z in range(SIZE)], [*np.repeat(POOLS, 10).tolist(), *[""] * 30])
 POPULARITY = np.random.default_rng(SEED).permutation(1.0 / np.arange(1, SIZE + 1))
 NAMES = np.repeat(np.arange(USERS), EACH)
-PEOPLE = draw_users(UNIVERSE, Behaviour(), user_keys(SEED, np.arange(USERS)))
+PEOPLE = draw_users(UNIVERSE, Behavior(), user_keys(SEED, np.arange(USERS)))
 TRACES = draw_traces(UNIVERSE, POPULARITY, PEOPLE, EACH)
 RNG = np.random.default_rng(SEED)
 TABLE = RNG.integers(32, size=(64, SIZE))
@@ -58,8 +58,8 @@ def said(function, *arguments, **options):
     return [str(warning.message) for warning in caught]
 
 
-def sent(kind, *, traces=TRACES, size=SIZE, memory=None, **parameters):
-    device = device_of(make(kind, size, parameters), memory=memory)
+def sent(kind, *, traces=TRACES, size=SIZE, memoize=None, **parameters):
+    device = device_of(make(kind, size, parameters), memoize=memoize)
     return reports_of(device, traces, user_keys(SEED, np.arange(len(traces))))
 
 
@@ -131,7 +131,7 @@ def test_another_epsilon_is_noticed_among_many_objects(tmp_path):
     """Of so many objects the sum of all counts is too noisy to show it."""
     size, users, mechanism = 600, 500, HCMS.replace("64", "1024")
     universe = Universe.sized(size, {"a": 100, "b": 100, "c": 100})
-    people = draw_users(universe, Behaviour(), user_keys(SEED, np.arange(users)))
+    people = draw_users(universe, Behavior(), user_keys(SEED, np.arange(users)))
     traces = draw_traces(universe, zipf(universe, 2.0), people, EACH)
     for epsilon, found in ((1.5, True), (4.0, False)):
         path = tmp_path / "scenario.toml"
@@ -163,33 +163,33 @@ MEMOIZED = {
 }
 
 
-def memory_scenario(folder, kind, memory):
+def memory_scenario(folder, kind, memoize):
     """The adversary takes every report by itself: to group them takes long."""
     parameters = "\n".join(f"{name} = {value}" for name, value in MEMOIZED[kind].items())
-    devices = f"[devices]\nmemory = {str(memory).lower()}"
-    naive = "knows_memory = false\n" if memory else ""
+    devices = f"[devices]\nmemoize = {str(memoize).lower()}"
+    naive = "knows_memoization = false\n" if memoize else ""
     return scenario_of(folder, f'kind = "{kind}"\n{parameters}', devices=devices, adversary=naive)
 
 
 @pytest.mark.parametrize("kind", MEMOIZED)
 def test_memoized_reports_read_as_fresh_are_noticed(tmp_path, kind):
-    right, wrong = (memory_scenario(tmp_path, kind, memory) for memory in (True, False))
-    path = written(tmp_path, right, sent(kind, memory=True, **MEMOIZED[kind]))
+    right, wrong = (memory_scenario(tmp_path, kind, memoize) for memoize in (True, False))
+    path = written(tmp_path, right, sent(kind, memoize=True, **MEMOIZED[kind]))
     for function in (attack, estimate):
         (line,) = said(function, path, wrong)
         assert "reports.parquet: reports repeat: " in line
-        assert "set memory = true in [devices], or remove duplicate rows" in line
+        assert "set memoize = true in [devices], or remove duplicate rows" in line
         assert said(function, path, right) == []
 
 
 @pytest.mark.parametrize("kind", ["sue", "grr", "olh"])
 def test_fresh_reports_read_as_memoized_are_noticed(tmp_path, kind):
-    right, wrong = (memory_scenario(tmp_path, kind, memory) for memory in (False, True))
-    path = written(tmp_path, right, sent(kind, memory=False, **MEMOIZED[kind]))
+    right, wrong = (memory_scenario(tmp_path, kind, memoize) for memoize in (False, True))
+    path = written(tmp_path, right, sent(kind, memoize=False, **MEMOIZED[kind]))
     # without a given popularity few values repeat anyway
     for function in (attack, estimate)[: 1 + (kind != "grr")]:
         (line,) = said(function, path, wrong)
-        assert re.search(r"reports hardly repeat: .* set memory = false in \[devices\]", line)
+        assert re.search(r"reports hardly repeat: .* set memoize = false in \[devices\]", line)
     assert said(attack, path, right) == []
 
 
@@ -229,7 +229,7 @@ def misread(tmp_path_factory):
 
 
 def attacked(folder, scenario, *more):
-    files = ("--out", folder / "out.csv", "--page", folder / "out.html", "--truth", folder / "truth.parquet")
+    files = ("--out", folder / "out.csv", "--html", folder / "out.html", "--ground-truth", folder / "truth.parquet")
     code = command("attack", folder / "reports.parquet", "--scenario", folder / scenario, *files, "--overwrite", *more)
     return code, (folder / "out.html").read_text()
 
@@ -269,7 +269,7 @@ def test_a_file_that_fits_passes(misread, capsys):
     options = {"out": out, "truth": misread / "truth.parquet"}
     found = attack(misread / "reports.parquet", load_scenario(misread / "right.toml"), **options)
     assert (found.passed, list(found.violations)) == (True, [])
-    assert [judgment.calibrated for judgment in found.judged] == [True]
+    assert [judgment.calibrated for judgment in found.evaluation] == [True]
 
 
 def test_a_pool_of_the_truth_that_does_not_exist_is_refused(misread, tmp_path, capsys):
@@ -277,7 +277,7 @@ def test_a_pool_of_the_truth_that_does_not_exist_is_refused(misread, tmp_path, c
     truth.write_text("user,pool\n3,a\n4,A\n")
     out = tmp_path / "out.csv"
     scenario = misread / "right.toml"
-    arguments = ("attack", misread / "reports.parquet", "--scenario", scenario, "--out", out, "--truth", truth)
+    arguments = ("attack", misread / "reports.parquet", "--scenario", scenario, "--out", out, "--ground-truth", truth)
     assert command(*arguments) == 2
     rule = "row 2: pool must be one of the scenario's, or of --pools, got 'A'; did you mean 'a'?"
     assert capsys.readouterr().err == f"poolscope: {truth}: {rule}\n"

@@ -110,11 +110,11 @@ def test_guesses_are_held_against_the_truth(folder, ending):
     wrong = pl.when(pl.col("pool") == "a").then(pl.lit("b")).otherwise(pl.lit("a"))
     truth = truth.with_columns(pool=pl.when(pl.int_range(pl.len()) < 2).then(wrong).otherwise("pool"))[:-2]
     truth.write_csv(path / "truth.csv")
-    found = attack(path / "reports.parquet", scenario, out=path / f"again.{ending}", truth=path / "truth.csv")
-    weak, curious = found.judged
+    found = attack(path / "reports.parquet", scenario, out=path / f"again.{ending}", ground_truth=path / "truth.csv")
+    weak, curious = found.evaluation
     assert (weak.adversary, weak.users, weak.guessed) == ("weak", 38, 38)
     assert weak.precision.value == pytest.approx(36 / 38)
-    assert weak.calibration_error.value > weak.calibration_error_limit, "right far more often than it thought"
+    assert weak.ece.value > weak.ece_null_p95, "right far more often than it thought"
     assert curious.users == 38
 
 
@@ -124,16 +124,16 @@ def test_what_cannot_be_asked(folder):
     with pytest.raises(InputError, match=r"reports.parquet: user: must be a user of the file, got 'nobody'"):
         attack_user(reports, scenario, "nobody")
     with pytest.raises(InputError, match="truth: must have `out`"):
-        attack(reports, scenario, truth=path / "truth.csv")
+        attack(reports, scenario, ground_truth=path / "truth.csv")
     with pytest.raises(InputError, match="top: must be from 0 to 1,000,000, got -1"):
         attack(reports, scenario, top=-1)
     (path / "truth.csv").write_text("user,pool\nsomebody,a\n")
     with pytest.raises(InputError, match="truth: must have users of the reports"):
-        attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
+        attack(reports, scenario, out=path / "o.csv", ground_truth=path / "truth.csv")
     assert not (path / "o.csv").exists()
     (path / "truth.csv").write_text("user,pool\nuser 1,a\nuser 1,b\n")
     with pytest.raises(InputError, match=r"truth.csv: row 2: a user must be listed once, got 'user 1'"):
-        attack(reports, scenario, out=path / "o.csv", truth=path / "truth.csv")
+        attack(reports, scenario, out=path / "o.csv", ground_truth=path / "truth.csv")
 
 
 ABOUT_ALL = {

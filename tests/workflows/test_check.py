@@ -17,7 +17,7 @@ from poolscope.mechanisms.channel import all_reports
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.bounds import most_telling
 from poolscope.workflows.check.check import check
-from poolscope.workflows.check.distribution import exact, normalises, support_shares
+from poolscope.workflows.check.distribution import exact, normalizes, support_shares
 from poolscope.workflows.check.events import Seen, fingerprints
 from poolscope.workflows.check.sampling import learn
 
@@ -31,9 +31,11 @@ SAMPLES = 20_000
 @pytest.mark.parametrize("size", [tiny, large])
 def test_every_mechanism_keeps_its_promise(name, size):
     verdict = check(size(name), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
-    assert verdict.shown.epsilon <= verdict.claimed
-    assert verdict.shown.epsilon > 0.3 * verdict.claimed or np.isinf(verdict.claimed), "the bound is worth something"
+    assert verdict.passed, verdict.violations
+    assert verdict.lower_bound.epsilon <= verdict.declared
+    assert verdict.lower_bound.epsilon > 0.3 * verdict.declared or np.isinf(verdict.declared), (
+        "the bound is worth something"
+    )
     assert {share.name for share in verdict.shares} == ({"p*", "q*"} if hasattr(size(name), "p_star") else set())
 
 
@@ -55,7 +57,7 @@ def test_the_lower_bound_is_one():
     """A tight mechanism is called broken no more often than the confidence allows."""
     mechanism, runs = make("grr", 3, {"epsilon": 1.0}), 150
     bounds = np.array(
-        [check(mechanism, samples=2000, seed=SEED + i, confidence=0.9).shown.epsilon for i in range(runs)]
+        [check(mechanism, samples=2000, seed=SEED + i, confidence=0.9).lower_bound.epsilon for i in range(runs)]
     )
     wrong = int((bounds > 1).sum())
     assert wrong <= stats.binom.ppf(1 - 1e-4, runs, 0.1), wrong
@@ -65,7 +67,7 @@ def test_the_lower_bound_is_one():
 def test_same_seed_same_verdict():
     one, same, other = (check(tiny("oue"), samples=SAMPLES, seed=seed) for seed in (1, 1, 2))
     assert one == same
-    assert one.shown != other.shown
+    assert one.lower_bound != other.lower_bound
 
 
 def test_large_universes_are_tried_in_part():
@@ -77,8 +79,8 @@ def test_large_universes_are_tried_in_part():
 
 def test_one_object_has_nothing_to_tell():
     verdict = check(make("cms", 1, {"epsilon": 1.0, "m": 4, "hashes": 3}), samples=SAMPLES, seed=1)
-    assert verdict.kept
-    assert verdict.shown is None
+    assert verdict.passed
+    assert verdict.lower_bound is None
     assert sentence(verdict).startswith("Kept: ")
 
 
@@ -134,35 +136,35 @@ class Leaks(Changed):
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_mechanism_that_never_flips_a_one_is_caught(universe):
     verdict = check(NeverFlips(stated=make("sue", universe, {"epsilon": 1.0})), samples=SAMPLES, seed=SEED)
-    assert not verdict.kept
-    assert verdict.shown.epsilon > 4, "there is no finite epsilon"
+    assert not verdict.passed
+    assert verdict.lower_bound.epsilon > 4, "there is no finite epsilon"
     assert "samples show an epsilon of at least" in sentence(verdict)
-    assert not verdict.shares[0].kept
+    assert not verdict.shares[0].passed
 
 
 @pytest.mark.parametrize("cohorts", [1, 64])
 def test_a_rappor_that_never_flips_a_one_is_caught(cohorts):
     honest = make("rappor", 130, {"epsilon": 2.0, "cohorts": cohorts})
-    assert check(honest, samples=SAMPLES, seed=SEED).kept
+    assert check(honest, samples=SAMPLES, seed=SEED).passed
     verdict = check(OneSidedRappor(stated=honest), samples=SAMPLES, seed=SEED)
-    assert not verdict.kept
-    assert verdict.shown.epsilon > 3, "there is no finite epsilon"
+    assert not verdict.passed
+    assert verdict.lower_bound.epsilon > 3, "there is no finite epsilon"
 
 
 @pytest.mark.parametrize("universe", [6, 130])
 def test_a_flip_probability_too_small_by_a_fifth_is_caught(universe):
     verdict = check(TooLittleNoise(stated=make("sue", universe, {"epsilon": 1.0})), samples=SAMPLES, seed=SEED)
-    assert verdict.shown.epsilon > 1.3
-    assert not verdict.kept
-    assert not verdict.shares[0].kept
+    assert verdict.lower_bound.epsilon > 1.3
+    assert not verdict.passed
+    assert not verdict.shares[0].passed
 
 
 @pytest.mark.parametrize("name", ["grr", "cms", "olh"])
 def test_a_leak_in_a_column_that_is_not_declared_is_caught(name):
     verdict = check(Leaks(stated=large(name, 1.0)), samples=SAMPLES, seed=SEED)
-    assert not verdict.kept
-    assert verdict.shown.event == f"spare is {verdict.shown.one}"
-    assert all(share.kept for share in verdict.shares), "the declared columns are as stated"
+    assert not verdict.passed
+    assert verdict.lower_bound.event == f"spare is {verdict.lower_bound.one}"
+    assert all(share.passed for share in verdict.shares), "the declared columns are as stated"
 
 
 def test_sampling_alone_is_enough_to_check():
@@ -176,8 +178,8 @@ def test_sampling_alone_is_enough_to_check():
 
     verdict = check(Own(), samples=SAMPLES, seed=SEED)
     assert (verdict.exact, verdict.shares) == (None, ())
-    assert 1.2 < verdict.shown.epsilon < np.log(0.6 / 0.1)
-    assert not verdict.kept
+    assert 1.2 < verdict.lower_bound.epsilon < np.log(0.6 / 0.1)
+    assert not verdict.passed
     Own.epsilon = np.nan
     assert sentence(check(Own(), samples=SAMPLES, seed=SEED)).startswith("It claims no epsilon; 20,000 reports")
 
@@ -190,8 +192,8 @@ def test_real_numbers_and_wide_columns_are_looked_at():
             return {"x": rng.laplace(np.eye(3)[objects], 0.5)}
 
     verdict = check(Noisy(), samples=SAMPLES, seed=SEED)
-    assert not verdict.kept
-    assert verdict.shown.event.startswith("x[")
+    assert not verdict.passed
+    assert verdict.lower_bound.event.startswith("x[")
 
 
 def test_a_law_that_no_probabilities_fit_is_caught_without_samples():
@@ -199,9 +201,9 @@ def test_a_law_that_no_probabilities_fit_is_caught_without_samples():
     honest = tiny("grr")
     reports = all_reports(honest, 100)
     likelihood = np.where(honest.support(reports), 1.0, np.exp(-1.0))
-    assert normalises(likelihood, honest.support(reports), honest.p_star)
-    assert not normalises(likelihood, honest.support(reports), honest.p_star + 0.01)
-    assert normalises(likelihood, None, None)
+    assert normalizes(likelihood, honest.support(reports), honest.p_star)
+    assert not normalizes(likelihood, honest.support(reports), honest.p_star + 0.01)
+    assert normalizes(likelihood, None, None)
 
 
 def test_a_stated_law_beyond_the_claim_is_caught():
@@ -270,10 +272,10 @@ def test_shares_of_the_support():
     counts = np.full((4, 4), 10_000 * mechanism.q_star).astype(int)
     counts[range(4), range(4)] = 10_000 * mechanism.p_star
     p, q = support_shares(mechanism, range(4), trials, counts)
-    assert (p.kept, q.kept) == (True, None)
+    assert (p.passed, q.passed) == (True, None)
     assert p.low < mechanism.p_star < p.high
     counts[2, 2] += 400
-    assert not support_shares(mechanism, range(4), trials, counts)[0].kept, "one object alone can break it"
+    assert not support_shares(mechanism, range(4), trials, counts)[0].passed, "one object alone can break it"
 
 
 @pytest.mark.parametrize(

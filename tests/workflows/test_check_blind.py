@@ -46,20 +46,20 @@ def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     samples = 100_000 if "many" in name else SAMPLES
     verdict = check(NeverUnset(stated=honest), samples=samples, seed=SEED, confidence=0.999)
     assert (verdict.exact, verdict.fit, verdict.shares) == (None, None, ())
-    assert not verdict.kept
+    assert not verdict.passed
     key = "hash" if kind == "cms" else "cohort"
-    assert f"sets most under this {key} is" in verdict.shown.event
-    assert verdict.shown.epsilon > 1.2 * honest.epsilon
+    assert f"sets most under this {key} is" in verdict.lower_bound.event
+    assert verdict.lower_bound.epsilon > 1.2 * honest.epsilon
     kept = check(Silent(stated=honest), samples=samples, seed=SEED, confidence=0.999)
-    assert kept.kept, kept.reasons
+    assert kept.passed, kept.violations
 
 
 def test_joined_columns_show_an_honest_epsilon_too():
     verdict = check(
         Silent(stated=make("cms", 130, {"epsilon": 4.0, "m": 64, "hashes": 16})), samples=SAMPLES, seed=SEED
     )
-    assert 3.5 < verdict.shown.epsilon < 4
-    assert "under this hash" in verdict.shown.event
+    assert 3.5 < verdict.lower_bound.epsilon < 4
+    assert "under this hash" in verdict.lower_bound.event
 
 
 def test_a_value_that_hangs_from_two_columns_is_found():
@@ -73,8 +73,8 @@ def test_a_value_that_hangs_from_two_columns_is_found():
             return {"a": a, "b": b, "c": (a + b + objects) % 8}
 
     verdict = check(Sums(), samples=400_000, seed=SEED)
-    assert verdict.shown.epsilon > 5
-    assert "sends most under this a and b" in verdict.shown.event
+    assert verdict.lower_bound.epsilon > 5
+    assert "sends most under this a and b" in verdict.lower_bound.event
 
 
 def test_joined_families_agree_with_their_events():
@@ -95,29 +95,29 @@ def test_joined_families_agree_with_their_events():
 
 def test_the_last_bits_of_laplace_noise_are_caught():
     verdict = check(adapt(Laplace(), 2), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.shown.epsilon > 3
-    assert verdict.shown.event.startswith("report is no multiple of 2^-5")
-    assert verdict.fit.kept, "the density is as stated; what lies below it is not"
+    assert verdict.lower_bound.epsilon > 3
+    assert verdict.lower_bound.event.startswith("report is no multiple of 2^-5")
+    assert verdict.fit.passed, "the density is as stated; what lies below it is not"
     assert "samples show an epsilon of at least" in sentence(verdict)
 
 
 @pytest.mark.parametrize("device", [Snapped, Geometric])
 def test_noise_on_a_grid_is_kept(device):
     verdict = check(adapt(device(), 2), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
-    assert verdict.shown.epsilon > 0.7
+    assert verdict.passed, verdict.violations
+    assert verdict.lower_bound.epsilon > 0.7
 
 
 def test_values_that_an_object_never_sends_are_caught():
     verdict = check(CoarseNoise(), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.shown.epsilon > 2
-    assert "in a first look" in verdict.shown.event or "multiple of" in verdict.shown.event
+    assert verdict.lower_bound.epsilon > 2
+    assert "in a first look" in verdict.lower_bound.event or "multiple of" in verdict.lower_bound.event
 
 
 def test_the_sign_of_zero_is_seen():
     verdict = check(SignOfZero(), samples=SAMPLES, seed=SEED)
-    assert verdict.shown.epsilon > 5
-    assert verdict.shown.event in ("report is 0.0", "report is -0.0")
+    assert verdict.lower_bound.epsilon > 5
+    assert verdict.lower_bound.event in ("report is 0.0", "report is -0.0")
 
 
 def test_last_bits():
@@ -133,7 +133,7 @@ def test_last_bits():
 
 def test_a_generator_that_is_used_as_given_is_silent():
     verdict = check(Response(), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
+    assert verdict.passed, verdict.violations
     assert verdict.warnings == ()
     assert dict(rows(verdict))["generator"].startswith("no repeats and no dependence found; one of up to 92,518 seeds")
 
@@ -141,14 +141,14 @@ def test_a_generator_that_is_used_as_given_is_silent():
 @pytest.mark.parametrize("seeds", [constant, lambda: clock(40)], ids=["constant", "clock"])
 def test_calls_that_repeat_each_other_are_caught(seeds):
     verdict = check(OwnGenerator(seeds()), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert not verdict.kept
+    assert not verdict.passed
     assert "repeat each other's report" in sentence(verdict)
     assert "\n" not in sentence(verdict)
 
 
 def test_a_clock_that_ticks_between_calls_is_seen_in_single_reports():
     verdict = check(OwnGenerator(clock(4)), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert any(reason.startswith("calls one after another") for reason in verdict.reasons)
+    assert any(reason.startswith("calls one after another") for reason in verdict.violations)
 
 
 def test_randomness_from_elsewhere_is_a_warning():
@@ -160,7 +160,7 @@ def test_randomness_from_elsewhere_is_a_warning():
 
 def test_one_draw_for_a_whole_call_is_caught():
     verdict = check(OneDraw(), samples=SAMPLES, seed=SEED)
-    assert any(reason.startswith("neighbors in a call repeat each other") for reason in verdict.reasons)
+    assert any(reason.startswith("neighbors in a call repeat each other") for reason in verdict.violations)
 
 
 def test_what_sends_the_same_always_repeats_nothing():

@@ -62,10 +62,10 @@ def test_as_tight_as_an_auditor_who_chooses_nothing(kind):
     mechanism, samples, error = make(kind, 25, {"epsilon": 4.0}), 100_000, 0.01
     rates = mechanism.p_star, mechanism.q_star
     verdict = check(mechanism, samples=samples, seed=SEED, confidence=1 - error)
-    tested = sum(verdict.shown.trials)
+    tested = sum(verdict.lower_bound.trials)
     assert tested == 0.75 * samples, "symmetric mechanisms need few to choose"
     planned = plan(rates, tested, error)
-    assert verdict.shown.trials[0] < tested / 3, "and most of the others go to the rarer rate"
+    assert verdict.lower_bound.trials[0] < tested / 3, "and most of the others go to the rarer rate"
     trials = round(planned.share * tested), tested - round(planned.share * tested)
     ours = planned.bound((round(rates[0] * trials[0]), round(rates[1] * trials[1])), trials)
     half = samples // 2
@@ -81,15 +81,15 @@ def test_as_tight_as_an_auditor_who_chooses_nothing(kind):
 @pytest.mark.parametrize("given", [lambda own: own, lambda own: adapt(own, 5)], ids=["own", "adapted"])
 def test_a_sampler_that_does_not_fit_its_likelihood_is_caught(given):
     verdict = check(given(Response(0.3)), samples=SAMPLES, seed=SEED)
-    assert verdict.shown.epsilon < 1, "what is sampled is private enough"
-    assert not verdict.kept
+    assert verdict.lower_bound.epsilon < 1, "what is sampled is private enough"
+    assert not verdict.passed
     assert "samples do not fit its stated likelihoods" in sentence(verdict)
     assert dict(rows(verdict))["likelihood stated, sampled"].endswith("differs")
 
 
 def test_a_sampler_that_fits_is_kept():
     verdict = check(Response(), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
+    assert verdict.passed, verdict.violations
     assert verdict.fit.low <= verdict.fit.stated <= verdict.fit.high
     assert not dict(rows(verdict))["likelihood stated, sampled"].endswith("differs")
 
@@ -102,14 +102,16 @@ def test_every_mechanism_fits_its_likelihood(name, size):
     rng = np.random.default_rng(SEED)
     for position, count in enumerate(rng.multinomial(20_000, [0.25] * 4)):
         fitting.add(position, Seen(mechanism=mechanism, reports=mechanism.obfuscate(np.full(count, position), rng)))
-    assert fitting.fit().kept, fitting.fit()
+    assert fitting.fit().passed, fitting.fit()
 
 
 def test_false_alarms_are_rarer_than_stated():
     """Of a law that is kept, over many seeds: neither likelihood, nor p* and q*, nor generator."""
     mechanism = make("grr", 3, {"epsilon": 1.0})
     verdicts = [check(mechanism, samples=1000, seed=SEED + i) for i in range(40)]
-    alarms = sum(not v.fit.kept or bool(v.repeats.found) or any(s.kept is False for s in v.shares) for v in verdicts)
+    alarms = sum(
+        not v.fit.passed or bool(v.repeats.found) or any(s.passed is False for s in v.shares) for v in verdicts
+    )
     assert alarms <= stats.binom.ppf(1 - 1e-4, len(verdicts), 0.001), alarms
 
 
@@ -124,7 +126,7 @@ def test_a_report_that_no_object_can_send_does_not_fit():
             return table
 
     verdict = check(Stray(), samples=SAMPLES, seed=SEED)
-    assert not verdict.fit.kept
+    assert not verdict.fit.passed
     assert verdict.fit.stated == 0
 
 
@@ -148,4 +150,4 @@ def test_supports_of_a_mechanism_of_ones_own_are_held_against_samples(truth):
 
     verdict = check(Stated(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert (verdict.fit, {share.name for share in verdict.shares}) == (None, {"p*", "q*"})
-    assert verdict.reasons == (() if truth == 1.0 else ("samples do not follow its stated p*",))
+    assert verdict.violations == (() if truth == 1.0 else ("samples do not follow its stated p*",))

@@ -28,7 +28,7 @@ SAMPLES = 20_000
 @pytest.mark.parametrize("name", list(CORRECT))
 def test_correct_mechanisms_are_kept(name):
     verdict = check(CORRECT[name](), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
+    assert verdict.passed, verdict.violations
     assert verdict.warnings == ()
 
 
@@ -40,7 +40,7 @@ def test_correct_mechanisms_are_kept(name):
 def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
     mechanism = Silent(KINDS[kind](**DEFECTS[f"one of {seeds} seeds for each call"]()))
     verdict = check(mechanism, samples=40_000, seed=SEED, confidence=0.999)
-    assert any(reason.startswith("calls repeat each other") for reason in verdict.reasons), verdict.reasons
+    assert any(reason.startswith("calls repeat each other") for reason in verdict.violations), verdict.violations
     assert verdict.repeats.seeds > 65_536, "and the check says that it would find as many in nine of ten checks"
 
 
@@ -55,7 +55,7 @@ def test_calls_that_are_seeded_with_one_of_few_values_are_caught(kind, seeds):
 def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
     mechanism = Silent(KINDS[name](**DEFECTS[kind]()))
     verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
-    assert any(reason.startswith(words) for reason in verdict.reasons), verdict.reasons
+    assert any(reason.startswith(words) for reason in verdict.violations), verdict.violations
 
 
 @pytest.mark.parametrize("schedule", ["truths by an even schedule", "500 truths that repeat"])
@@ -63,16 +63,16 @@ def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
 def test_a_schedule_of_truths_is_caught(name, of, schedule):
     mechanism = of(KINDS[name](**DEFECTS[schedule]()))
     verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
-    found = [reason for reason in verdict.reasons if "depend on each other" in reason]
-    assert any(reason.startswith("reports of one call") for reason in found), verdict.reasons
-    assert any(reason.startswith("reports of calls one after another") for reason in found), verdict.reasons
+    found = [reason for reason in verdict.violations if "depend on each other" in reason]
+    assert any(reason.startswith("reports of one call") for reason in found), verdict.violations
+    assert any(reason.startswith("reports of calls one after another") for reason in found), verdict.violations
 
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_first_report_in_the_clear_is_caught(name):
     mechanism = Silent(KINDS[name](clear="first"))
     verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
-    assert any(reason.startswith("first reports of calls differ") for reason in verdict.reasons), verdict.reasons
+    assert any(reason.startswith("first reports of calls differ") for reason in verdict.violations), verdict.violations
 
 
 # Rare reports
@@ -101,13 +101,13 @@ def test_a_few_reports_in_the_clear_are_caught(of, rate, samples):
     verdict = check(of(KINDS["unary"](clear=1 / rate)), samples=samples, seed=SEED)
     assert verdict.guessed.epsilon > 1
     assert verdict.guessed.rule == "the reports with the fewest set bits of bits"
-    assert verdict.shown.epsilon <= 1, "no two objects show it"
+    assert verdict.lower_bound.epsilon <= 1, "no two objects show it"
 
 
 def test_reports_that_stand_apart_are_a_warning_where_nothing_is_proven():
     """Without likelihoods nothing says which bit is whose under a hash function."""
     verdict = check(Silent(KINDS["sketch"](clear=1 / 1000)), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept
+    assert verdict.passed
     assert "reports have 1 set bits of bits, all others at least" in verdict.warnings[0]
 
 
@@ -115,13 +115,13 @@ def test_one_bit_of_many_that_is_never_flipped_is_caught():
     """Screening finds the object, which is not among those that are tried otherwise."""
     odd, samples = 333, 16_000
     verdict = check(Silent(Unary(universe=800, unflipped=odd)), samples=samples, seed=SEED, confidence=0.999)
-    assert not verdict.kept
+    assert not verdict.passed
     assert odd in verdict.objects
-    assert odd in (verdict.shown.one, verdict.shown.other)
-    assert f"bit {odd} of bits" in verdict.shown.event
+    assert odd in (verdict.lower_bound.one, verdict.lower_bound.other)
+    assert f"bit {odd} of bits" in verdict.lower_bound.event
     assert (verdict.screened, verdict.universe) == (800, 800)
     correct = check(Silent(Unary(universe=800)), samples=samples, seed=SEED, confidence=0.999)
-    assert correct.kept, correct.reasons
+    assert correct.passed, correct.violations
     assert odd not in correct.objects
 
 
@@ -137,9 +137,9 @@ def test_two_bits_spend_the_epsilon_of_unary_encoding(dtype):
             return super().obfuscate(objects, rng)["bits"].astype(dtype)
 
     verdict = check(Entries(Unary(universe=20, p=0.6)), samples=SAMPLES, seed=SEED)
-    assert verdict.shown.epsilon > 1.25
-    assert verdict.shown.event.count("bit") == 2
-    assert not verdict.kept
+    assert verdict.lower_bound.epsilon > 1.25
+    assert verdict.lower_bound.event.count("bit") == 2
+    assert not verdict.passed
 
 
 def test_several_bits_spend_the_epsilon_of_a_bloom_filter():
@@ -150,9 +150,9 @@ def test_several_bits_spend_the_epsilon_of_a_bloom_filter():
             self.plain, self.universe, self.epsilon = mechanism, 40, 4.0
 
     verdict = check(Blind(), samples=SAMPLES, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
-    assert "bits " in verdict.shown.event
-    assert verdict.shown.epsilon > 3, "two bits alone would show less than half"
+    assert verdict.passed, verdict.violations
+    assert "bits " in verdict.lower_bound.event
+    assert verdict.lower_bound.epsilon > 3, "two bits alone would show less than half"
 
 
 # `report`, which games play
@@ -161,16 +161,18 @@ def test_several_bits_spend_the_epsilon_of_a_bloom_filter():
 @pytest.mark.parametrize("plain", [Response, lambda: Unary(universe=20)], ids=["response", "unary"])
 def test_a_report_that_sends_the_object_is_caught(plain):
     verdict = check(ClearReport(plain()), samples=20_000, seed=SEED, confidence=0.999)
-    assert verdict.shown.epsilon <= 1, "`obfuscate` is right"
-    assert verdict.played.shown.epsilon > 3
-    assert all(reason.startswith("`report`, which games play: ") for reason in verdict.reasons)
-    assert f"at least {verdict.played.shown.epsilon:.4g}" in dict(rows(verdict))["  sampled epsilon (99.9 %)"]
+    assert verdict.lower_bound.epsilon <= 1, "`obfuscate` is right"
+    assert verdict.played.lower_bound.epsilon > 3
+    assert all(reason.startswith("`report`, which games play: ") for reason in verdict.violations)
+    assert f"at least {verdict.played.lower_bound.epsilon:.4g}" in dict(rows(verdict))["  sampled epsilon (99.9 %)"]
 
 
 @pytest.mark.parametrize("bits", [8, 16, 40])
 def test_a_report_that_ignores_bits_of_its_key_is_caught(bits):
     verdict = check(KeyedReport(Response(), bits), samples=20_000, seed=SEED, confidence=0.999)
-    assert any(f"keys that differ in bit {bits} alone repeat" in reason for reason in verdict.reasons), verdict.reasons
+    assert any(f"keys that differ in bit {bits} alone repeat" in reason for reason in verdict.violations), (
+        verdict.violations
+    )
 
 
 def test_a_report_that_depends_on_its_place_is_a_warning():
@@ -179,7 +181,7 @@ def test_a_report_that_depends_on_its_place_is_a_warning():
             return super().report(objects, np.asarray(keys) + np.arange(len(keys), dtype=np.uint64))
 
     verdict = check(Placed(Response()), samples=20_000, seed=SEED, confidence=0.999)
-    assert verdict.kept, verdict.reasons
+    assert verdict.passed, verdict.violations
     assert "depend on how its users are split into blocks" in verdict.warnings[0]
 
 

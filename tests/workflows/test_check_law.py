@@ -32,6 +32,6 @@ def test_the_share_of_other_objects_lies_between_the_extremes(off):
     counts = np.random.default_rng(SEED).binomial(trials, q, size=(3, 30))
     counts[range(3), [0, 1, 29]] = round(trials * mechanism.p_star)
     share = support_shares(mechanism, [0, 1, 29], [trials] * 3, counts)[1]
-    assert (share.name, share.kept) == ("q*", off == 0.0)
+    assert (share.name, share.passed) == ("q*", off == 0.0)
     assert share.low < q < share.high
     assert share.high < mechanism.p_star, "the objects' own counts are left out"

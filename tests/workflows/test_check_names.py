@@ -34,7 +34,7 @@ def test_the_event_is_about_the_objects_whose_reports_are_counted(kind):
     options = {"cms": {"m": 16, "hashes": 4}, "rappor": {"cohorts": 2, "m": 16}}.get(kind, {})
     mechanism = make(kind, 40, {"epsilon": 2.0, **options})
     for seed in range(SEED, SEED + 4):
-        shown = check(mechanism, samples=SAMPLES, seed=seed).shown
+        shown = check(mechanism, samples=SAMPLES, seed=seed).lower_bound
         named = [
             int(word.strip(","))
             for word, before in zip(shown.event.split()[1:], shown.event.split(), strict=False)
@@ -48,8 +48,8 @@ def test_the_event_is_about_the_objects_whose_reports_are_counted(kind):
 def test_objects_have_the_names_of_the_scenario(scenario):
     verdict = check(load_scenario(scenario), samples=SAMPLES, seed=SEED)
     found = dict(rows(verdict))
-    one, other = (repr(NAMES[z]) for z in (verdict.shown.one, verdict.shown.other))
-    assert verdict.name(verdict.shown.one) == one
+    one, other = (repr(NAMES[z]) for z in (verdict.lower_bound.one, verdict.lower_bound.other))
+    assert verdict.name(verdict.lower_bound.one) == one
     assert {f"  from {one}", f"  from {other}"} <= set(found)
     everything = " ".join([*found, *found.values(), sentence(verdict)])
     assert "object " not in everything
@@ -68,7 +68,7 @@ def test_a_value_that_is_an_object_has_its_name():
             return {"value": super().obfuscate(objects, rng)}
 
     verdict = check(Declared(Response(universe=60, epsilon=3.0)), samples=SAMPLES, seed=SEED, universe=universe)
-    assert verdict.shown.event == f"value is {NAMES[verdict.shown.one]!r}"
+    assert verdict.lower_bound.event == f"value is {NAMES[verdict.lower_bound.one]!r}"
 
 
 def test_a_mechanism_of_ones_own_has_the_name_of_its_class():
@@ -88,8 +88,8 @@ def test_a_mechanism_of_ones_own_has_the_name_of_its_class():
 def test_a_broken_object_is_found_where_it_is_asked_for(scenario):
     """One bit of 300 is never flipped; with so few samples only its own object shows it."""
     mechanism = Silent(Unary(universe=300, unflipped=123))
-    assert not check(mechanism, samples=2000, seed=SEED, objects=[7, 123], confidence=0.999).kept
-    assert check(mechanism, samples=2000, seed=SEED, objects=[7, 124], confidence=0.999).kept
+    assert not check(mechanism, samples=2000, seed=SEED, objects=[7, 123], confidence=0.999).passed
+    assert check(mechanism, samples=2000, seed=SEED, objects=[7, 124], confidence=0.999).passed
 
 
 def test_objects_are_asked_for_by_name_or_number(scenario):
@@ -97,7 +97,7 @@ def test_objects_are_asked_for_by_name_or_number(scenario):
     verdict = check(loaded, samples=1000, seed=SEED, objects=["oak 3", "cat 1", 40])
     assert verdict.objects == (23, 1, 40)
     assert verdict.names == ("'oak 3'", "'cat 1'", "'rain, hail 0'")
-    assert {verdict.shown.one, verdict.shown.other} <= set(verdict.objects)
+    assert {verdict.lower_bound.one, verdict.lower_bound.other} <= set(verdict.objects)
     assert check(make("grr", 9, {"epsilon": 1.0}), samples=1000, seed=1, objects=["3", 5]).objects == (3, 5)
 
 

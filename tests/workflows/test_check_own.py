@@ -28,6 +28,6 @@ class Response:
 @pytest.mark.parametrize(("kept", "fits"), [(1.0, True), (0.3, False), (0.8, False)])
 def test_a_sampler_that_keeps_less_than_it_states_is_found(kept, fits):
     verdict = check(Response(kept), samples=20_000, seed=SEED)
-    assert verdict.kept == fits
+    assert verdict.passed == fits
     assert verdict.mechanism == "Response"
-    assert any("samples do not fit its stated likelihoods" in reason for reason in verdict.reasons) != fits
+    assert any("samples do not fit its stated likelihoods" in reason for reason in verdict.violations) != fits

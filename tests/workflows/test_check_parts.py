@@ -55,14 +55,14 @@ def test_what_is_detectable_has_ends():
 def test_a_check_says_what_could_have_been_found():
     """An event that spends half of epsilon leaves the other half untested."""
     verdict = check(Silent(Noise(universe=9, epsilon=2.0)), samples=4000, seed=SEED, objects=[3, 7])
-    assert verdict.kept
+    assert verdict.passed
     assert verdict.testable < 1.1, "the two objects are half of the range apart"
     assert f"Only {verdict.testable:.3g} of 2 was testable" in sentence(verdict)
     found = dict(rows(verdict))["could have been found"]
-    assert found.startswith(f"an epsilon of {verdict.shown.detectable:.4g} or more")
+    assert found.startswith(f"an epsilon of {verdict.lower_bound.detectable:.4g} or more")
     whole = check(make("grr", 4, {"epsilon": 1.0}), samples=20_000, seed=SEED)
     assert "testable" not in sentence(whole)
-    assert 1 < whole.shown.detectable < 1.3
+    assert 1 < whole.lower_bound.detectable < 1.3
 
 
 # Guesses

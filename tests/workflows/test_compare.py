@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 from poolscope.cli.app import counts, numbers, words
 from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
-from poolscope.figures.compare import _places, frontier
+from poolscope.figures.compare import _places, pareto_front
 from poolscope.game.game import play
 from poolscope.html import compare as compare_page
-from poolscope.html.compare import at_equal_error, in_plain_words, page_of, reservation, write_page
+from poolscope.html.compare import at_equal_error, page_of, reservation, summary_text, write_page
 from poolscope.mechanisms import make
-from poolscope.metrics.bounds import most_right
-from poolscope.metrics.records import summarise
+from poolscope.metrics.bounds import success_bound
+from poolscope.metrics.records import summarize
 from poolscope.population.popularity import zipf
 from poolscope.population.universe import Universe
 from poolscope.reports.utility import expected_errors, expected_rmse, measure_utility
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import load_scenario, parse
-from poolscope.workflows.compare import compare, mark_frontier, variants
+from poolscope.workflows.compare import compare, mark_pareto_optimal, variants
 
 USERS, REPORTS = 120, 2000
 
@@ -39,7 +39,7 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def done(scenario):
-    return compare(scenario, ["grr", "oue", "cms", "identity"], [1, 4], users=USERS, seed=SEED, reports=REPORTS)
+    return compare(scenario, ["grr", "oue", "cms", "identity"], [1, 4], users=USERS, seed=SEED, estimate_from=REPORTS)
 
 
 # What is compared
@@ -49,28 +49,28 @@ def test_every_choice_meets_every_adversary(done):
     choices = [(k, e) for k in ("grr", "oue", "cms") for e in (1.0, 4.0)] + [("identity", np.inf)]
     seen = [(r.mechanism, r.epsilon, r.adversary) for r in done.results]
     assert seen == [(*chosen, adversary) for chosen in choices for adversary in ("weak", "strong")]
-    assert (done.n, done.users, done.reports) == (10, USERS, REPORTS)
+    assert (done.n, done.users, done.estimate_from) == (10, USERS, REPORTS)
     for record in done.results:
         for name in (
-            "auc",
+            "auc_pn",
             "precision",
             "exposed_90",
-            "reports_to_exposure",
+            "reports_to_50pct",
+            "bayes_risk_ratio",
             "bayes_security",
-            "bayes_security_least",
-            "evidence",
+            "log_odds_gain_p99",
         ):
             value, low, high = getattr(record, name)
             assert low <= value <= high, name
         assert record.composition_bound == 10 * record.epsilon
-        assert record.evidence.value <= record.composition_bound
-        assert record.precision.low <= record.most_right == most_right(record.epsilon, 10, record.baseline)
+        assert record.log_odds_gain_p99.value <= record.composition_bound
+        assert record.precision.low <= record.success_bound == success_bound(record.epsilon, 10, record.baseline)
 
 
 def test_users_are_those_of_an_audit(scenario, done):
     """A choice that is the scenario's own gives what the scenario gives."""
     game = build_game(scenario, SEED)
-    summary = summarise(play(game, USERS, SEED), game, SEED)
+    summary = summarize(play(game, USERS, SEED), game, SEED)
     audited = {r.adversary: r.as_json() for r in summary if r.n == 10}
     for record in [*(r for r in done.results if (r.mechanism, r.epsilon) == ("cms", 4.0)), done.non_private]:
         told = record.as_json()
@@ -82,8 +82,8 @@ def test_less_noise_serves_better_and_gives_away_more(done):
     for mechanism in ("grr", "oue", "cms"):
         low, high = (r for r in done.results if r.mechanism == mechanism and r.adversary == "strong")
         assert high.mse < low.mse
-        assert high.auc.value > low.auc.value
-    assert done.results[-1].auc.value >= max(r.auc.value for r in done.results[:-2])
+        assert high.auc_pn.value > low.auc_pn.value
+    assert done.results[-1].auc_pn.value >= max(r.auc_pn.value for r in done.results[:-2])
 
 
 def test_parameters_are_those_of_the_scenario_where_a_mechanism_has_none(scenario):
@@ -140,8 +140,8 @@ def test_lists_are_written_with_commas():
 
 def test_the_frontier_is_what_nobody_beats():
     points = [(1, 0.9), (2, 0.5), (3, 0.5), (2, 0.6), (4, 0.1), (1, 0.9), (None, 0.05)]
-    records = [choice(mse=mse, auc=(auc, auc)) for mse, auc in points]
-    assert [r.frontier for r in mark_frontier(records)] == [True, True, False, False, True, True, False]
+    records = [choice(mse=mse, auc_pn=(auc_pn, auc_pn)) for mse, auc_pn in points]
+    assert [r.pareto_optimal for r in mark_pareto_optimal(records)] == [True, True, False, False, True, True, False]
 
 
 # Utility
@@ -153,7 +153,7 @@ def test_measured_errors_are_the_expected_ones(name):
     popularity = zipf(universe, 1.0)
     mechanism = make(name, 400, {"epsilon": 2.0, **({"m": 64, "hashes": 1 << 16} if name == "hcms" else {})})
     found = measure_utility(mechanism, popularity, 5000, np.uint64(SEED))
-    assert expected_rmse(mechanism, popularity, 5000) == pytest.approx(found.mse_expected**0.5)
+    assert expected_rmse(mechanism, popularity, 5000) == pytest.approx(found.mse_analytical**0.5)
     frequency = popularity / popularity.sum()
     squared, absolute = expected_errors(frequency, mechanism.p_star, mechanism.q_star, 5000)
     if name == "hcms":
@@ -162,7 +162,7 @@ def test_measured_errors_are_the_expected_ones(name):
     # five draws of 400 errors each, which hang together: by one degree of freedom a draw at the very most
     bound = 4 * np.sqrt(2 * np.square(squared).sum() / 5) / 400 * 3
     assert abs(found.mse - squared.mean()) < bound, (found, bound)
-    assert found.mse_expected == pytest.approx(squared.mean())
+    assert found.mse_analytical == pytest.approx(squared.mean())
     assert found.mae == pytest.approx(absolute.mean(), rel=0.1)
 
 
@@ -192,7 +192,7 @@ def test_a_mechanism_without_an_estimate_has_no_utility():
 
 
 def line(mechanism, points):
-    return [choice(mechanism, mse=mse, auc=(auc, auc)) for mse, auc in points]
+    return [choice(mechanism, mse=mse, auc_pn=(auc_pn, auc_pn)) for mse, auc_pn in points]
 
 
 def test_mechanisms_are_compared_at_an_error_they_share():
@@ -204,17 +204,17 @@ def test_mechanisms_are_compared_at_an_error_they_share():
 
 
 def test_the_sentence_speaks_of_the_strongest_adversary(done):
-    worst = max(done.results, key=lambda record: record.auc.value).adversary
+    worst = max(done.results, key=lambda record: record.auc_pn.value).adversary
     errors = [replace(record, mse=1 / record.epsilon) for record in done.results]
-    said = in_plain_words(replace(done, results=tuple(errors)))
+    said = summary_text(replace(done, results=tuple(errors)))
     assert said.startswith(f"After 10 reports, the {worst} adversary is right for ")
     assert "a random guess is right for 33 %. Where the frequencies have the same error (RMSE " in said
     apart = [replace(record, mse=None) for record in done.results]
-    assert in_plain_words(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
+    assert summary_text(replace(done, results=tuple(apart))).endswith("a random guess is right for 33 %.")
 
 
 def test_the_figure_has_a_line_for_each_mechanism(done):
-    chart = frontier(done.results, done.non_private, done.reports)
+    chart = pareto_front(done.results, done.non_private, done.estimate_from)
     chart.to_dict(validate=True)
     names = [record.adversary for record in done.results]
     assert chart.to_dict()["facet"]["sort"] == list(dict.fromkeys(names))
@@ -224,7 +224,7 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
         assert list(dict.fromkeys(point["line"] for point in mine)) == ["grr", "oue", "cms", "identity"]
         assert "∞" in {point["epsilon"] for point in mine}
     for record, point in zip(sorted(done.results, key=lambda r: names.index(r.adversary)), points, strict=True):
-        assert point["auc"] == pytest.approx(record.auc.value, rel=1e-4)
+        assert point["auc_pn"] == pytest.approx(record.auc_pn.value, rel=1e-4)
         assert point["rmse"] == pytest.approx(record.rmse, rel=1e-4)
     assert [level["line"] for level in chart.datasets["levels"]] == ["random guess, 1/3", "non-private"]
 
@@ -271,7 +271,7 @@ def test_names_are_escaped(done):
 
 
 def test_one_choice_is_not_compared_with_itself(done):
-    alone = in_plain_words(replace(done, results=done.results[:1]))
+    alone = summary_text(replace(done, results=done.results[:1]))
     assert alone.count(" under ") == 1
 
 
@@ -279,7 +279,7 @@ def test_what_the_intervals_hold_of_estimates_is_said(done):
     """In the figure's caption and over the tables; nothing where nobody estimates."""
 
     def asked(*names, estimates=""):
-        entries = "".join(f'[[adversary]]\nname = "{n}"\npopularity = "estimated"\nreports = 9\n' for n in names)
+        entries = "".join(f'[[adversary]]\nname = "{n}"\npopularity = "estimated"\nestimate_from = 9\n' for n in names)
         entries += f"[attack]\nobservations = [5]\n{estimates}"
         return replace(done, scenario=parse(SMALL.split("[[adversary]]")[0] + entries, name="x"))
 
@@ -292,8 +292,10 @@ def test_what_the_intervals_hold_of_estimates_is_said(done):
 
 
 def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
-    lacking = [replace(r, **dict.fromkeys(("mse", "mae", "mse_expected", "mae_expected"))) for r in done.results[-2:]]
-    results = tuple(mark_frontier([*done.results[:-2], *lacking]))
+    lacking = [
+        replace(r, **dict.fromkeys(("mse", "mae", "mse_analytical", "mae_analytical"))) for r in done.results[-2:]
+    ]
+    results = tuple(mark_pareto_optimal([*done.results[:-2], *lacking]))
     html = page_of(replace(done, results=results))
     assert html.partition("What the curator learns")[2].count("<td>–</td>") == 6
 
@@ -303,7 +305,7 @@ def test_a_mechanism_without_an_estimate_is_shown_without_errors(done):
 
 def test_the_command(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
-    asked = ["compare", "small.toml", "--mechanism", "grr,cms", "--users", 50, "--reports", 500]
+    asked = ["compare", "small.toml", "--mechanism", "grr,cms", "--users", 50, "--estimate-from", 500]
     ran = poolscope(*asked, "--epsilon", "1,4", "--out", "out", cwd=tmp_path, COLUMNS="80")
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
@@ -316,10 +318,10 @@ def test_the_command(tmp_path):
 
 
 def test_the_counts_and_the_threshold_that_are_asked_for(scenario):
-    found = compare(scenario, ["grr"], [4], users=20, reports=100, observations=[2, 5], threshold=0.6)
+    found = compare(scenario, ["grr"], [4], users=20, estimate_from=100, observations=[2, 5], threshold=0.6)
     assert (found.n, found.scenario.asked) == (5, {"observations": [2, 5], "threshold": 0.6})
     assert all((r.threshold, r.exposed_at) == (0.6, 0.6) for r in found.results)
-    assert "It is at least 60 % sure of" in in_plain_words(found)
+    assert "It is at least 60 % sure of" in summary_text(found)
     assert "--observations 2,5 --threshold 0.6" in page_of(found)
 
 

@@ -36,13 +36,13 @@ Response, Greedy = NAMES["Response"], NAMES["Greedy"]
 
 @pytest.fixture(scope="module")
 def done():
-    return compare(parse(SMALL, name="small"), ["grr", Response], [1, 4], users=150, seed=SEED, reports=4000)
+    return compare(parse(SMALL, name="small"), ["grr", Response], [1, 4], users=150, seed=SEED, estimate_from=4000)
 
 
 def test_a_class_is_called_by_its_name_and_played_at_every_epsilon(done):
     seen = dict.fromkeys((r.mechanism, r.epsilon) for r in done.results)
     assert list(seen) == [("grr", 1), ("grr", 4), ("Response", 1), ("Response", 4)]
-    assert done.results[-1].most_right < 1, "its epsilon bounds what anyone learns"
+    assert done.results[-1].success_bound < 1, "its epsilon bounds what anyone learns"
 
 
 def test_the_same_law_gives_away_and_serves_alike(done):
@@ -53,8 +53,8 @@ def test_the_same_law_gives_away_and_serves_alike(done):
                 next(r for r in done.results if (r.mechanism, r.epsilon, r.adversary) == (kind, epsilon, name))
                 for kind in ("grr", "Response")
             )
-            assert own.auc.low <= known.auc.high
-            assert known.auc.low <= own.auc.high
+            assert own.auc_pn.low <= known.auc_pn.high
+            assert known.auc_pn.low <= own.auc_pn.high
             assert 0.2 * known.mse < own.mse < 2 * known.mse, "most likely and within bounds: no worse than unbiased"
 
 
@@ -82,7 +82,7 @@ def test_the_command(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "mine.py").write_text(CODE)
     asked = ["compare", "small.toml", "--mechanism", "grr,mine:Response", "--epsilon", "2", "--users", 30]
-    ran = poolscope(*asked, "--reports", 500, "--out", "out", cwd=tmp_path)
+    ran = poolscope(*asked, "--estimate-from", 500, "--out", "out", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert "Response" in ran.stdout
     assert "mine:Response" in (tmp_path / "out" / "comparison.html").read_text(), "the command that makes it again"

@@ -55,7 +55,7 @@ def test_an_integer_is_called_by_its_digits(dtype):
 
 
 def test_hashes_spread():
-    """Crowds are equal intervals: neighbouring names fill them alike, to four standard errors each."""
+    """Crowds are equal intervals: neighboring names fill them alike, to four standard errors each."""
     counts = np.bincount((name_hashes(pl.Series(range(64_000))) >> np.uint64(58)).astype(np.int64), minlength=64)
     assert np.abs(counts - 1000).max() < 4 * np.sqrt(1000 * 63 / 64)
     assert len(np.unique(name_hashes(pl.Series(range(64_000))))) == 64_000
@@ -63,15 +63,15 @@ def test_hashes_spread():
 
 def test_crowds_cover_all_hashes():
     half = Weighed(50, 500, 0, ("ann", 20))
-    found = list(partitions.crowds([half, half], row=72, most_bytes=50_000))
+    found = list(partitions.crowds([half, half], row=72, max_bytes=50_000))
     assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(partitions.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, most_bytes=0))) == 3
+    assert len(list(partitions.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, max_bytes=0))) == 3
     named = half._replace(letters=50 * 4096)
-    assert len(list(partitions.crowds([named, named], row=72, most_bytes=50_000))) == 30
+    assert len(list(partitions.crowds([named, named], row=72, max_bytes=50_000))) == 30
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -116,13 +116,13 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         np.testing.assert_array_equal(told, np.array(expected[user])[:horizon])
 
 
-@pytest.mark.parametrize("memory", [1 << 30, 1 << 14])
+@pytest.mark.parametrize("memoize", [1 << 30, 1 << 14])
 def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     scenario, path = small_attack(tmp_path)
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
     monkeypatch.setattr(chunks, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
-    assert attack(path, scenario, out=found, most_bytes=memory).users == summary.users == 25
+    assert attack(path, scenario, out=found, max_bytes=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
     assert names.to_list() == sorted(names, key=lambda name: (plain_hash(name) >> 62, name))
@@ -155,9 +155,9 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
     monkeypatch.setattr(checks, "MOST", 1 << 10)
     del frame, users
     # what is loaded or compiled once is not held for users
-    attack(path, scenario, out=out, most_bytes=BOUND, engine=Local(threads=1))
+    attack(path, scenario, out=out, max_bytes=BOUND, engine=Local(threads=1))
     tracemalloc.start()
-    summary = attack(path, scenario, out=out, overwrite=True, most_bytes=BOUND, engine=Local(threads=1))
+    summary = attack(path, scenario, out=out, overwrite=True, max_bytes=BOUND, engine=Local(threads=1))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert USERS * 100 > BOUND > peak, f"{peak / 2**20:.1f} MiB held of a bound of {BOUND >> 20} MiB"

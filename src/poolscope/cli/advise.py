@@ -38,16 +38,16 @@ def print_advice(advice: Advice, page: Path, seconds: float) -> None:
     if best and len(advice.findings) > 1:
         console.say(NO_BETTER)
     console.say(f"{spent_in_words(advice.recommendation, advice.recommended)}.")
-    for line in (*advice.gives, *(as_options(note) for note in advice.notes)):
+    for line in (*advice.relaxations, *(as_options(note) for note in advice.notes)):
         console.say(line)
     recommended = page.parent / "recommended.toml"
     console.note(f"Seed {advice.seed}, {seconds:.1f} s. Play it: poolscope audit {recommended}. Page: {page}")
 
 
 def _findings(advice: Advice) -> Grid:
-    title = f"by {advice.question.reports:,} {events(advice.scenario)}"
-    heads = ("mechanism", "eps from", "to", "exposed", "95 %", "cap", "fits", "binds")
-    grid = Grid(title=title, heads=heads, keys=1, left=("binds",), box=None)
+    title = f"by {advice.question.horizon:,} {events(advice.scenario)}"
+    heads = ("mechanism", "eps from", "to", "exposed", "95 %", "cap", "feasible", "limiting_constraint")
+    grid = Grid(title=title, heads=heads, keys=1, left=("limiting_constraint",), box=None)
     for finding in advice.findings:
         grid.add(*_finding(finding, advice))
     grid.section()
@@ -55,23 +55,23 @@ def _findings(advice: Advice) -> Grid:
 
 
 def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
-    at, largest = finding.at_smallest, finding.largest
+    at, largest = finding.at_smallest, finding.epsilon_max
     return (
         finding.mechanism,
-        "–" if finding.smallest is None else digits(finding.smallest),
+        "–" if finding.epsilon_min is None else digits(finding.epsilon_min),
         "–" if largest is None else digits(largest.value),
         *(("–", "–") if at is None else _shares(at)),
         "–" if at is None else _cap(at.cap.value, advice.horizon),
-        finding.fits,
-        finding.binds,
+        finding.feasible,
+        finding.limiting_constraint,
     )
 
 
 def _sensitivity(advice: Advice) -> Grid:
     title = f"{advice.recommendation.mechanism} at epsilon {number(advice.recommendation.epsilon)}, what it hangs on"
-    grid = Grid(title=title, heads=("case", "exposed", "95 %", "cap"), keys=1, box=None)
+    grid = Grid(title=title, heads=("variant", "exposed", "95 %", "cap"), keys=1, box=None)
     for case in advice.sensitivity:
-        name = case.case if case.about == "all" else f"{case.about}: {case.case}"
+        name = case.variant if case.about == "all" else f"{case.about}: {case.variant}"
         name += ", prior matched" * (case.about == "users" and case.prior == MATCHED)
         grid.add(name, *_shares(case), _cap(case.cap.value, advice.horizon))
     grid.section()
@@ -94,8 +94,8 @@ def _by_pool(advice: Advice) -> Grid:
 
 
 def _alternatives(advice: Advice) -> Grid:
-    heads = ("alternatives", "mechanism", "eps", "total", "exposed", "95 %", "cap", "error", "fits")
-    title = f"by {advice.question.reports:,} {events(advice.scenario)}, without a cap"
+    heads = ("alternatives", "mechanism", "eps", "total", "exposed", "95 %", "cap", "error", "feasible")
+    title = f"by {advice.question.horizon:,} {events(advice.scenario)}, without a cap"
     grid = Grid(title=title, heads=heads, keys=1, left=("mechanism",), box=None)
     for one in advice.alternatives:
         error = "–" if one.rmse is None else digits(one.rmse)
@@ -107,10 +107,10 @@ def _alternatives(advice: Advice) -> Grid:
 
 
 def _mitigations(mitigations: tuple[Mitigation, ...]) -> Grid:
-    heads = ("measure", "eps", "devices", "exposed", "95 %")
+    heads = ("mitigation", "eps", "devices", "exposed", "95 %")
     grid = Grid(title="for the same error of the frequencies", heads=heads, keys=1, box=None)
     for entry in mitigations:
-        grid.add(entry.measure, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
+        grid.add(entry.mitigation, digits(entry.epsilon), f"× {digits(entry.devices)}", *_shares(entry))
     grid.section()
     return grid
 

@@ -10,16 +10,16 @@ import typer
 from poolscope.cli.app import EngineOption, Scenario, Scheduler, command, waited
 
 
-@command("poolscope advise apple-emojis --exposed 0.05 --error 0.002 --devices 200000 --mechanism cms,olh,oue")
+@command("poolscope advise apple-emojis --max-exposed 0.05 --max-error 0.002 --devices 200000 --mechanism cms,olh,oue")
 def advise(
     scenario: Scenario,
-    exposed: Annotated[float, typer.Option(metavar="SHARE", help="The most users who may be exposed, as 0.05.")],
-    confidence: Annotated[
+    max_exposed: Annotated[float, typer.Option(metavar="SHARE", help="The most users who may be exposed, as 0.05.")],
+    threshold: Annotated[
         float | None, typer.Option(help="From which on a user counts as exposed; default the threshold, or 0.9.")
     ] = None,
-    reports: Annotated[int | None, typer.Option(help="By so many reports; default the scenario's last.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="By so many reports; default the scenario's last.")] = None,
     days: Annotated[float | None, typer.Option(help="The same in days, by reports_per_day of [devices].")] = None,
-    error: Annotated[float | None, typer.Option(help="The most error (RMSE) of a frequency.")] = None,
+    max_error: Annotated[float | None, typer.Option(help="The most error (RMSE) of a frequency.")] = None,
     devices: Annotated[int | None, typer.Option(help="Devices that a frequency is estimated from.")] = None,
     mechanism: Annotated[str | None, typer.Option(metavar="NAME,...", help="Mechanisms to try.")] = None,
     adversary: Annotated[str | None, typer.Option(metavar="NAME", help="Who attacks; default the strongest.")] = None,
@@ -53,11 +53,11 @@ def advise(
         with running(work, engine, scheduler) as own:
             done = advise(
                 loaded,
-                exposed=exposed,
-                confidence=confidence,
-                reports=reports,
+                max_exposed=max_exposed,
+                threshold=threshold,
+                horizon=horizon,
                 days=days,
-                error=error,
+                max_error=max_error,
                 devices=devices,
                 mechanisms=None if mechanism is None else words(mechanism),
                 adversary=adversary,
@@ -71,4 +71,4 @@ def advise(
                 progress=work,
             )
     print_advice(done, folder / "advice.html", waited())
-    raise typer.Exit(1 if done.recommendation.meets == NO else 0)
+    raise typer.Exit(1 if done.recommendation.meets_targets == NO else 0)

@@ -14,9 +14,9 @@ from poolscope.core.counting import counted
 from poolscope.inference.levels import in_percent, sure
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.linkability import Trackability, in_words
+from poolscope.metrics.linkability import Linkability, in_words
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.text import chance_in_words, in_plain_words, percent
+from poolscope.metrics.text import chance_in_words, percent, summary_text
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import builtin_names, load_scenario
 from poolscope.workflows.audit import run_folder
@@ -24,7 +24,7 @@ from poolscope.workflows.audit.run_folder import Summary
 
 
 def print_audit(summary: Summary, page: Path, seconds: float) -> None:
-    """Table of adversaries by observation count, the headline in words, where the page is and how long it took."""
+    """Table of adversaries by observation count, the strongest attack in words, where the report is, and the time."""
     console = Terminal()
     heads = ["adversary", "n", "AUC", "95 % interval", "precision", "top 10 %", "baseline"]
     first = summary.results[0]
@@ -39,8 +39,8 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
         grid.add(
             row.adversary if row.adversary != last else "",
             str(row.n),
-            f"{row.auc.value:.3f}",
-            f"{row.auc.low:.3f}-{row.auc.high:.3f}",
+            f"{row.auc_pn.value:.3f}",
+            f"{row.auc_pn.low:.3f}-{row.auc_pn.high:.3f}",
             f"{row.precision.value:.3f}",
             f"{row.precision_top10.value:.3f}",
             f"{row.baseline:.3f}",
@@ -50,9 +50,9 @@ def print_audit(summary: Summary, page: Path, seconds: float) -> None:
         last = row.adversary
     grid.print(console)
     _exposing(summary.results).print(console)
-    if summary.trackability:
-        _tracked(summary.trackability).print(console)
-    console.say(in_plain_words(summary.results, summary.adversaries))
+    if summary.linkability:
+        _tracked(summary.linkability).print(console)
+    console.say(summary_text(summary.results, summary.adversaries))
     if chance := chance_in_words(summary.results):
         console.say(chance)
     console.note(f"{counted(summary.users, 'user')}, seed {summary.seed}, {seconds:.1f} s. Page: {page}")
@@ -70,12 +70,12 @@ def _exposing(results: Sequence[Record]) -> Grid:
     return grid
 
 
-def _tracked(found: Sequence[Trackability]) -> Grid:
+def _tracked(found: Sequence[Linkability]) -> Grid:
     """How surely two windows are told to be one device's: a row for each adversary who knows of kept answers."""
-    heads = ["adversary", "devices", "ROC area", "95 % interval", "linked", "95 % interval"]
+    heads = ["adversary", "devices", "ROC area", "95 % interval", "tpr_at_fpr", "95 % interval"]
     grid = Grid(title=f"{in_words(found[0].window)}? Linked with at most one false link in 1,000", heads=heads, keys=1)
     for row in found:
-        area, linked = row.roc_area, row.linked
+        area, linked = row.roc_auc, row.tpr_at_fpr
         grid.add(
             row.adversary,
             f"{row.devices:,}",
@@ -110,9 +110,12 @@ def _time(summary: Summary) -> list[str]:
 
 def _at_threshold(row: Record) -> list[str]:
     """With a threshold: the share of users of whom the adversary is sure at n, and how often it is right about them."""
-    if row.sure is None or row.precision_when_sure is None:
+    if row.confident_at_threshold is None or row.precision_at_threshold is None:
         return []
-    return [f"{row.sure.value:.3f}", f"{row.precision_when_sure.value:.3f}" if row.sure.value else "-"]
+    return [
+        f"{row.confident_at_threshold.value:.3f}",
+        f"{row.precision_at_threshold.value:.3f}" if row.confident_at_threshold.value else "-",
+    ]
 
 
 def print_scenarios() -> None:

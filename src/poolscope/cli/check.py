@@ -14,7 +14,7 @@ from poolscope.workflows.check.distribution import LAW_CONFIDENCE, Share
 from poolscope.workflows.check.fit import Fit
 from poolscope.workflows.check.guesses import Guessed
 from poolscope.workflows.check.repeats import Repeats
-from poolscope.workflows.check.verdict import TESTED, Figure, Sampled, Verdict
+from poolscope.workflows.check.verdict import TESTED, LowerBound, Sampled, Verdict
 
 
 def names_in(text: str | None) -> list[str] | None:
@@ -31,7 +31,7 @@ def print_verdict(verdict: Verdict) -> None:
     for name, value in rows(verdict):
         table.add_row(name, value)
     console.print(table)
-    console.print(Text(sentence(verdict), style="" if verdict.kept else "bold red"), soft_wrap=True)
+    console.print(Text(sentence(verdict), style="" if verdict.passed else "bold red"), soft_wrap=True)
     for warning in verdict.warnings:
         console.print(Text(f"Warning: {warning}.", style="yellow"), soft_wrap=True)
 
@@ -39,7 +39,7 @@ def print_verdict(verdict: Verdict) -> None:
 def rows(verdict: Verdict) -> list[tuple[str, str]]:
     """What was found, a line each."""
     out = [
-        ("claimed epsilon", f"{verdict.claimed:g}"),
+        ("claimed epsilon", f"{verdict.declared:g}"),
         ("stated epsilon", _exact(verdict)),
         ("objects", _tried(verdict)),
     ]
@@ -52,13 +52,13 @@ def rows(verdict: Verdict) -> list[tuple[str, str]]:
 
 def _sampled(verdict: Verdict, sampled: Sampled) -> Iterator[tuple[str, str]]:
     """What the reports of one method show."""
-    sure, shown = f"{100 * verdict.confidence:g} %", sampled.shown
+    sure, shown = f"{100 * verdict.confidence:g} %", sampled.lower_bound
     if shown:
         yield f"sampled epsilon ({sure})", f"at least {shown.epsilon:.4g}"
         yield "most telling event", shown.event
         for z, hits, trials in zip((shown.one, shown.other), shown.hits, shown.trials, strict=True):
             yield f"  from {verdict.name(z)}", f"in {hits:,} of {trials:,} reports"
-        yield "could have been found", _detectable(shown, verdict.claimed)
+        yield "could have been found", _detectable(shown, verdict.declared)
     if sampled.guessed:
         yield f"guessed epsilon ({sure})", _guessed(sampled.guessed)
     for share in sampled.shares:
@@ -71,20 +71,18 @@ def _sampled(verdict: Verdict, sampled: Sampled) -> Iterator[tuple[str, str]]:
 
 def sentence(verdict: Verdict) -> str:
     """Kept or broken, and why."""
-    if not verdict.kept:
-        return f"Broken: {'; '.join(verdict.reasons)}."
+    if not verdict.passed:
+        return f"Broken: {'; '.join(verdict.violations)}."
     made = f"{verdict.samples:,} reports of {len(verdict.objects):,} objects"
-    if math.isinf(verdict.claimed):
+    if math.isinf(verdict.declared):
         return f"Kept: the claimed epsilon is infinite, which promises nothing ({made})."
     lower, sure = verdict.testable, f"{100 * verdict.confidence:g} %"
-    if math.isnan(verdict.claimed):
+    if math.isnan(verdict.declared):
         return f"It claims no epsilon; {made} prove that it is at least {lower:.3g} ({sure})."
-    kept = (
-        f"Kept: nothing contradicts the claimed epsilon of {verdict.claimed:g}; {made} prove that at least {lower:.3g} "
-    )
-    kept += f"of it is spent ({sure})."
-    if verdict.shown and lower < TESTED * verdict.claimed:
-        kept += f" Only {lower:.3g} of {verdict.claimed:g} was testable: no event was found that spends more."
+    kept = f"Kept: nothing contradicts the claimed epsilon of {verdict.declared:g}; "
+    kept += f"{made} prove that at least {lower:.3g} of it is spent ({sure})."
+    if verdict.lower_bound and lower < TESTED * verdict.declared:
+        kept += f" Only {lower:.3g} of {verdict.declared:g} was testable: no event was found that spends more."
     return kept
 
 
@@ -101,12 +99,12 @@ def _tried(verdict: Verdict) -> str:
     return found if screened <= tried else f"{found}, after a first look at {screened:,}"
 
 
-def _detectable(shown: Figure, claimed: float) -> str:
+def _detectable(bound: LowerBound, claimed: float) -> str:
     if not math.isfinite(claimed):
         return "nothing, as no finite epsilon is claimed"
-    if math.isinf(shown.detectable):
+    if math.isinf(bound.detectable):
         return "no epsilon, however large: the event is too rare for these samples"
-    return f"an epsilon of {shown.detectable:.4g} or more of an event as common as this, in nine of ten checks"
+    return f"an epsilon of {bound.detectable:.4g} or more of an event as common as this, in nine of ten checks"
 
 
 def _guessed(guessed: Guessed) -> str:
@@ -116,12 +114,12 @@ def _guessed(guessed: Guessed) -> str:
 
 
 def _share(share: Share) -> str:
-    judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.kept]
+    judged = {True: "", False: ": differs", None: ": too few objects to judge"}[share.passed]
     return f"{share.stated:.4g}, {share.low:.4g} to {share.high:.4g} ({100 * LAW_CONFIDENCE:g} %){judged}"
 
 
 def _fit(fit: Fit, name: str) -> str:
-    judged = "" if fit.kept else ": differs"
+    judged = "" if fit.passed else ": differs"
     found = f"{fit.stated:.4g}, {fit.low:.4g} to {fit.high:.4g} ({100 * LAW_CONFIDENCE:g} %)"
     return f"{found} of {fit.reports:,} reports are of {name}{judged}"
 

@@ -137,7 +137,7 @@ def check(
                 pools=names_in(pools),
             )
     print_verdict(verdict)
-    raise typer.Exit(0 if verdict.kept else 1)
+    raise typer.Exit(0 if verdict.passed else 1)
 
 
 @command("poolscope compare mine.toml --mechanism grr,oue,cms --epsilon 1,2,4")
@@ -148,7 +148,7 @@ def compare(
     ],
     epsilon: Annotated[str, typer.Option(metavar="NUMBER,...", help="Each mechanism at each, as 0.5,1,2.")],
     users: Annotated[int | None, typer.Option(help="How many users play; default at most 1,000.")] = None,
-    reports: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
+    estimate_from: Annotated[int, typer.Option(help="Reports that the frequency estimate is made of.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Same seed, same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder; default poolscope-compare-SCENARIO.")] = None,
     observations: Annotated[
@@ -179,7 +179,7 @@ def compare(
                 *choices,
                 users=users,
                 seed=seed,
-                reports=reports,
+                estimate_from=estimate_from,
                 observations=counts(observations, "observations") if observations else None,
                 threshold=threshold,
                 engine=own,
@@ -220,8 +220,8 @@ def scenarios(
         typer.echo(builtin_text(name), nl=False)
 
 
-@command("poolscope report poolscope-apple-emojis")
-def report(
+@command("poolscope render poolscope-apple-emojis")
+def render(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of audit, compare or advise.")],
 ) -> None:
     """Write the page of a finished folder again."""

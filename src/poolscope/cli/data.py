@@ -80,9 +80,11 @@ def attack(
     threshold: Annotated[float | None, typer.Option(help="No guess below this confidence.")] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Tell of this user alone, report by report.")] = None,
     top: Annotated[int, typer.Option(metavar="N", help="Show the users that each adversary is surest of.")] = 0,
-    truth: Annotated[Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")] = None,
-    page: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
-    join: Annotated[
+    ground_truth: Annotated[
+        Path | None, typer.Option(help="A table user,pool, to hold the guesses of --out against.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="An HTML page of what --out tells.")] = None,
+    link_fdr: Annotated[
         float | None,
         typer.Option(
             metavar="RATE",
@@ -90,12 +92,14 @@ def attack(
             "in the mean: 0.001 is one in 1,000.",
         ),
     ] = None,
-    joined: Annotated[Path | None, typer.Option(help="With --join, which pseudonyms are whose: a table.")] = None,
-    links: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
+    linked_out: Annotated[
+        Path | None, typer.Option(help="With --link-fdr, which pseudonyms are whose: a table.")
+    ] = None,
+    link_scores: Annotated[Path | None, typer.Option(help="Which pseudonyms are likely one device's: a table.")] = None,
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Exit with code 1 if the reports contradict the scenario, or --truth the guesses."
+            "--strict", help="Exit with code 1 if the reports contradict the scenario, or --ground-truth the guesses."
         ),
     ] = False,
     overwrite: Overwrite = False,
@@ -107,15 +111,17 @@ def attack(
     from poolscope.cli.progress import working
     from poolscope.core.errors import InputError
 
-    about_all = observations, threshold, truth, page, links, joined
+    about_all = observations, threshold, ground_truth, html, link_scores, linked_out
     if user is not None and (top or any(option is not None for option in about_all)):
-        names = "`observations`, `threshold`, `top`, `truth`, `page`, `links` and `joined`"
+        names = "`observations`, `threshold`, `top`, `ground_truth`, `html`, `link_scores` and `linked_out`"
         rule = f"must stand alone: {names} are about all users"
         raise InputError(rule, place="--user")
-    if joined is not None and join is None:
-        raise InputError("must have `join`, the share of links that may be wrong", value=str(joined), place="--joined")
-    if page is not None and out is None:
-        raise InputError("must have `out`, the table that it tells of", value=str(page), place="--page")
+    if linked_out is not None and link_fdr is None:
+        raise InputError(
+            "must have `link_fdr`, the share of links that may be wrong", value=str(linked_out), place="--linked-out"
+        )
+    if html is not None and out is None:
+        raise InputError("must have `out`, the table that it tells of", value=str(html), place="--html")
     with working("Attacking", "reports") as work:
         from poolscope.cli.app import counts
         from poolscope.cli.files import print_attack, print_links, print_story
@@ -128,14 +134,22 @@ def attack(
         from poolscope.workflows.attack.one_user import attack_user
 
         loaded = load_scenario(scenario)
-        outputs = {"out": out, "page": page, "joined": joined, "links": links}
-        check_outputs(outputs, overwrite=overwrite, inputs=input_paths(loaded, reports, pools, truth))
-        if links is not None:
+        outputs = {"out": out, "page": html, "joined": linked_out, "link_scores": link_scores}
+        check_outputs(outputs, overwrite=overwrite, inputs=input_paths(loaded, reports, pools, ground_truth))
+        if link_scores is not None:
             check_links(reports, loaded)
         with running(work, engine, scheduler) as own:
             if user is not None:
                 story = attack_user(
-                    reports, loaded, user, pools=pools, out=out, overwrite=overwrite, raw=raw, join=join, engine=own
+                    reports,
+                    loaded,
+                    user,
+                    pools=pools,
+                    out=out,
+                    overwrite=overwrite,
+                    raw=raw,
+                    link_fdr=link_fdr,
+                    engine=own,
                 )
             else:
                 found = attack(
@@ -147,28 +161,28 @@ def attack(
                     out=out,
                     overwrite=overwrite,
                     raw=raw,
-                    top=top or (SHOWN if page else 0),
-                    truth=truth,
-                    join=join,
+                    top=top or (SHOWN if html else 0),
+                    ground_truth=ground_truth,
+                    link_fdr=link_fdr,
                     engine=own,
                     progress=work,
                 )
-                if joined is not None and found.joined is not None:
-                    found.joined.write(joined, overwrite=overwrite, raw=raw)
-            if links is not None:
-                linked = link_users(reports, loaded, links, pools=pools, overwrite=overwrite, raw=raw, engine=own)
-        if page is not None and out is not None:
+                if linked_out is not None and found.joined is not None:
+                    found.joined.write(linked_out, overwrite=overwrite, raw=raw)
+            if link_scores is not None:
+                linked = link_users(reports, loaded, link_scores, pools=pools, overwrite=overwrite, raw=raw, engine=own)
+        if html is not None and out is not None:
             work.stage("Drawing the page")
             from poolscope.html.attack import write_page
 
-            write_page(found, loaded, reports, out, page)
+            write_page(found, loaded, reports, out, html)
     if user is not None:
         print_story(story, out)
     else:
         # the surest are on the page anyway
-        print_attack(found if top else replace(found, top=()), out, page, joined)
-        if links is not None:
-            print_links(linked, links)
+        print_attack(found if top else replace(found, top=()), out, html, linked_out)
+        if link_scores is not None:
+            print_links(linked, link_scores)
     if strict and (story if user is not None else found).violations:
         # what was asked for is written all the same
         raise typer.Exit(1)

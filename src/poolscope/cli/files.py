@@ -55,15 +55,15 @@ def print_attack(found: Inferred, out: Path | None, page: Path | None = None, jo
     if found.joined is not None:
         console.say(joined_in_words(found.joined))
     if out is None:
-        _rows("The first rows; keep all with --out", found.head).print(console)
+        _rows("The first rows; keep all with --out", found.preview).print(console)
     _confidence(found).print(console)
     _spread(found).print(console)
     if found.top:
         _rows("The surest, after all their reports", found.top).print(console)
-    if found.judged:
-        _judged(found.judged).print(console)
+    if found.evaluation:
+        _judged(found.evaluation).print(console)
     words = "Confidence is the mean of what the adversary itself gives its guesses"
-    words += "" if found.judged else "; the reports do not say whether they are right"
+    words += "" if found.evaluation else "; the reports do not say whether they are right"
     console.print(f"{words}.", style="dim", highlight=False)
     for sentence in filter(None, (estimate_of(found), chance_of(found))):
         console.print(sentence, style="dim", highlight=False)
@@ -105,7 +105,11 @@ def print_story(story: Story, out: Path | None) -> None:
         grid.print(console)
         after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
         pool = max(after, key=lambda pool: after[pool])
-        most = rows.select(pl.col("n"), pl.col(f"evidence.{pool}").alias("told")).sort("told", descending=True).row(0)
+        most = (
+            rows.select(pl.col("n"), pl.col(f"log_bayes_factor.{pool}").alias("told"))
+            .sort("told", descending=True)
+            .row(0)
+        )
         console.print(
             f"After all reports {name} gives {visible(pool)} {100 * after[pool]:.1f} %; "
             f"report {most[0]:,} told most for it.",
@@ -127,14 +131,14 @@ def _cell(value: float | None, kind: str) -> str:
     return "-" if value is None else f"{value:+.3f}" if kind == "evidence" else f"{value:.3f}"
 
 
-def _judged(judged: Sequence[Judged]) -> Grid:
+def _judged(evaluation: Sequence[Judged]) -> Grid:
     heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise", "calibrated"]
     grid = Grid(title="Held against the truth, after all reports", heads=heads, keys=1)
-    for row in judged:
-        right, gap = row.precision, row.calibration_error
+    for row in evaluation:
+        right, gap = row.precision, row.ece
         told = ["-"] * 5
         if right and gap:
-            limit = row.calibration_error_limit
+            limit = row.ece_null_p95
             told = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
             told.append("yes" if row.calibrated else "no")
         grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *told)
@@ -164,8 +168,10 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
             f"{row['popularity']:.5f}",
         )
     grid.print(console)
-    if found.seen is not None:
-        seen = f"{found.seen:,} of {found.objects:,} objects are found more often than twice their standard error."
+    if found.n_detected is not None:
+        seen = (
+            f"{found.n_detected:,} of {found.objects:,} objects are found more often than twice their standard error."
+        )
         console.print(seen, style="dim", highlight=False)
     console.print(METHODS[found.method], style="dim", highlight=False)
     _print_place(console, "Popularity", out)
@@ -187,7 +193,7 @@ def _rows(title: str, rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _confidence(found: Inferred) -> Grid:
-    levels = (sure(level) for level in found.results[0].sure)
+    levels = (sure(level) for level in found.results[0].confident_at_threshold)
     grid = Grid(
         title=f"{counted(found.users, 'user')}, {counted(found.reports, 'report')}",
         heads=["adversary", "n", "confidence", "baseline", *levels],
@@ -201,7 +207,7 @@ def _confidence(found: Inferred) -> Grid:
             "all" if row.n is None else str(row.n),
             f"{row.confidence:.3f}",
             f"{row.baseline:.3f}",
-            *(_share(count, found.users) for count in row.sure.values()),
+            *(_share(count, found.users) for count in row.confident_at_threshold.values()),
         )
         last = row.adversary
     return grid

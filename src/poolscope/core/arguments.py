@@ -141,7 +141,7 @@ KINDS = {
     "Progress": Kind(_has("begin", "stage", "tick"), "a Progress"),
     "Game": Kind(_has("pool_counts", "epsilon"), "a Game", "of a scenario: scenario.game(seed)"),
     "Universe": Kind(_is_a("Universe"), "a Universe", "for example Universe.sized(100, {'a': 20, 'b': 20})"),
-    "Behaviour": Kind(_is_a("Behaviour"), "a Behaviour"),
+    "Behavior": Kind(_is_a("Behavior"), "a Behavior"),
     "pl.DataFrame": Kind(_is_a("DataFrame", "polars"), "a DataFrame of polars"),
 }
 

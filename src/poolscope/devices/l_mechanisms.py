@@ -30,7 +30,7 @@ class LGRR(TwoResponses, GRR):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LGRR(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (0.405, 'KeptResponse')
     """
@@ -46,7 +46,7 @@ def symmetric(epsilon: float) -> tuple[float, float]:
     return 1.0 - flipped, flipped
 
 
-def optimised(epsilon: float) -> tuple[float, float]:
+def optimized(epsilon: float) -> tuple[float, float]:
     """p and q of `oue`."""
     return 0.5, lie(epsilon)
 
@@ -56,16 +56,16 @@ class SymmetricAgain(TwoFlips):
     r"""The instantaneous step flips a bit one way as often as the other: p2 - q2 = (p* - q*) / (p1 - q1)."""
 
     @property
-    def again(self) -> tuple[float, float]:
-        if self.epsilon_again is not None:
-            return symmetric(self.epsilon_again)
+    def instantaneous(self) -> tuple[float, float]:
+        if self.epsilon_inst is not None:
+            return symmetric(self.epsilon_inst)
         p1, q1 = self.permanent
         gap = (self.p_star - self.q_star) / (p1 - q1)
         return 0.5 * (1.0 + gap), 0.5 * (1.0 - gap)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimisedAgain(TwoFlips):
+class OptimizedAgain(TwoFlips):
     r"""The instantaneous step keeps a one with probability 1/2 and raises zeros with q2.
 
     The odds of a report are a quadratic equation for q2, of which the smaller root is meant; q2 = 0 has the largest
@@ -91,17 +91,17 @@ class OptimisedAgain(TwoFlips):
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q else math.inf
 
     @property
-    def again(self) -> tuple[float, float]:
-        if self.epsilon_again is not None:
-            return optimised(self.epsilon_again)
-        return 0.5, raised_again(*self.permanent, self.epsilon)
+    def instantaneous(self) -> tuple[float, float]:
+        if self.epsilon_inst is not None:
+            return optimized(self.epsilon_inst)
+        return 0.5, instantaneous_raised(*self.permanent, self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LSUE(SymmetricAgain, SUE):
     r"""L-SUE, or basic RAPPOR: symmetric unary encoding, kept for each object, and again on the kept bits.
 
-    A report by itself is `sue` with the same epsilon, and has its variance. With xi = 1 / (1 + e^(epsilon_infinity/2))
+    A report by itself is `sue` with the same epsilon, and has its variance. With xi = 1 / (1 + e^(epsilon_perm/2))
     the permanent step flips each bit with probability xi, the instantaneous one with f2,
 
     .. math:: f_2 = \frac12 \Bigl(1 - \frac{p^* - q^*}{1 - 2 \xi}\Bigr)
@@ -114,7 +114,7 @@ class LSUE(SymmetricAgain, SUE):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (1.0, 'KeptFlips')
     """
@@ -126,10 +126,10 @@ class LSUE(SymmetricAgain, SUE):
 
 @dataclass(frozen=True, kw_only=True)
 class LOSUE(SymmetricAgain, OUE):
-    r"""L-OSUE: optimised unary encoding, kept for each object, and symmetric unary encoding on the kept bits.
+    r"""L-OSUE: optimized unary encoding, kept for each object, and symmetric unary encoding on the kept bits.
 
     A report by itself is `oue` with the same epsilon, and has its variance: p1 = 1/2 stays 1/2. With
-    a = e^(epsilon_infinity) and b = e^epsilon
+    a = e^(epsilon_perm) and b = e^epsilon
 
     .. math:: p_2 = \frac{a b - 1}{(a - 1)(b + 1)}, \qquad q_2 = 1 - p_2
 
@@ -140,24 +140,24 @@ class LOSUE(SymmetricAgain, OUE):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LOSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LOSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (1.0, 'KeptFlips')
     """
 
     @property
     def permanent(self) -> tuple[float, float]:
-        return optimised(self.kept_epsilon)
+        return optimized(self.kept_epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LOUE(OptimisedAgain):
-    r"""L-OUE: optimised unary encoding, kept for each object, and again on the kept bits.
+class LOUE(OptimizedAgain):
+    r"""L-OUE: optimized unary encoding, kept for each object, and again on the kept bits.
 
     .. math:: p_1 = p_2 = \frac12, \qquad q_1 = \frac{1}{e^{\epsilon_\infty} + 1}, \qquad
               \mathrm{Var}_0 = N \frac{q^* (1 - q^*)}{(p_1 - q_1)^2 (p_2 - q_2)^2}
 
-    A report reveals log((2 e^(epsilon_infinity) + 1) / 3) at most.
+    A report reveals log((2 e^(epsilon_perm) + 1) / 3) at most.
 
     References
     ----------
@@ -166,21 +166,21 @@ class LOUE(OptimisedAgain):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LOUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LOUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (1.0, 'KeptFlips')
     """
 
     @property
     def permanent(self) -> tuple[float, float]:
-        return optimised(self.kept_epsilon)
+        return optimized(self.kept_epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSOUE(OptimisedAgain):
-    r"""L-SOUE: symmetric unary encoding, kept for each object, and optimised unary encoding on the kept bits.
+class LSOUE(OptimizedAgain):
+    r"""L-SOUE: symmetric unary encoding, kept for each object, and optimized unary encoding on the kept bits.
 
-    With s = e^(epsilon_infinity/2)
+    With s = e^(epsilon_perm/2)
 
     .. math:: p_1 = \frac{s}{s + 1}, \qquad q_1 = \frac{1}{s + 1}, \qquad p_2 = \frac12, \qquad
               \mathrm{Var}_0 = N \frac{q^* (1 - q^*)}{(p_1 - q_1)^2 (p_2 - q_2)^2}
@@ -194,7 +194,7 @@ class LSOUE(OptimisedAgain):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LSOUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LSOUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (1.0, 'KeptFlips')
     """
@@ -204,7 +204,7 @@ class LSOUE(OptimisedAgain):
         return symmetric(self.kept_epsilon)
 
 
-def raised_again(p1: float, q1: float, epsilon: float) -> float:
+def instantaneous_raised(p1: float, q1: float, epsilon: float) -> float:
     r"""q2 for which bits of p1, q1, sent with p2 = 1/2 and q2, have the odds e^epsilon.
 
     With P = p1/2 + (1-p1) q2 and Q alike, P (1 - Q) = e^epsilon Q (1 - P) has a root in 0..1/2, the smaller one: the

@@ -17,14 +17,14 @@ class LOLOHA(TwoResponses, LocalHashing):
 
     A device draws the seed of its hash function to 0..g-1 once, and sends it with every report. A report by itself is
     that of local hashing with the same epsilon, and has its variance. Objects of one value share one answer, so that a
-    device has g kept answers whatever the number of objects: all its reports together reveal g epsilon_infinity at
+    device has g kept answers whatever the number of objects: all its reports together reveal g epsilon_perm at
     most, which is the protocol's point. With p1, q1 of the permanent, p2, q2 of the instantaneous step
 
     .. math:: \hat c = \frac{C - N \frac1g (p_2 - q_2) - N q_2}{(p_1 - \frac1g)(p_2 - q_2)}
                      = \frac{C - N/g}{p^* - 1/g}
 
     Binary LOLOHA has g = 2. For the epsilon of one report the variance is least for g = e^epsilon + 1, rounded, which
-    is the default; with `epsilon_first`, for which the papers add more noise, it is the published optimum
+    is the default; with `epsilon_1`, for which the papers add more noise, it is the published optimum
     (`published_values`).
 
     Parameters
@@ -39,7 +39,7 @@ class LOLOHA(TwoResponses, LocalHashing):
 
     Examples
     --------
-    >>> made = ps.mechanisms.LOLOHA(universe=30, epsilon_infinity=2.0, epsilon_first=1.0)
+    >>> made = ps.mechanisms.LOLOHA(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
     (0.948, 'KeptHash')
     """
@@ -56,18 +56,18 @@ class LOLOHA(TwoResponses, LocalHashing):
         return self.g
 
     def _best(self) -> int:
-        if self.epsilon_again is not None:
+        if self.epsilon_inst is not None:
             raise InputError("is missing", place="g", remedy="without an epsilon of one report it has no best value")
-        if self.epsilon_first is not None:
-            check_epsilon(self.epsilon_first)
-            return published_values(self.kept_epsilon, self.epsilon_first)
+        if self.epsilon_1 is not None:
+            check_epsilon(self.epsilon_1)
+            return published_values(self.kept_epsilon, self.epsilon_1)
         if self.epsilon is None:
-            raise InputError("is missing", place="epsilon", remedy="or give epsilon_infinity and epsilon_first")
+            raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
         check_epsilon(self.epsilon)
         return min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES)
 
 
-def published_values(epsilon_infinity: float, epsilon_first: float) -> int:
+def published_values(epsilon_perm: float, epsilon_1: float) -> int:
     r"""The published optimum for g, with a and b the exponentials of the two:
 
     .. math:: g = 1 + \max\Bigl(1, \Bigl\lfloor \frac{1 - a^2 + \sqrt{a^4 - 14 a^2 + 12 a b (1 - a b) + 12 a^3 b + 1}}
@@ -75,7 +75,7 @@ def published_values(epsilon_infinity: float, epsilon_first: float) -> int:
 
     reckoned over a^2, which does not overflow; 2 where the two are the same.
     """
-    far, ratio = math.exp(-epsilon_infinity), math.exp(min(epsilon_first - epsilon_infinity, 0.0))
+    far, ratio = math.exp(-epsilon_perm), math.exp(min(epsilon_1 - epsilon_perm, 0.0))
     more = 12.0 * ratio * (1.0 - ratio) - far**2 * (14.0 - 12.0 * ratio - far**2)
     below = 6.0 * far * (1.0 - ratio)
     if not below:

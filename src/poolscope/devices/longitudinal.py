@@ -27,35 +27,35 @@ class Longitudinal(Sized):
     Parameters
     ----------
     epsilon : what one report reveals, by both steps; the instantaneous one is solved for. Or else
-    epsilon_first : the same as the papers reckon it. Where values are more than two their equation leaves out that both
+    epsilon_1 : the same as the papers reckon it. Where values are more than two their equation leaves out that both
         steps may lie and meet, so that a report reveals less: `epsilon` is then what follows.
-    epsilon_again : or the epsilon of the instantaneous step by itself.
-    epsilon_infinity : of a kept answer; twice that of one report where it is left out.
+    epsilon_inst : or the epsilon of the instantaneous step by itself.
+    epsilon_perm : of a kept answer; twice that of one report where it is left out.
     """
 
     epsilon: float = derived()
-    epsilon_infinity: float = derived()
-    epsilon_first: float = derived()
-    epsilon_again: float = derived()
+    epsilon_perm: float = derived()
+    epsilon_1: float = derived()
+    epsilon_inst: float = derived()
 
     #: A device keeps answers of such a mechanism unless it is told not to.
     kept: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given = [name for name in ("epsilon_first", "epsilon_again") if getattr(self, name) is not None]
+        given = [name for name in ("epsilon_1", "epsilon_inst") if getattr(self, name) is not None]
         for name in given:
             check_epsilon(getattr(self, name))
-        if len(given) == 2 or (given == ["epsilon_again"] and self.epsilon_infinity is None):
-            remedy = "give epsilon_infinity and one of epsilon, epsilon_first, epsilon_again"
-            raise InputError("must go with epsilon_infinity alone", place="epsilon_again", remedy=remedy)
+        if len(given) == 2 or (given == ["epsilon_inst"] and self.epsilon_perm is None):
+            remedy = "give epsilon_perm and one of epsilon, epsilon_1, epsilon_inst"
+            raise InputError("must go with epsilon_perm alone", place="epsilon_inst", remedy=remedy)
         if not given and self.epsilon is None:
-            raise InputError("is missing", place="epsilon", remedy="or give epsilon_infinity and epsilon_first")
+            raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
         check_epsilon(self.kept_epsilon)
         asked = self.asked
         if asked is not None:
             check_epsilon(asked)
             if not asked <= self.most:
-                rule = f"must be at most {self.most:.6g} for epsilon_infinity {self.kept_epsilon:.6g}"
+                rule = f"must be at most {self.most:.6g} for epsilon_perm {self.kept_epsilon:.6g}"
                 raise InputError(rule, value=asked, place=given[0] if given else "epsilon")
         if given:
             spent = self.spent()
@@ -67,16 +67,16 @@ class Longitudinal(Sized):
     @property
     def asked(self) -> float | None:
         """Epsilon of one report that is to be solved for; None where the instantaneous step is given."""
-        if self.epsilon_again is not None:
+        if self.epsilon_inst is not None:
             return None
-        return self.epsilon if self.epsilon_first is None else self.epsilon_first
+        return self.epsilon if self.epsilon_1 is None else self.epsilon_1
 
     @property
     def kept_epsilon(self) -> float:
         """Epsilon of a kept answer."""
-        if self.epsilon_infinity is None:
-            return 2.0 * (self.epsilon if self.epsilon_first is None else self.epsilon_first)
-        return self.epsilon_infinity
+        if self.epsilon_perm is None:
+            return 2.0 * (self.epsilon if self.epsilon_1 is None else self.epsilon_1)
+        return self.epsilon_perm
 
     @property
     def most(self) -> float:
@@ -99,7 +99,7 @@ class Longitudinal(Sized):
 
     @property
     @abstractmethod
-    def again(self) -> tuple[float, float]:
+    def instantaneous(self) -> tuple[float, float]:
         """p2 and q2, of the instantaneous step."""
 
 
@@ -122,16 +122,16 @@ class TwoResponses(Longitudinal):
         """g, how many values there are."""
 
     @property
-    def again_epsilon(self) -> float:
+    def instantaneous_epsilon(self) -> float:
         """Epsilon of the instantaneous step by itself."""
-        if self.epsilon_again is not None:
-            return self.epsilon_again
-        if self.epsilon_first is not None:
-            return response_again(self.kept_epsilon, self.epsilon_first, 2)
-        return response_again(self.kept_epsilon, self.epsilon, self.values)
+        if self.epsilon_inst is not None:
+            return self.epsilon_inst
+        if self.epsilon_1 is not None:
+            return instantaneous_response(self.kept_epsilon, self.epsilon_1, 2)
+        return instantaneous_response(self.kept_epsilon, self.epsilon, self.values)
 
     def spent(self) -> float:
-        return response_twice(self.kept_epsilon, self.again_epsilon, self.values)
+        return response_twice(self.kept_epsilon, self.instantaneous_epsilon, self.values)
 
     @property
     def kept_answers(self) -> int:
@@ -142,8 +142,8 @@ class TwoResponses(Longitudinal):
         return response(self.kept_epsilon, self.values)
 
     @property
-    def again(self) -> tuple[float, float]:
-        return response(self.again_epsilon, self.values)
+    def instantaneous(self) -> tuple[float, float]:
+        return response(self.instantaneous_epsilon, self.values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,8 @@ class TwoFlips(Longitudinal, Unary):
     """
 
     def spent(self) -> float:
-        if self.epsilon_first is not None:
-            return self.epsilon_first
+        if self.epsilon_1 is not None:
+            return self.epsilon_1
         p, q = self.composed
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q and p < 1.0 else math.inf
 
@@ -170,7 +170,7 @@ class TwoFlips(Longitudinal, Unary):
     @property
     def composed(self) -> tuple[float, float]:
         """p* and q* from the two steps."""
-        (p1, q1), (p2, q2) = self.permanent, self.again
+        (p1, q1), (p2, q2) = self.permanent, self.instantaneous
         return p1 * p2 + (1.0 - p1) * q2, q1 * p2 + (1.0 - q1) * q2
 
 
@@ -180,7 +180,7 @@ def response(epsilon: float, values: int) -> tuple[float, float]:
     return truth, math.exp(-epsilon) * truth
 
 
-def response_again(kept: float, epsilon: float, values: int) -> float:
+def instantaneous_response(kept: float, epsilon: float, values: int) -> float:
     """Epsilon of the response on an answer of epsilon `kept` for which both together have `epsilon`."""
     if epsilon == kept:
         return math.inf
@@ -188,10 +188,10 @@ def response_again(kept: float, epsilon: float, values: int) -> float:
     return epsilon + math.log1p(far * (beyond - math.exp(-epsilon))) - math.log(-math.expm1(epsilon - kept))
 
 
-def response_twice(kept: float, again: float, values: int) -> float:
+def response_twice(kept: float, instantaneous: float, values: int) -> float:
     """Epsilon of both responses together."""
-    if again == math.inf:
+    if instantaneous == math.inf:
         return kept
     with np.errstate(divide="ignore"):
         met, lies = np.log([values - 1.0, values - 2.0])
-    return float(np.logaddexp(kept + again, met) - np.logaddexp(np.logaddexp(kept, again), lies))
+    return float(np.logaddexp(kept + instantaneous, met) - np.logaddexp(np.logaddexp(kept, instantaneous), lies))

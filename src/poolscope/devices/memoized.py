@@ -41,7 +41,7 @@ class KeptResponse:
 
     Examples
     --------
-    >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
     'KeptResponse'
     >>> keys = np.array([1], dtype=np.uint64)
@@ -72,7 +72,7 @@ class KeptHash:
 
     Examples
     --------
-    >>> device = ps.mechanisms.device_of(ps.mechanisms.LOLOHA(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LOLOHA(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
     'KeptHash'
     >>> keys = np.array([1], dtype=np.uint64)
@@ -116,7 +116,7 @@ class KeptFlips:
 
     Examples
     --------
-    >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_infinity=2.0, epsilon_first=1.0))
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
     'KeptFlips'
     >>> keys = np.array([1], dtype=np.uint64)
@@ -140,7 +140,7 @@ class KeptFlips:
         return out
 
     def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        m, (p, q) = self.mechanism.universe, self.mechanism.again
+        m, (p, q) = self.mechanism.universe, self.mechanism.instantaneous
         check_objects(objects, m)
         kept = self.answers(objects, users)
         out, lost = np.empty_like(kept), np.empty(kept.shape[1], dtype=np.uint64)
@@ -150,7 +150,7 @@ class KeptFlips:
     def evidence(self, reports: Reports) -> Evidence:
         m, objects = self.mechanism.universe, np.arange(self.mechanism.universe)
         ones = np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=m)
-        return Evidence(objects, Bits(ones, objects[None], self.mechanism.permanent, self.mechanism.again))
+        return Evidence(objects, Bits(ones, objects[None], self.mechanism.permanent, self.mechanism.instantaneous))
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,10 +217,10 @@ def _responded(mechanism: TwoResponses, slots: Integers, users: Keys, places: Ob
     """(reports,) randomized response on the kept answers to these slots, each of the user of that key."""
     kept, out = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.int64)
     hadamard.respond(slots, answer_keys(slots, users), mechanism.values, mechanism.permanent[0], kept)
-    hadamard.respond(kept, fresh_keys(users, places), mechanism.values, mechanism.again[0], out)
+    hadamard.respond(kept, fresh_keys(users, places), mechanism.values, mechanism.instantaneous[0], out)
     return out
 
 
 def _values(mechanism: TwoResponses, reports: Reports, own: Integers) -> Values:
     value = np.asarray(reports["value"], dtype=np.int64)
-    return Values(value, own, mechanism.values, mechanism.permanent, mechanism.again)
+    return Values(value, own, mechanism.values, mechanism.permanent, mechanism.instantaneous)

@@ -26,35 +26,35 @@ from poolscope.mechanisms.protocols import Reports
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sending:
+class ReportingPolicy:
     """How much of what its user does a device sends.
 
     Parameters
     ----------
-    reports_per_day : events of a day, which are reports where `sample` is 1: what turns counts into days.
-    sample : the share of events that are reported at all, each with this probability and by itself.
+    reports_per_day : events of a day, which are reports where `sampling_rate` is 1: what turns counts into days.
+    sampling_rate : the share of events that are reported at all, each with this probability and by itself.
     cap : how many reports a device ever sends; all where absent.
-    window : after how many reports the pseudonym changes, so that only these are linked; never where absent.
+    rotate_after : after how many reports the pseudonym changes, so that only these are linked; never where absent.
 
     Examples
     --------
-    >>> sending = ps.mechanisms.Sending(reports_per_day=2.0, cap=90)
-    >>> ps.metrics.epsilon_in_time(4.0, sending).ever
+    >>> policy = ps.mechanisms.ReportingPolicy(reports_per_day=2.0, cap=90)
+    >>> ps.metrics.cumulative_epsilon(4.0, policy).total
     360.0
     """
 
     reports_per_day: float | None = None
-    sample: float = 1.0
+    sampling_rate: float = 1.0
     cap: int | None = None
-    window: int | None = None
+    rotate_after: int | None = None
 
     def __post_init__(self) -> None:
         rate = self.reports_per_day
         if rate is not None and not (is_number(rate) and 0 < rate < math.inf):
             raise InputError("reports_per_day must be finite and positive", value=rate)
-        if not (is_number(self.sample) and 0 < self.sample <= 1):
-            raise InputError("sample must be above 0 and at most 1", value=self.sample)
-        for name in ("cap", "window"):
+        if not (is_number(self.sampling_rate) and 0 < self.sampling_rate <= 1):
+            raise InputError("sampling_rate must be above 0 and at most 1", value=self.sampling_rate)
+        for name in ("cap", "rotate_after"):
             count = getattr(self, name)
             if count is not None and not (is_integer(count) and count >= 1):
                 raise InputError(f"{name} must be a whole number of at least 1", value=count)
@@ -64,14 +64,14 @@ class Sending:
         keys = children(children(users, Stream.SAMPLE), places)
         draws = np.empty(keys.size)
         uniforms(keys.ravel(), 0, draws)
-        return (draws < self.sample).reshape(keys.shape)
+        return (draws < self.sampling_rate).reshape(keys.shape)
 
-    def sent(self, traces: Objects, users: Keys) -> Sent:
+    def sent(self, traces: Objects, users: Keys) -> ReportBatch:
         """What the devices of the users with these keys send of their traces (users, events)."""
         count, events = traces.shape
         places = np.broadcast_to(np.arange(events), traces.shape)
         lengths = np.full(count, events, dtype=np.int64)
-        if self.sample < 1:
+        if self.sampling_rate < 1:
             reported = self.reported(users[:, None], places)
             lengths = reported.sum(axis=1)
             # those that are reported first, in order; then none, which is what comes after all events
@@ -80,29 +80,31 @@ class Sending:
         lengths = np.minimum(lengths, events if self.cap is None else self.cap)
         most = max(1, int(lengths.max(initial=0)))
         places = places[:, :most]
-        if self.cap is None and self.sample == 1:
-            return Sent(objects=traces, places=places, lengths=lengths, window=self.window)
+        if self.cap is None and self.sampling_rate == 1:
+            return ReportBatch(objects=traces, places=places, lengths=lengths, rotate_after=self.rotate_after)
         objects = np.take_along_axis(traces, np.minimum(places, events - 1), axis=1)
-        return Sent(objects=objects, places=places, lengths=lengths, window=self.window)
+        return ReportBatch(objects=objects, places=places, lengths=lengths, rotate_after=self.rotate_after)
 
     def mean_reports(self, n: float) -> float:
         """About how many reports of n events are sent."""
-        return min(self.sample * n, n if self.cap is None else self.cap)
+        return min(self.sampling_rate * n, n if self.cap is None else self.cap)
 
     def linked(self, n: int) -> tuple[Integers, Floats]:
         """How many reports the longest pseudonym can have after n events, and how likely each number is."""
         sent, chance = np.array([n], dtype=np.int64), np.ones(1)
-        if self.sample < 1:
+        if self.sampling_rate < 1:
             sent = np.arange(n + 1, dtype=np.int64)
             ways = special.gammaln(n + 1) - special.gammaln(sent + 1) - special.gammaln(n - sent + 1)
-            chance = np.exp(ways + special.xlogy(sent, self.sample) + special.xlog1py(n - sent, -self.sample))
-        most = min(limit for limit in (n, self.cap, self.window) if limit is not None)
+            chance = np.exp(
+                ways + special.xlogy(sent, self.sampling_rate) + special.xlog1py(n - sent, -self.sampling_rate)
+            )
+        most = min(limit for limit in (n, self.cap, self.rotate_after) if limit is not None)
         counts, which = np.unique(np.minimum(sent, most), return_inverse=True)
         return counts, np.bincount(which, weights=chance / chance.sum()).astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sent:
+class ReportBatch:
     """What some users' devices send, in order.
 
     Parameters
@@ -110,17 +112,20 @@ class Sent:
     objects : (users, most) what each report is about; beyond a user's last report any object.
     places : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their number.
     lengths : (users,) reports of each user.
-    window : reports under one pseudonym; None: there is one for all.
+    rotate_after : reports under one pseudonym; None: there is one for all.
     """
 
     objects: Objects
     places: Objects
     lengths: Integers
-    window: int | None = None
+    rotate_after: int | None = None
 
-    def __getitem__(self, users: slice | Integers) -> Sent:
-        return Sent(
-            objects=self.objects[users], places=self.places[users], lengths=self.lengths[users], window=self.window
+    def __getitem__(self, users: slice | Integers) -> ReportBatch:
+        return ReportBatch(
+            objects=self.objects[users],
+            places=self.places[users],
+            lengths=self.lengths[users],
+            rotate_after=self.rotate_after,
         )
 
     @cached_property

@@ -56,7 +56,7 @@ class Bits(NamedTuple):
     ones: NDArray[np.uint8]
     positions: NDArray[np.integer]
     permanent: tuple[float, float]
-    again: tuple[float, float]
+    instantaneous: tuple[float, float]
 
     def first(self, count: int) -> Bits:
         """Of the first reports."""
@@ -77,7 +77,7 @@ class Values(NamedTuple):
     own: Integers
     values: int
     permanent: tuple[float, float]
-    again: tuple[float, float]
+    instantaneous: tuple[float, float]
 
     def first(self, count: int) -> Values:
         """Of the first reports."""
@@ -108,7 +108,7 @@ class Device(Protocol):
     """What a user's device sends. How its reports are attacked is `poolscope.inference.attack`.
 
     A device of your own has all three: where it does not memoize, every report counts by itself in the attack. One that
-    memoizes must also state what its reports say together, as `Memoised` does: `own` and `evidence`.
+    memoizes must also state what its reports say together, as `Memoized` does: `own` and `evidence`.
 
     Examples
     --------
@@ -145,32 +145,32 @@ class Keeping(Device, Protocol):
         ...
 
 
-def device_of(mechanism: Mechanism, *, memory: bool | None = None) -> Device:
+def device_of(mechanism: Mechanism, *, memoize: bool | None = None) -> Device:
     """The device that sends the mechanism's reports: with memory those of two steps keep the permanent one, others all.
 
     Without a word, mechanisms that are made for it have memory (L-GRR and the like, dBitFlip), and others have none.
 
     Examples
     --------
-    >>> type(ps.mechanisms.device_of(mechanism, memory=True)).__name__
-    'Memoised'
+    >>> type(ps.mechanisms.device_of(mechanism, memoize=True)).__name__
+    'Memoized'
     """
-    if memory is not None and not isinstance(memory, bool):
-        raise InputError("memory must be true, false or None", value=memory)
+    if memoize is not None and not isinstance(memoize, bool):
+        raise InputError("memoize must be true, false or None", value=memoize)
     from poolscope.devices import memoized  # noqa: F401 (registers the devices of two rounds)
 
-    return keeping(mechanism) if is_kept(mechanism, memory) else Fresh(mechanism)
+    return keeping(mechanism) if is_kept(mechanism, memoize) else Fresh(mechanism)
 
 
-def is_kept(mechanism: object, memory: bool | None) -> bool:
+def is_kept(mechanism: object, memoize: bool | None) -> bool:
     """Whether devices of a mechanism, or of a kind of mechanisms, keep answers: as they are told, or else as it is."""
-    return bool(getattr(mechanism, "kept", False)) if memory is None else memory
+    return bool(getattr(mechanism, "kept", False)) if memoize is None else memoize
 
 
 @singledispatch
 def keeping(mechanism: Mechanism) -> Device:
     """The device with memory of a mechanism."""
-    return Memoised(mechanism)
+    return Memoized(mechanism)
 
 
 @keeping.register
@@ -223,7 +223,7 @@ def draws_fresh(device: Device) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Memoised:
+class Memoized:
     """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
 
     RAPPOR does this without its instantaneous step. The reports are those of the mechanism itself, whose public
@@ -231,7 +231,7 @@ class Memoised:
 
     Examples
     --------
-    >>> kept = ps.mechanisms.Memoised(mechanism)
+    >>> kept = ps.mechanisms.Memoized(mechanism)
     >>> keys = np.array([1], dtype=np.uint64)
     >>> reports = ps.mechanisms.reports_of(kept, np.array([[7, 7, 7]]), keys)["value"]
     >>> len(set(reports.tolist()))

@@ -98,7 +98,7 @@ TOGETHER: dict[tuple[type, str], tuple[Callable[..., Mechanism], tuple[str, ...]
 
 
 def composed(
-    mechanism: Mechanism, kind: str, *, epsilon: float | None = None, epsilon_first: float | None = None
+    mechanism: Mechanism, kind: str, *, epsilon: float | None = None, epsilon_1: float | None = None
 ) -> Mechanism:
     """The mechanism of two steps that keeps the answers of this one, and adds noise of this kind to what is sent.
 
@@ -106,11 +106,11 @@ def composed(
     ----------
     kind : "grr" on `grr` and local hashing, "sue" or "oue" on `sue` and `oue`.
     epsilon : of the noise by itself; or
-    epsilon_first : of one report, as the papers reckon it, from which the noise is solved for.
+    epsilon_1 : of one report, as the papers reckon it, from which the noise is solved for.
 
     Examples
     --------
-    >>> twice = ps.mechanisms.composed(mechanism, "grr", epsilon_first=2.0)
+    >>> twice = ps.mechanisms.composed(mechanism, "grr", epsilon_1=2.0)
     >>> type(twice).__name__, round(twice.epsilon, 3)
     ('LGRR', 1.48)
     """
@@ -122,8 +122,8 @@ def composed(
     maker, taken = TOGETHER[type(mechanism), kind]
     return maker(
         universe=mechanism.universe,
-        epsilon_infinity=mechanism.epsilon,
-        epsilon_again=epsilon,
-        epsilon_first=epsilon_first,
+        epsilon_perm=mechanism.epsilon,
+        epsilon_inst=epsilon,
+        epsilon_1=epsilon_1,
         **{name: getattr(mechanism, name) for name in taken},
     )

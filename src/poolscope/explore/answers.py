@@ -2,7 +2,7 @@
 
 What a setting gives away, from few users at once and from more as they are played.
 
-The users of a seed are the same in every crowd, so the answer from N users is what `play` and `summarise` say of N
+The users of a seed are the same in every crowd, so the answer from N users is what `play` and `summarize` say of N
 users of the setting's scenario, however often it was refined before.
 """
 
@@ -27,11 +27,11 @@ from poolscope.game.blocks import playing
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
 from poolscope.inference.adversary import Adversary
-from poolscope.metrics.bounds import EpsilonInTime, devices_in_words, epsilon_of, in_words
+from poolscope.metrics.bounds import CumulativeEpsilon, devices_in_words, epsilon_of, in_words
 from poolscope.metrics.exposure import exposure
-from poolscope.metrics.precision import behaviour_map, by_user, precision_curve, select
+from poolscope.metrics.precision import behavior_map, by_user, precision_curve, select
 from poolscope.metrics.records import Counted, Record, record_of
-from poolscope.metrics.text import headline, in_plain_words
+from poolscope.metrics.text import strongest_attack, summary_text
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
 from poolscope.scenario.scenario import Scenario, changed
@@ -120,7 +120,7 @@ def _key(scenario: Scenario, index: int, seed: int) -> str:
     """All that an estimate hangs on; of recorded users, everything."""
     tables = tomllib.loads(scenario.text)
     if scenario.users is None or scenario.users.traces is None:
-        entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "reports", "method")}
+        entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "estimate_from", "method")}
         tables = {name: tables.get(name) for name in ("universe", "popularity", "mechanism")} | {"adversary": entry}
         tables["estimates"] = scenario.attack.estimates if scenario.attack else None
     return json.dumps([scenario.file, tables, index, seed], sort_keys=True, default=str)
@@ -154,9 +154,9 @@ class Answer:
     Parameters
     ----------
     users : how many played; n : after how many reports the adversaries guess.
-    results : a record of each adversary at n; headline : the best attack among them.
+    results : a record of each adversary at n; strongest_attack : the best attack among them.
     exposure : of each private adversary by every number of reports; curves : precision against null rate at n;
-        map : precision by behaviour, of the headline's adversary.
+        map : precision by behavior, of the strongest_attack's adversary.
     words : what was found; epsilon, devices : what is sent, in numbers and in words.
     rmse : the curator's error with `CURATOR_REPORTS` reports, in closed form; None where it has none.
     waiting : adversaries who still estimate a popularity and are not in it.
@@ -166,12 +166,12 @@ class Answer:
     users: int
     n: int
     results: tuple[Record, ...]
-    headline: Record
+    strongest_attack: Record
     exposure: pl.DataFrame
     curves: pl.DataFrame
     map: pl.DataFrame
     words: str
-    epsilon: EpsilonInTime
+    epsilon: CumulativeEpsilon
     devices: tuple[str, ...]
     rmse: float | None
     waiting: tuple[str, ...]
@@ -208,26 +208,26 @@ class Crowd:
             record_of(some, Counted.of(some, self._n), name, self._n, game, self._seed, game.threshold)
             for name, some in rows.items()
         ]
-        best = headline(results)
+        best = strongest_attack(results)
         private = [name for name in rows if name != NON_PRIVATE] or list(rows)
         k = game.pool_counts[best.adversary]
         return Answer(
             users=self.users,
             n=self._n,
             results=tuple(results),
-            headline=best,
+            strongest_attack=best,
             exposure=pl.concat(_of(name, exposure(rows[name], game.horizon, game.threshold)) for name in private),
             curves=pl.concat(
                 _of(name, precision_curve(some, self._seed, CURVE_POINTS), self._n) for name, some in rows.items()
             ),
             map=_of(
                 best.adversary,
-                behaviour_map(rows[best.adversary], k, CELLS if self.users >= MANY else FEW_CELLS),
+                behavior_map(rows[best.adversary], k, CELLS if self.users >= MANY else FEW_CELLS),
                 self._n,
             ),
-            words=in_plain_words(results, {a.name: a.phrase for a in game.adversaries}),
+            words=summary_text(results, {a.name: a.phrase for a in game.adversaries}),
             epsilon=epsilon_of(game),
-            devices=(in_words([epsilon_of(game)], game.sending), *devices_in_words(game)),
+            devices=(in_words([epsilon_of(game)], game.policy), *devices_in_words(game)),
             rmse=expected_rmse(game.mechanism, game.popularity, CURATOR_REPORTS),
             waiting=tuple(waiting),
             pools=game.universe.pool_names,

@@ -43,8 +43,8 @@ MOST_POOLS = 24
 CHANGES = {
     "devices.reports_per_day": "{} a day",
     "devices.cap": "cap {}",
-    "devices.window": "new name after {}",
-    "devices.sample": "{} of events",
+    "devices.rotate_after": "new name after {}",
+    "devices.sampling_rate": "{} of events",
     "popularity.exponent": "exponent {}",
     N: "n = {}",
 }
@@ -64,12 +64,14 @@ def controls(scenario: Scenario) -> list[dict[str, Any]]:
         | {"value": devices.reports_per_day, "usual": 1, "least": 0.1, "most": 100, "log": True, "digits": 2},
         _limit("devices.cap", "Cap", "After so many reports a device sends no more.")
         | {"value": devices.cap, "usual": 30, "least": 1, "most": largest, "whole": True, "log": True},
-        _limit("devices.window", "New name after", "So many reports share a pseudonym; those of two are not linked.")
-        | {"value": devices.window, "usual": 7, "least": 1, "most": largest, "whole": True, "log": True},
-        _slider("devices.sample", "Share that is reported", "Each event is reported with this probability.")
-        | {"value": devices.sample, "least": 0.01, "most": 1, "log": True, "digits": 2},
+        _limit(
+            "devices.rotate_after", "New name after", "So many reports share a pseudonym; those of two are not linked."
+        )
+        | {"value": devices.rotate_after, "usual": 7, "least": 1, "most": largest, "whole": True, "log": True},
+        _slider("devices.sampling_rate", "Share that is reported", "Each event is reported with this probability.")
+        | {"value": devices.sampling_rate, "least": 0.01, "most": 1, "log": True, "digits": 2},
         {
-            "key": "devices.memory",
+            "key": "devices.memoize",
             "label": "Answers are kept",
             "words": "A device blurs an object once and sends the same report ever after. Takes longer to play.",
             "form": "check",
@@ -133,14 +135,14 @@ def _exponent(scenario: Scenario) -> dict[str, Any]:
 
 def _curve(scenario: Scenario, field: str, label: str, words: str) -> dict[str, Any]:
     users = scenario.users
-    found = {"key": f"users.behaviour.{field}", "label": label, "words": words, "form": "curve", "value": [1, 1]}
+    found = {"key": f"users.behavior.{field}", "label": label, "words": words, "form": "curve", "value": [1, 1]}
     if users is not None and users.traces is not None:
         return found | {"why": "The users of this scenario are recorded."}
-    given = getattr((users and users.behaviour) or PriorTable(), field)
+    given = getattr((users and users.behavior) or PriorTable(), field)
     if isinstance(given, DensityTable) and given.beta is not None:
         return found | {"value": list(given.beta)}
     if isinstance(given, DensityTable):
-        return found | {"why": "The behaviour of this scenario is given as a table."}
+        return found | {"why": "The behavior of this scenario is given as a table."}
     return found
 
 
@@ -151,7 +153,7 @@ def in_words(scenario: Scenario, changes: Mapping[str, Any]) -> str:
     for key, words in CHANGES.items():
         value = changes.get(key)
         if isinstance(value, int | float):
-            told.append(words.format(f"{100 * value:.3g}\u202f%" if key == "devices.sample" else number(value)))
+            told.append(words.format(f"{100 * value:.3g}\u202f%" if key == "devices.sampling_rate" else number(value)))
     told += ["answers kept"] * scenario.keeps_answers
     told += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
     told += ["other users"] * any(key.startswith("users.") for key in changes)

@@ -81,10 +81,10 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
         name, traces = some.names[0], some.traces[:, :horizon]
         found = some.preferences(looking.universe)
     else:
-        drawn = draw_users(game.universe, game.behaviour, keys)
+        drawn = draw_users(game.universe, game.behavior, keys)
         traces = draw_traces(game.universe, game.popularity, drawn, horizon, sigma=game.sigma)
         found = preferences(game.universe, game.popularity, drawn, looking.universe)
-    sent = game.sending.sent(np.ascontiguousarray(traces), keys)
+    sent = game.policy.sent(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
     asked = _counts(horizon, isinstance(game.device, Fresh))
     attack = attack_on(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
@@ -94,7 +94,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     support = _supports(game, reports, looking)
     iota = int(found.iota[0])
     known = posterior[: count + 1, iota] if iota < posterior.shape[1] else np.zeros(count + 1)
-    gains = _gains(known, looking, iota, sent.window)
+    gains = _gains(known, looking, iota, sent.rotate_after)
     number = {int(place): i for i, place in enumerate(sent.places[0, :count])}
     steps, done = [], 0
     for event, picked in enumerate(traces[0].tolist()):
@@ -107,7 +107,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
                 object=game.universe.objects[picked] if game.universe.objects else str(picked),
                 pool=NEUTRAL if pool < 0 else universe.pool_names[pool],
                 report=None if row is None else words[row],
-                pseudonym=1 if sent.window is None else max(0, done - 1) // sent.window + 1,
+                pseudonym=1 if sent.rotate_after is None else max(0, done - 1) // sent.rotate_after + 1,
                 support=None if row is None else tuple(support[row].tolist()),
                 posterior=tuple(posterior[done].tolist()),
                 evidence=None if row is None else float(gains[row]),

@@ -22,14 +22,14 @@ KEYS = (
     EPSILON,
     "devices.reports_per_day",
     "devices.cap",
-    "devices.window",
-    "devices.sample",
-    "devices.memory",
+    "devices.rotate_after",
+    "devices.sampling_rate",
+    "devices.memoize",
     "universe.size",
     "universe.pools",
     "popularity.exponent",
-    "users.behaviour.interest",
-    "users.behaviour.polarization",
+    "users.behavior.interest",
+    "users.behavior.polarization",
     N,
 )
 """What can be changed: keys of a scenario, none of them a file, and n: after how many reports the adversary guesses."""
@@ -104,12 +104,12 @@ class Shelf:
         n = changes.pop(N, None)
         if n is not None:
             changes["attack.observations"] = observations(base, n)
-        if changes.get("devices.memory") is False:
-            changes["devices.again"] = None
+        if changes.get("devices.memoize") is False:
+            changes["devices.instantaneous"] = None
             changes["adversary"] = [_forgetful(entry) for entry in tomllib.loads(made.text).get("adversary", [])]
         # a default of the format would be written, were it not taken away
-        if changes.get("devices.sample") == 1:
-            changes["devices.sample"] = None
+        if changes.get("devices.sampling_rate") == 1:
+            changes["devices.sampling_rate"] = None
         return changed(made, changes, name=base.name) if changes else made
 
 
@@ -156,7 +156,7 @@ def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
 
 def _forgetful(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An adversary where no device keeps anything: nothing is to be known of it."""
-    return {key: value for key, value in entry.items() if key != "knows_memory"}
+    return {key: value for key, value in entry.items() if key != "knows_memoization"}
 
 
 def offered(scenario: Scenario) -> dict[str, bool]:

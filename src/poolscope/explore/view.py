@@ -22,7 +22,7 @@ from poolscope.metrics.text import number, percent
 
 def answer(found: Answer) -> dict[str, Any]:
     """An answer, for JSON."""
-    best = found.headline
+    best = found.strongest_attack
     return {
         "users": found.users,
         "n": found.n,
@@ -41,7 +41,7 @@ def pictures(found: Answer) -> dict[str, Any]:
     charts = {
         "exposure": figures.exposure_curves(found.exposure, n=found.n),
         "precision": figures.precision_null_rate(found.curves, k),
-        "map": figures.behaviour_maps(found.map, k),
+        "map": figures.behavior_maps(found.map, k),
     }
     return {name: specification(chart) for name, chart in charts.items()}
 
@@ -50,15 +50,15 @@ def _tiles(best: Record) -> list[dict[str, str]]:
     """The numbers of the best attack, and what no attack can beat."""
     tiles = [card._asdict() for card in cards(best)]
     chance = f"at random: {percent(best.baseline)}"
-    bound = _tile(large_percent(best.most_right), "is the most that anybody could guess rightly", chance)
-    return [*tiles, _tile(decimal(best.auc.value), "AUC of the attack", interval(best.auc, decimal)), bound]
+    bound = _tile(large_percent(best.success_bound), "is the most that anybody could guess rightly", chance)
+    return [*tiles, _tile(decimal(best.auc_pn.value), "AUC of the attack", interval(best.auc_pn, decimal)), bound]
 
 
 def _epsilon(found: Answer) -> dict[str, str]:
     """What epsilons add up to."""
     epsilon = found.epsilon
     if epsilon.day is None:
-        known = f"{_rounded(epsilon.ever)} in all" if epsilon.ever is not None else "set reports a day for a year's"
+        known = f"{_rounded(epsilon.total)} in all" if epsilon.total is not None else "set reports a day for a year's"
         return _tile(_rounded(epsilon.report), "epsilon of a report", known)
     return _tile(_rounded(epsilon.day), "epsilon a day", f"{_rounded(epsilon.year)} a year")
 
@@ -82,7 +82,7 @@ def _rounded(value: float | None) -> str:
 
 def compared(found: Answer) -> dict[str, Any]:
     """A row of the comparison: each cell a value and its interval."""
-    best = found.headline
+    best = found.strongest_attack
 
     guessed, surest, exposed = (list(card[::2]) for card in cards(best))
     return {
@@ -92,8 +92,8 @@ def compared(found: Answer) -> dict[str, Any]:
             guessed,
             surest,
             [exposed[0], tied(f"at {in_percent(best.exposed_at)}: {exposed[1]}".rstrip(": "))],
-            [decimal(best.auc.value), interval(best.auc, decimal)],
-            [tied(large_percent(best.most_right)), ""],
+            [decimal(best.auc_pn.value), interval(best.auc_pn, decimal)],
+            [tied(large_percent(best.success_bound)), ""],
             ["–" if found.rmse is None else f"{100 * found.rmse:.2g}\u202f%", ""],
             [_rounded(found.epsilon.year), ""],
         ],

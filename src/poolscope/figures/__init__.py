@@ -1,8 +1,8 @@
 """Figures of a run: each function takes a tidy table and returns an Altair chart."""
 
 from poolscope.figures.charts import (
-    behaviour_density,
-    behaviour_maps,
+    behavior_density,
+    behavior_maps,
     calibration_plot,
     exposure_curves,
     precision_null_rate,
@@ -12,8 +12,8 @@ from poolscope.figures.saving import save
 from poolscope.figures.users import belief_growth, popularity_plot
 
 __all__ = [
-    "behaviour_density",
-    "behaviour_maps",
+    "behavior_density",
+    "behavior_maps",
     "belief_growth",
     "calibration_plot",
     "exposure_curves",

@@ -24,13 +24,13 @@ def pictures(advice: Advice) -> Iterator[Figure]:
     what, question = events(advice.scenario), advice.question
     error = (
         "the shade begins at the smallest epsilon whose error is small enough"
-        if question.error is not None
+        if question.max_error is not None
         else "without an error asked for, nothing bounds epsilon from below"
     )
     yield Figure(
         name="map",
         title="Which epsilon and which cap fit?",
-        caption=f"The line is the largest number of {what} that exposes at most {share(question.exposed)} of the "
+        caption=f"The line is the largest number of {what} that exposes at most {share(question.max_exposed)} of the "
         f"users, its thin bars are 95 % intervals; below it fewer are exposed, and {error}. Where the shade reaches "
         "the dashed line of what was asked for, the mechanism fits. No play went beyond the top. The diamond is the "
         "recommendation.",
@@ -49,9 +49,9 @@ def pictures(advice: Advice) -> Iterator[Figure]:
 def fitting_map(advice: Advice) -> Picture:
     """Epsilon against the largest cap: a panel for each mechanism, with the region that serves."""
     question, what = advice.question, events(advice.scenario).capitalize()
-    colours = {CAP: style.POOL_COLOURS[0], ASKED: style.MUTED}
-    colours |= {} if question.error is None else {ERROR: style.EXPOSURE_COLOURS[1]}
-    look = style.keys(colours, dashed=[ASKED, ERROR])
+    colors = {CAP: style.POOL_COLOURS[0], ASKED: style.MUTED}
+    colors |= {} if question.max_error is None else {ERROR: style.EXPOSURE_COLOURS[1]}
+    look = style.keys(colors, dashed=[ASKED, ERROR])
     epsilons = [trial.epsilon for finding in advice.findings for trial in finding.trials]
     x = alt.X(
         "epsilon:Q",
@@ -63,7 +63,7 @@ def fitting_map(advice: Advice) -> Picture:
         {
             "Largest cap": "format(datum.cap, ',')",
             "95\u202f% interval": "format(datum.low, ',') + ' to ' + format(datum.high, ',')",
-            f"Exposed by {question.reports:,}": percent("datum.exposed"),
+            f"Exposed by {question.horizon:,}": percent("datum.exposed"),
             "Users": "format(datum.users, ',')",
         },
         title="datum.mechanism + ' at ε ' + format(datum.epsilon, '.3~g')",
@@ -79,11 +79,11 @@ def fitting_map(advice: Advice) -> Picture:
         _only(CHOSEN, style.layer().mark_point(shape="diamond", filled=True, size=110, color=style.INK)).encode(
             x=x, y=y
         ),
-        style.pointer(x, y, colours, said).transform_filter(f"datum.line == '{CAP}'"),
+        style.pointer(x, y, colors, said).transform_filter(f"datum.line == '{CAP}'"),
     ]
-    tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.reports], "line": [ASKED]})}
+    tables = {"rows": _map_rows(advice), "asked": pl.DataFrame({"cap": [question.horizon], "line": [ASKED]})}
     order = [finding.mechanism for finding in advice.findings if finding.trials]
-    return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colours))
+    return style.panels(layers, tables, "mechanism", order, least=160, legend=list(colors))
 
 
 def _only(line: str, layer: Picture) -> Picture:
@@ -93,7 +93,7 @@ def _only(line: str, layer: Picture) -> Picture:
 
 def _map_rows(advice: Advice) -> pl.DataFrame:
     """Of each mechanism its trials and the smallest epsilon by the error, and of the chosen one the choice."""
-    error, chosen = advice.question.error, advice.recommendation
+    error, chosen = advice.question.max_error, advice.recommendation
     rows: list[dict[str, object]] = []
     for finding in advice.findings:
         own = {"mechanism": finding.mechanism}
@@ -112,8 +112,8 @@ def _map_rows(advice: Advice) -> pl.DataFrame:
             }
             for trial in finding.trials
         ]
-        if finding.smallest is not None:
-            rows.append({**own, "line": ERROR, "epsilon": finding.smallest})
+        if finding.epsilon_min is not None:
+            rows.append({**own, "line": ERROR, "epsilon": finding.epsilon_min})
         if finding.mechanism == chosen.mechanism:
             rows.append({**own, "line": CHOSEN, "epsilon": chosen.epsilon, "cap": float(chosen.cap)})
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -129,9 +129,9 @@ def exposure_curve(advice: Advice) -> Picture:
             for n, found in enumerate(advice.curve)
         ]
     )
-    colours = {line: style.EXPOSURE_COLOURS[1], ASKED: style.MUTED}
-    look = style.keys(colours, dashed=[ASKED])
-    last, top = len(advice.curve) - 1, max(1.3 * question.exposed, *(1.05 * found.high for found in advice.curve))
+    colors = {line: style.EXPOSURE_COLOURS[1], ASKED: style.MUTED}
+    look = style.keys(colors, dashed=[ASKED])
+    last, top = len(advice.curve) - 1, max(1.3 * question.max_exposed, *(1.05 * found.high for found in advice.curve))
     x = alt.X(
         "n:Q",
         scale=alt.Scale(domain=[0, last], nice=False),
@@ -145,15 +145,15 @@ def exposure_curve(advice: Advice) -> Picture:
     said = answer(
         {"Users exposed": percent("datum.share"), "95\u202f% interval": between()}, title="'by ' + format(datum.n, ',')"
     )
-    target = pl.DataFrame({"n": [0, last], "share": [question.exposed] * 2, "line": [ASKED] * 2})
+    target = pl.DataFrame({"n": [0, last], "share": [question.max_exposed] * 2, "line": [ASKED] * 2})
     layers = [
         _only(line, style.layer().mark_area(opacity=0.18, clip=True)).encode(
-            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours)
+            x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colors)
         ),
         _only(ASKED, style.layer().mark_line(strokeWidth=1.2)).encode(x=x, y=y, **look),
         _only(line, style.layer().mark_line(strokeWidth=2, interpolate="step-after", clip=True)).encode(
             x=x, y=y, **look
         ),
-        style.pointer(x, y, colours, said).transform_filter(f"datum.line == '{line}'"),
+        style.pointer(x, y, colors, said).transform_filter(f"datum.line == '{line}'"),
     ]
-    return style.single(layers, pl.concat([table, target], how="diagonal"), height=style.PANEL, legend=list(colours))
+    return style.single(layers, pl.concat([table, target], how="diagonal"), height=style.PANEL, legend=list(colors))

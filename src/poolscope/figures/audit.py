@@ -52,12 +52,12 @@ def _exposure(table: pl.DataFrame) -> Figure:
 def _map(table: pl.DataFrame, number: int, k: int) -> Figure:
     adversary = table["adversary"][0]
     return Figure(
-        name=f"behaviour-{number}-{slug(adversary)[:40]}".rstrip("-"),
+        name=f"behavior-{number}-{slug(adversary)[:40]}".rstrip("-"),
         title=f"Who is most at risk? The {adversary} adversary",
-        caption="A cell holds users of like behaviour, from left to right those who pick from the pools more often, "
-        "upwards those who keep more to one pool: its colour says how many of them the adversary guesses rightly. "
+        caption="A cell holds users of like behavior, from left to right those who pick from the pools more often, "
+        "upwards those who keep more to one pool: its color says how many of them the adversary guesses rightly. "
         "Grey cells have no users.",
-        chart=figures.behaviour_maps(table, k),
+        chart=figures.behavior_maps(table, k),
     )
 
 

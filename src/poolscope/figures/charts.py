@@ -41,13 +41,13 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
     >>> curves = [ps.metrics.trade_off(1.0, n).table().with_columns(n=pl.lit(n)) for n in (1, 7, 30)]
     >>> ps.figures.save(ps.figures.trade_off_curves(pl.concat(curves)), "trade-off.svg")
     """
-    lines = {f"n = {n:,}": colour for n, colour in style.shades_of(table["n"].unique().to_list()).items()}
-    colours = lines | {NOTHING: style.MUTED}
+    lines = {f"n = {n:,}": color for n, color in style.shades_of(table["n"].unique().to_list()).items()}
+    colors = lines | {NOTHING: style.MUTED}
     shown = pl.concat(map(_thinned, table.partition_by("n", maintain_order=True))).with_columns(
         line=pl.col("n").map_elements(lambda n: f"n = {n:,}", return_dtype=pl.String)
     )
     blind = pl.DataFrame({"fpr": [0.0, 1.0], "fnr": [1.0, 0.0], "line": [NOTHING] * 2})
-    look = style.keys(colours, dashed=[NOTHING])
+    look = style.keys(colors, dashed=[NOTHING])
     x = alt.X("fpr:Q", scale=style.share_scale(), axis=style.percent_axis("False positive rate (FPR)"))
     y = alt.Y("fnr:Q", scale=style.share_scale(), axis=style.percent_axis("False negative rate (FNR)"))
     said = answer(
@@ -55,9 +55,9 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
     )
     layers = [
         style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, order=alt.Order("fpr:Q"), **look),
-        style.pointer(x, y, colours, said),
+        style.pointer(x, y, colors, said),
     ]
-    return style.single(layers, pl.concat([shown.select(blind.columns), blind]), height=300, legend=list(colours))
+    return style.single(layers, pl.concat([shown.select(blind.columns), blind]), height=300, legend=list(colors))
 
 
 def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
@@ -84,8 +84,8 @@ ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
 """What a caption says of a picture that can be zoomed."""
 
 __all__ = [
-    "behaviour_density",
-    "behaviour_maps",
+    "behavior_density",
+    "behavior_maps",
     "belief_growth",
     "calibration_plot",
     "exposure_curves",
@@ -118,8 +118,8 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
     private = curves.filter(pl.col("adversary") != NON_PRIVATE)
     shown, behind = (curves, free.clear()) if private.is_empty() else (private, free)
     chance = f"random guess, 1/{k}"
-    colours = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
-    look = style.keys(colours, dashed=[chance])
+    colors = _shades(curves) | ({} if behind.is_empty() else {NON_PRIVATE: style.PALE}) | {chance: style.MUTED}
+    look = style.keys(colors, dashed=[chance])
     x = alt.X("null_rate:Q", scale=style.share_scale(), axis=style.percent_axis("Users without a guess (null rate)"))
     y = alt.Y("precision:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right (precision)"))
     said = answer(
@@ -141,9 +141,9 @@ def precision_null_rate(curves: pl.DataFrame, k: int) -> Picture:
             .mark_line(strokeWidth=1.2)
             .encode(x=x, y=y, detail=alt.Detail("n:N"), order=alt.Order("null_rate:Q"), **look)
         )
-    layers += _line_with_band(x, y, colours, look, order=alt.Order("null_rate:Q"))
-    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
-    return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colours))
+    layers += _line_with_band(x, y, colors, look, order=alt.Order("null_rate:Q"))
+    layers.append(style.pointer(x, y, colors, said).transform_filter("datum.answers"))
+    return style.panels(layers, tables, "adversary", _in_order(shown["adversary"]), legend=list(colors))
 
 
 @style.quickly
@@ -162,12 +162,12 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
     ['$schema', 'columns', 'config']
     """
     adversaries, perfect = _in_order(table["adversary"]), "perfect calibration"
-    colours = _shades(table) | {perfect: style.MUTED}
+    colors = _shades(table) | {perfect: style.MUTED}
     # Only now: an adversary with few users keeps its panel.
     shown = _without_noise(table).with_columns(_counted())
     missing = [name for name in adversaries if name not in set(shown["adversary"])]
     shown = pl.concat([shown, pl.DataFrame({"adversary": missing}, schema={"adversary": pl.String})], how="diagonal")
-    look = style.keys(colours, dashed=[perfect])
+    look = style.keys(colors, dashed=[perfect])
     x = alt.X("confidence:Q", scale=style.share_scale(), axis=style.percent_axis("Confidence of the adversary"))
     y = alt.Y("success:Q", scale=style.share_scale(), axis=style.percent_axis("Guesses that are right"))
     said = answer(
@@ -190,29 +190,29 @@ def calibration_plot(table: pl.DataFrame) -> Picture:
         style.layer().mark_line(strokeWidth=1.5).encode(x=x, y=y, **look).transform_filter(there),
         style.layer()
         .mark_point(filled=True, size=16)
-        .encode(x=x, y=y, fill=style.fills(colours))
+        .encode(x=x, y=y, fill=style.fills(colors))
         .transform_filter(there),
-        style.pointer(x, y, colours, said).transform_filter(there),
+        style.pointer(x, y, colors, said).transform_filter(there),
     ]
     tables = {"rows": shown, "diagonal": diagonal}
-    return style.panels(layers, tables, "adversary", adversaries, legend=list(colours))
+    return style.panels(layers, tables, "adversary", adversaries, legend=list(colors))
 
 
 @style.quickly
-def behaviour_maps(table: pl.DataFrame, k: int) -> Picture:
+def behavior_maps(table: pl.DataFrame, k: int) -> Picture:
     """Precision over relevant interest and polarization: a panel per n, one scale for all.
 
     Parameters
     ----------
     table : DataFrame
-        ``metrics.behaviour_map`` of one adversary, with column n. Cells without users are grey.
+        ``metrics.behavior_map`` of one adversary, with column n. Cells without users are grey.
     k : int
         Number of pools; the title of the scale tells the baseline 1/k.
 
     Examples
     --------
-    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behaviour_map(rows, k=3))
-    >>> ps.figures.save(ps.figures.behaviour_maps(table.filter(adversary="strong"), k=3), "maps.svg")
+    >>> table = ps.metrics.for_each_attack(outcomes, lambda rows: ps.metrics.behavior_map(rows, k=3))
+    >>> ps.figures.save(ps.figures.behavior_maps(table.filter(adversary="strong"), k=3), "maps.svg")
     """
     counts = _in_order(table["n"])
     shown = table.drop("adversary", strict=False).with_columns(_counted()).filter(pl.col("users") > 0)
@@ -267,11 +267,11 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     """
     thresholds = sorted(_in_order(table["threshold"]))
     names = {threshold: f"sure at {in_percent(threshold)}" for threshold in thresholds}
-    colours = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
+    colors = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
     horizon = int(table["n"].to_numpy().max())
     kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
-    look = style.keys(colours)
+    look = style.keys(colors)
     x = alt.X(
         "n:Q", scale=alt.Scale(domain=[0, horizon], nice=False), axis=alt.Axis(title="Reports sent", tickMinStep=1)
     )
@@ -289,19 +289,19 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
         },
         title="datum.line",
     )
-    layers = _line_with_band(x, y, colours, look)
+    layers = _line_with_band(x, y, colors, look)
     layers[-1] = layers[-1].add_params(style.zoom())
-    layers.append(style.pointer(x, y, colours, said).transform_filter("datum.answers"))
+    layers.append(style.pointer(x, y, colors, said).transform_filter("datum.answers"))
     tables = {"rows": _answering(shown.select("adversary", "line", "n", "share", "low", "high", "users"))}
     if n is not None:
         tables["mark"] = pl.DataFrame({"n": [n]})
         mark = style.layer("mark").mark_rule(stroke=style.MUTED, strokeWidth=1.5, strokeDash=list(style.DASHED))
         layers.insert(0, mark.encode(x=x))
-    return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colours))
+    return style.panels(layers, tables, "adversary", _in_order(table["adversary"]), legend=list(colors))
 
 
 @style.quickly
-def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
+def behavior_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
     """Joint distribution of the users' relevant interest and polarization.
 
     Parameters
@@ -313,7 +313,7 @@ def behaviour_density(rows: pl.DataFrame, *, cells: int = 20) -> Picture:
 
     Examples
     --------
-    >>> ps.figures.save(ps.figures.behaviour_density(rows, cells=10), "density.svg")
+    >>> ps.figures.save(ps.figures.behavior_density(rows, cells=10), "density.svg")
     """
     users, gamma, delta = np.histogram2d(
         rows["gamma"].to_numpy(), rows["delta"].to_numpy(), bins=cells, range=((0, 1), (0, 1))
@@ -373,8 +373,8 @@ def _counted() -> pl.Expr:
 
 
 def _shades(table: pl.DataFrame) -> dict[str, str]:
-    """The lines of the observation counts, and their colours."""
-    return {f"n = {n:,}": colour for n, colour in style.shades_of(_in_order(table["n"])).items()}
+    """The lines of the observation counts, and their colors."""
+    return {f"n = {n:,}": color for n, color in style.shades_of(_in_order(table["n"])).items()}
 
 
 def _without_noise(table: pl.DataFrame) -> pl.DataFrame:
@@ -392,11 +392,11 @@ def _answering(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(answers=grows | (place == last))
 
 
-def _line_with_band(x: alt.X, y: alt.Y, colours: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
+def _line_with_band(x: alt.X, y: alt.Y, colors: dict[str, str], look: dict[str, Any], **more: Any) -> list[Picture]:
     """The lines of a panel, the shade of their intervals behind them."""
     band = (
         style.layer()
         .mark_area(opacity=0.16, clip=True)
-        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colours))
+        .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), fill=style.fills(colors))
     )
     return [band, style.layer().mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, **look, **more)]

@@ -19,10 +19,10 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.records import Record
 from poolscope.metrics.text import number
-from poolscope.workflows.compare import Choice
+from poolscope.workflows.compare import Configuration
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
-"""With the colours of `style`: shape and colour tell the mechanisms apart."""
+"""With the colors of `style`: shape and color tell the mechanisms apart."""
 
 HEIGHT = 320
 """Pixels of a panel."""
@@ -44,7 +44,7 @@ MARGIN = 0.12
 
 
 @style.quickly
-def frontier(results: Sequence[Choice], non_private: Record | None, reports: int) -> Picture:
+def pareto_front(results: Sequence[Configuration], non_private: Record | None, reports: int) -> Picture:
     """AUC against the error of a frequency: a panel for each adversary, a line for each mechanism.
 
     Parameters
@@ -56,10 +56,10 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
     shown = [record for record in results if record.mse]
     adversaries = list(dict.fromkeys(record.adversary for record in results))
     mechanisms = list(dict.fromkeys(one_line(record.mechanism) for record in shown))
-    colours = dict(zip(mechanisms, style.colours_of_pools(len(mechanisms)), strict=True))
+    colors = dict(zip(mechanisms, style.colors_of_pools(len(mechanisms)), strict=True))
     chance = f"random guess, 1/{round(1 / results[0].baseline)}"
-    compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc.value})
-    every = colours | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
+    compared = {chance: results[0].baseline} | ({} if non_private is None else {NON_PRIVATE: non_private.auc_pn.value})
+    every = colors | {chance: style.MUTED} | ({} if non_private is None else {NON_PRIVATE: style.PALE})
     look = style.keys(every, dashed=[chance])
     x = alt.X(
         "rmse:Q",
@@ -72,7 +72,7 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
             gridOpacity={"condition": {"test": "datum.label", "value": 1}, "value": 0},
         ),
     )
-    y = alt.Y("auc:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC of the adversary", tickCount=5))
+    y = alt.Y("auc_pn:Q", scale=style.share_scale(), axis=alt.Axis(title="AUC of the adversary", tickCount=5))
     shape = alt.Shape(
         "line:N",
         scale=alt.Scale(domain=mechanisms, range=list(islice(cycle(SHAPES), len(mechanisms)))),
@@ -80,7 +80,7 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
     )
     said = answer(
         {
-            "AUC": "format(datum.auc, '.3f')",
+            "AUC": "format(datum.auc_pn, '.3f')",
             "95\u202f% interval": "format(datum.low, '.3f') + ' to ' + format(datum.high, '.3f')",
             "RMSE": "format(datum.rmse, '.3~g')",
             "Guessed rightly": style.percent("datum.precision"),
@@ -90,7 +90,7 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
         title="datum.line + ' at ε ' + datum.epsilon",
     )
     layers = [
-        style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc:Q"), **look),
+        style.layer("levels").mark_rule(strokeWidth=1.4).encode(y=alt.Y("auc_pn:Q"), **look),
         style.layer()
         .mark_rule(strokeWidth=1, clip=True)
         .encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), stroke=look["stroke"]),
@@ -106,12 +106,12 @@ def frontier(results: Sequence[Choice], non_private: Record | None, reports: int
             _rows([record for record in shown if record.adversary == name], list(compared.values()))
             for name in adversaries
         ),
-        "levels": pl.DataFrame({"line": list(compared), "auc": list(compared.values())}),
+        "levels": pl.DataFrame({"line": list(compared), "auc_pn": list(compared.values())}),
     }
     return style.panels(layers, tables, "adversary", adversaries, height=HEIGHT, least=300, legend=list(every))
 
 
-def _rows(records: Sequence[Choice], levels: Sequence[float]) -> pl.DataFrame:
+def _rows(records: Sequence[Configuration], levels: Sequence[float]) -> pl.DataFrame:
     """The points of a panel, each with the place of its label; `levels` are the lines across it."""
     return pl.DataFrame(
         {
@@ -120,9 +120,9 @@ def _rows(records: Sequence[Choice], levels: Sequence[float]) -> pl.DataFrame:
             "epsilon": [number(record.epsilon) for record in records],
             "order": [min(record.epsilon, 1e300) for record in records],
             "rmse": [record.rmse for record in records],
-            "auc": [record.auc.value for record in records],
-            "low": [record.auc.low for record in records],
-            "high": [record.auc.high for record in records],
+            "auc_pn": [record.auc_pn.value for record in records],
+            "low": [record.auc_pn.low for record in records],
+            "high": [record.auc_pn.high for record in records],
             "precision": [record.precision.value for record in records],
             "exposed": [record.exposed_share.value for record in records],
             "users": [record.users for record in records],
@@ -131,7 +131,7 @@ def _rows(records: Sequence[Choice], levels: Sequence[float]) -> pl.DataFrame:
     )
 
 
-def _domain(shown: Sequence[Choice]) -> list[float]:
+def _domain(shown: Sequence[Configuration]) -> list[float]:
     """Errors from the least to the largest, and a label's room on either side."""
     errors = [record.rmse for record in shown if record.rmse] or [0.1, 1.0]
     least, most = min(errors), max(errors)
@@ -139,11 +139,11 @@ def _domain(shown: Sequence[Choice]) -> list[float]:
     return [least / room, most * room]
 
 
-def _labels(place: int, x: alt.X, y: alt.Y, colours: dict[str, str]) -> Iterator[Picture]:
+def _labels(place: int, x: alt.X, y: alt.Y, colors: dict[str, str]) -> Iterator[Picture]:
     """The epsilons whose label stands at this place, each on a strip of paper that covers the lines below it."""
     right, up = PLACES[place]
     align: Literal["right", "center", "left"] = ("right", "center", "left")[right + 1]
-    for own, paint in ((style.PAPER, {}), (alt.Undefined, {"fill": style.fills(colours)})):
+    for own, paint in ((style.PAPER, {}), (alt.Undefined, {"fill": style.fills(colors)})):
         text = style.layer().mark_text(
             dx=AWAY[0] * right, dy=-AWAY[1] * up, align=align, clip=True, stroke=own, strokeWidth=3, strokeJoin="round"
         )
@@ -151,7 +151,7 @@ def _labels(place: int, x: alt.X, y: alt.Y, colours: dict[str, str]) -> Iterator
         yield text.transform_filter(f"datum.place == {place}")
 
 
-def _places(records: Sequence[Choice], levels: Sequence[float] = ()) -> list[int]:
+def _places(records: Sequence[Configuration], levels: Sequence[float] = ()) -> list[int]:
     """Where each point's epsilon stands beside it: points first, then labels in the order of the records.
 
     A label tries the places around its point: those where it covers no line before those where it does. It is left
@@ -175,24 +175,24 @@ Box = tuple[float, float, float, float]
 class _Panel:
     """The points, lines and labels of a panel that is so many pixels wide."""
 
-    def __init__(self, width: float, records: Sequence[Choice], levels: Sequence[float]) -> None:
+    def __init__(self, width: float, records: Sequence[Configuration], levels: Sequence[float]) -> None:
         low, high = np.log(_domain(records))
         across = [(float(np.log(record.rmse)) - low) / (high - low) * width for record in records]
         self._width = width
-        self._points = [(x, record.auc.value * HEIGHT) for x, record in zip(across, records, strict=True)]
+        self._points = [(x, record.auc_pn.value * HEIGHT) for x, record in zip(across, records, strict=True)]
         self._halves = [LETTER[0] * len(number(record.epsilon)) / 2 for record in records]
         self._taken: list[Box] = [(x, y, POINT, POINT) for x, y in self._points]
         across_it = [((0.0, level * HEIGHT), (width, level * HEIGHT)) for level in levels]
         self._lines = np.vstack([_dots(*line) for line in (*self._strokes(records), *across_it)])
 
-    def _strokes(self, records: Sequence[Choice]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    def _strokes(self, records: Sequence[Configuration]) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
         """The lines of the mechanisms, from point to point, and the bars of the intervals."""
         order = sorted(range(len(records)), key=lambda i: (records[i].mechanism, records[i].epsilon))
         for one, other in pairwise(order):
             if records[one].mechanism == records[other].mechanism:
                 yield self._points[one], self._points[other]
         for (x, _), record in zip(self._points, records, strict=True):
-            yield (x, record.auc.low * HEIGHT), (x, record.auc.high * HEIGHT)
+            yield (x, record.auc_pn.low * HEIGHT), (x, record.auc_pn.high * HEIGHT)
 
     def _box(self, point: int, place: int) -> Box:
         (right, up), (x, y), half = PLACES[place], self._points[point], self._halves[point]

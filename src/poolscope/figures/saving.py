@@ -47,7 +47,7 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", over
 
     Examples
     --------
-    >>> chart = ps.figures.behaviour_density(rows)
+    >>> chart = ps.figures.behavior_density(rows)
     >>> ps.figures.save(chart, "density.png", width="column")
     >>> open("density.png", "rb").read(4)
     b'\\x89PNG'

@@ -1,7 +1,7 @@
-"""How all pictures look: colours, axes, panels, what a point answers; one grammar, Vega-Lite by way of Altair.
+"""How all pictures look: colors, axes, panels, what a point answers; one grammar, Vega-Lite by way of Altair.
 
 Text and lines are dark on nothing: the page shows through. Quantities with an order (the observation count n, the
-thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any colour blindness
+thresholds of exposure, precision) run from light to dark, so lightness alone tells them apart, in any color blindness
 and on a grey printer.
 
 Names come from outside. They are values of a table, titles or domains, never part of an expression or of a field.
@@ -29,10 +29,10 @@ PANEL = 220
 """Pixels: the height of a panel with curves."""
 
 INK, MUTED, FAINT = "#24292f", "#6e7781", "#d8dee4"
-"""Colours of text, of axes and references, of grids and of what is absent."""
+"""Colors of text, of axes and references, of grids and of what is absent."""
 
 PAPER = "#ffffff"
-"""What a picture is drawn on; the page turns it with the other colours where it is dark."""
+"""What a picture is drawn on; the page turns it with the other colors where it is dark."""
 
 PALE = "#afb8c1"
 """What stands behind, to compare with."""
@@ -147,22 +147,22 @@ def share_scale(**scale: Any) -> alt.Scale:
     return alt.Scale(domain=[0, 1], nice=False, **scale)
 
 
-def keys(colours: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
-    """The colour and the dash of each line, by its name in the field ``line``, and one legend for both."""
-    dashes = [list(DASHED) if name in dashed else [1, 0] for name in colours]
+def keys(colors: Mapping[str, str], dashed: Sequence[str] = ()) -> dict[str, Any]:
+    """The color and the dash of each line, by its name in the field ``line``, and one legend for both."""
+    dashes = [list(DASHED) if name in dashed else [1, 0] for name in colors]
     return {
-        "stroke": alt.Stroke("line:N", scale=_scale(colours, list(colours.values())), legend=_legend()),
-        "strokeDash": alt.StrokeDash("line:N", scale=_scale(colours, dashes), legend=_legend()),
+        "stroke": alt.Stroke("line:N", scale=_scale(colors, list(colors.values())), legend=_legend()),
+        "strokeDash": alt.StrokeDash("line:N", scale=_scale(colors, dashes), legend=_legend()),
     }
 
 
-def fills(colours: Mapping[str, str]) -> alt.Fill:
-    """The colour of what belongs to a line, by its name; a part of the line's legend."""
-    return alt.Fill("line:N", scale=_scale(colours, list(colours.values())), legend=_legend())
+def fills(colors: Mapping[str, str]) -> alt.Fill:
+    """The color of what belongs to a line, by its name; a part of the line's legend."""
+    return alt.Fill("line:N", scale=_scale(colors, list(colors.values())), legend=_legend())
 
 
 def gradient(title: str, **legend: Any) -> alt.Legend:
-    """The legend of a scale of colours."""
+    """The legend of a scale of colors."""
     return alt.Legend(
         title=title, titleFontWeight="normal", titleLimit=320, gradientLength=220, gradientThickness=10, **legend
     )
@@ -176,7 +176,7 @@ def _legend() -> alt.Legend:
     return alt.Legend(labelOverlap=False, symbolOpacity=1)
 
 
-def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Picture:
+def pointer(x: alt.X, y: alt.Y, colors: Mapping[str, str], said: str) -> Picture:
     """A point that is seen, and answers, where it is the nearest to the pointer."""
     # who answers is the cell around the point, and its datum is the point
     said = f"isDefined(datum.datum) ? {said.replace('datum.', 'datum.datum.')} : null"
@@ -187,7 +187,7 @@ def pointer(x: alt.X, y: alt.Y, colours: Mapping[str, str], said: str) -> Pictur
         .encode(
             x=x,
             y=y,
-            fill=fills(colours),
+            fill=fills(colors),
             opacity=alt.Opacity(condition={"param": "near", "value": 1, "empty": False}, value=0),
         )
         .add_params(near)
@@ -227,7 +227,7 @@ def panels(
     legend : sequence of str
         The words of the legend above.
     behind : str, optional
-        Colour of a panel where nothing is drawn.
+        Color of a panel where nothing is drawn.
     """
     titles = [one_line(str(value)) for value in order]
     layered = alt.layer(*layers).properties(height=height)
@@ -261,25 +261,25 @@ def _room(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
 
 
 def shades_of(observations: Sequence[int]) -> dict[int, str]:
-    """A colour for each observation count, the largest the darkest."""
+    """A color for each observation count, the largest the darkest."""
     counts = sorted(observations)
     places = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
     return {n: _shade(place) for n, place in zip(counts, places, strict=True)}
 
 
 def exposure_colours(count: int) -> list[str]:
-    """A colour for each of some thresholds of exposure, from the lowest to the highest."""
+    """A color for each of some thresholds of exposure, from the lowest to the highest."""
     return [_shade(place / max(count - 1, 1), EXPOSURE_COLOURS) for place in range(count)]
 
 
-def _shade(place: float, colours: Sequence[str] = SHADES) -> str:
-    """The colour at a place between the lightest, 0, and the darkest, 1."""
-    left = min(int(place * (len(colours) - 1)), len(colours) - 2)
-    part = place * (len(colours) - 1) - left
-    pairs = ((int(colours[left][i : i + 2], 16), int(colours[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
+def _shade(place: float, colors: Sequence[str] = SHADES) -> str:
+    """The color at a place between the lightest, 0, and the darkest, 1."""
+    left = min(int(place * (len(colors) - 1)), len(colors) - 2)
+    part = place * (len(colors) - 1) - left
+    pairs = ((int(colors[left][i : i + 2], 16), int(colors[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(low + part * (high - low)):02x}" for low, high in pairs)
 
 
-def colours_of_pools(count: int) -> list[str]:
-    """Colours for unordered pools, used again from the start when they run out."""
+def colors_of_pools(count: int) -> list[str]:
+    """Colors for unordered pools, used again from the start when they run out."""
     return list(islice(cycle(POOL_COLOURS), count))

@@ -36,8 +36,8 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     >>> ps.figures.save(ps.figures.belief_growth(pl.DataFrame(beliefs), ["light", "dark"]), "belief.svg")
     """
     names = [one_line(str(line)) for line in lines]
-    colours = dict(zip(names, style.colours_of_pools(len(names)), strict=True))
-    look, horizon = style.keys(colours), int(table["n"].to_numpy().max())
+    colors = dict(zip(names, style.colors_of_pools(len(names)), strict=True))
+    look, horizon = style.keys(colors), int(table["n"].to_numpy().max())
     x = alt.X(
         "n:Q", scale=alt.Scale(domain=[0, max(horizon, 1)], nice=False), axis=alt.Axis(title="Reports", tickMinStep=1)
     )
@@ -47,14 +47,14 @@ def belief_growth(table: pl.DataFrame, lines: Sequence[str], *, points: bool = F
     line = style.layer().mark_line(strokeWidth=2, point=points, clip=True).encode(x=x, y=y, **look)
     layers = [
         line.transform_filter(there).add_params(alt.param(name="upto", value=horizon)),
-        style.pointer(x, y, colours, said).transform_filter(there),
+        style.pointer(x, y, colors, said).transform_filter(there),
     ]
     return style.single(layers, table, height=style.PANEL, legend=names)
 
 
 @style.quickly
 def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Sequence[str]) -> Picture:
-    """Popularity of every object, grouped and coloured by pool, on a logarithmic scale.
+    """Popularity of every object, grouped and colored by pool, on a logarithmic scale.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
     """
     weights, pools = np.asarray(popularity, dtype=np.float64), np.asarray(pool_of)
     named = [*enumerate(map(one_line, pool_names)), (NEUTRAL, "neutral")]
-    palette = [*style.colours_of_pools(len(pool_names)), style.MUTED]
-    colours = {name: colour for (index, name), colour in zip(named, palette, strict=True) if (pools == index).any()}
+    palette = [*style.colors_of_pools(len(pool_names)), style.MUTED]
+    colors = {name: color for (index, name), color in zip(named, palette, strict=True) if (pools == index).any()}
     order = np.concatenate([np.flatnonzero(pools == index) for index, _ in named])
     table = pl.DataFrame(
         {
@@ -97,10 +97,10 @@ def popularity_plot(popularity: ArrayLike, pool_of: ArrayLike, pool_names: Seque
             ),
             color=alt.Color(
                 "line:N",
-                scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+                scale=alt.Scale(domain=list(colors), range=list(colors.values())),
                 legend=alt.Legend(symbolType="circle", symbolSize=60, symbolStrokeWidth=0),
             ),
         )
         .add_params(style.zoom())
     )
-    return style.single([points], table, height=style.PANEL, legend=list(colours))
+    return style.single([points], table, height=style.PANEL, legend=list(colors))

@@ -139,8 +139,8 @@ def size_of(game: Game, users: int) -> Size:
     """An estimate that is right to a factor of two or three, for any game."""
     pools, attacks = sum(game.pool_counts.values()), len(game.pool_counts)
     block = min(users, game.block_users) * game.bytes_a_user
-    reports = game.sending.mean_reports(game.horizon)
-    steps = reports * max(1.0, min(reports, game.sending.window or reports) / LONG)
+    reports = game.policy.mean_reports(game.horizon)
+    steps = reports * max(1.0, min(reports, game.policy.rotate_after or reports) / LONG)
     return Size(
         memory=START + COPIES * block,
         disk=users * (A_USER + AN_OUTCOME * attacks * len(game.observations)),

@@ -11,21 +11,21 @@ NON_PRIVATE = "non-private"
 CORRECT = "correct"
 
 #: Confidences at which a user counts as exposed, and the columns that say by how many reports.
-EXPOSED = at_levels("exposed")
+EXPOSED = at_levels("exposed_at")
 
 #: The same for the game's own threshold, where it has one.
-EXPOSED_AT_THRESHOLD = "exposed"
+EXPOSED_AT_THRESHOLD = "exposed_at_threshold"
 
 #: Which of an adversary's estimates of the popularity the user met; null for adversaries who estimate nothing. Only
 #: where an adversary of the game has more than one.
 ESTIMATE = "estimate"
 
 #: The standard error of the confidence that chance in the attack leaves; only where an adversary samples.
-CONFIDENCE_ERROR = "confidence_error"
+CONFIDENCE_MCSE = "confidence_mcse"
 
 #: Beside a column that says by how many reports a user was exposed: by how many, were the confidence more by its error,
 #: and were it less.
-EARLY, LATE = "_early", "_late"
+PLUS_MCSE, MINUS_MCSE = "_plus_mcse", "_minus_mcse"
 
 
 def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
@@ -34,9 +34,9 @@ def with_errors(columns: Iterable[str]) -> tuple[str, ...]:
     for name in columns:
         out.append(name)
         if name == "confidence":
-            out.append(CONFIDENCE_ERROR)
+            out.append(CONFIDENCE_MCSE)
         if name == EXPOSED_AT_THRESHOLD or name in EXPOSED.values():
-            out += [name + EARLY, name + LATE]
+            out += [name + PLUS_MCSE, name + MINUS_MCSE]
     return tuple(out)
 
 

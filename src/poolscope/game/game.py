@@ -18,7 +18,7 @@ from poolscope.core.errors import InputError, check_count
 from poolscope.core.executors import Engine, Local
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
-from poolscope.devices.policy import Sending, Sent
+from poolscope.devices.policy import ReportBatch, ReportingPolicy
 from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
@@ -26,7 +26,7 @@ from poolscope.inference.adversary import Adversary, check_adversary, view_width
 from poolscope.inference.attack import attack_on
 from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.population.behavior import NONE, Behaviour, Preferences, Truth, draw_traces, draw_users, preferences
+from poolscope.population.behavior import NONE, Behavior, Preferences, Truth, draw_traces, draw_users, preferences
 from poolscope.population.popularity import uniform
 from poolscope.population.recorded import Recorded
 from poolscope.population.universe import Universe
@@ -41,10 +41,10 @@ class Game:
 
     Parameters
     ----------
-    universe, popularity, behaviour : the truth that synthetic users draw from.
+    universe, popularity, behavior : the truth that synthetic users draw from.
     recorded : users who are there already, with what they picked; then nothing is drawn.
     device : what the users' devices send of the objects that are picked.
-    sending : of how many of these objects, and under which pseudonyms.
+    policy : of how many of these objects, and under which pseudonyms.
     adversaries : who attacks; all see the same reports.
     observations : increasing counts of events at which outcomes are kept: of reports, where every event is reported.
     sigma : perturbation of each user's own popularity.
@@ -62,11 +62,11 @@ class Game:
     device: Device
     adversaries: Sequence[Adversary]
     observations: Sequence[int]
-    behaviour: Behaviour = field(default_factory=Behaviour)
+    behavior: Behavior = field(default_factory=Behavior)
     sigma: float = 0.0
     non_private: bool = True
     recorded: Recorded | None = None
-    sending: Sending = field(default_factory=Sending)
+    policy: ReportingPolicy = field(default_factory=ReportingPolicy)
     threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Game:
             raise InputError("sigma must be finite and not negative", value=self.sigma)
         if self.threshold is not None and not (is_number(self.threshold) and 0 <= self.threshold <= 1):
             raise InputError("threshold must be a number from 0 to 1", value=self.threshold)
-        for name, kind in (("universe", Universe), ("behaviour", Behaviour), ("sending", Sending)):
+        for name, kind in (("universe", Universe), ("behavior", Behavior), ("policy", ReportingPolicy)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"{name} must be a {kind.__name__}", value=getattr(self, name))
         popularity = as_floats("popularity", self.popularity)
@@ -131,7 +131,7 @@ class Game:
     @property
     def none(self) -> bool:
         """Whether users may prefer no pool, or an adversary holds that they may."""
-        return bool(self.behaviour.none or any(a.belief.none for a in self.adversaries))
+        return bool(self.behavior.none or any(a.belief.none for a in self.adversaries))
 
     @property
     def estimates(self) -> int:
@@ -145,26 +145,26 @@ class Game:
         return Adversary(name=NON_PRIVATE, universe=self.universe, popularity=popularity, belief=belief)
 
     @property
-    def reference_belief(self) -> Behaviour:
+    def reference_belief(self) -> Behavior:
         """The priors of the non-private adversary: those of an adversary who has the users' own, else the last one's.
 
         With the users' own priors no attack on reports of the same objects is better on average. Adversaries with pools
         of their own answer another question and do not count. Without any other the priors are uniform.
         """
-        k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behaviour
+        k, truth = self.universe.k, self.recorded.fitted if self.recorded else self.behavior
         beliefs = [a.belief for a in self.adversaries if np.array_equal(a.universe.pool_of, self.universe.pool_of)]
         for belief in beliefs:
             same = np.allclose(belief.pool_prior(k), truth.pool_prior(k), rtol=0.0, atol=1e-12)
             if same and belief.polarization == truth.polarization and belief.none == truth.none:
                 return belief
-        return beliefs[-1] if beliefs else Behaviour()
+        return beliefs[-1] if beliefs else Behavior()
 
     def prior_guess(self, adversary: str) -> float | None:
         """How often the best guess without reports is right; None of recorded users and of an adversary's own pools."""
         own = next((a.universe for a in self.adversaries if a.name == adversary), self.universe)
         if self.recorded is not None or not np.array_equal(own.pool_of, self.universe.pool_of):
             return None
-        return float(self.behaviour.hypothesis_prior(self.universe.k).max())
+        return float(self.behavior.hypothesis_prior(self.universe.k).max())
 
     def epsilon(self, adversary: str) -> float:
         """Of each report that an adversary sees, drawn anew; infinite of objects, and where devices keep answers."""
@@ -176,7 +176,7 @@ class Game:
         """Users to a block; fewer where little memory is left, as in a small container."""
         free = available_memory()
         room = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
-        return int(np.clip(room // self.bytes_a_user, 1, attack_on(self.device).most_users))
+        return int(np.clip(room // self.bytes_a_user, 1, attack_on(self.device).max_users))
 
     @property
     def bytes_a_user(self) -> int:
@@ -270,7 +270,7 @@ class Players(NamedTuple):
     keys: Keys
     names: pl.Series
     truth: Truth
-    sent: Sent
+    sent: ReportBatch
 
     def some(self, rows: Integers) -> Players:
         """These of the users."""
@@ -290,11 +290,11 @@ def players(game: Game, users: range, seed: int, engine: Local) -> Players:
         names, traces = some.names, some.traces[:, : game.horizon]
         truth: Truth = some.preferences
     else:
-        drawn = draw_users(game.universe, game.behaviour, keys)
+        drawn = draw_users(game.universe, game.behavior, keys)
         names = pl.Series(np.arange(users.start, users.stop, dtype=np.int64))
         traces = draw_traces(game.universe, game.popularity, drawn, game.horizon, sigma=game.sigma, threads=engine.map)
         truth = partial(preferences, game.universe, game.popularity, drawn)
-    return Players(keys, names, truth, game.sending.sent(np.ascontiguousarray(traces), keys))
+    return Players(keys, names, truth, game.policy.sent(np.ascontiguousarray(traces), keys))
 
 
 def _attacked(

@@ -20,7 +20,7 @@ from poolscope.core.executors import Local
 from poolscope.core.tables.batch import chosen
 from poolscope.core.tables.parquet_check import check_file
 from poolscope.core.tables.reading import HELD, check_decoding, check_names, decoding, scan
-from poolscope.game.columns import CONFIDENCE_ERROR, CORRECT, ESTIMATE, with_errors
+from poolscope.game.columns import CONFIDENCE_MCSE, CORRECT, ESTIMATE, with_errors
 
 Attack = tuple[str, int]
 
@@ -68,7 +68,7 @@ class OutcomeFiles:
 
     def extended(self, columns: Sequence[str]) -> tuple[str, ...]:
         """These columns and what intervals need beside them: `grouped`, and how far chance in an attack moves them."""
-        return self.grouped(with_errors(columns) if CONFIDENCE_ERROR in self.columns else columns)
+        return self.grouped(with_errors(columns) if CONFIDENCE_MCSE in self.columns else columns)
 
     def grouped(self, columns: Sequence[str]) -> tuple[str, ...]:
         """These columns and, where an adversary of the table has several, the estimate that each user met."""

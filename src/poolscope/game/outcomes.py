@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
-from poolscope.devices.policy import Sent
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, LATE, exposed_columns
+from poolscope.devices.policy import ReportBatch
+from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, MINUS_MCSE, PLUS_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, believed, guesses
 from poolscope.inference.pseudonyms import longest
@@ -91,7 +91,7 @@ def table(
         name_of = pl.Series(a.pool_names, dtype=pools)
         firsts = {column: pl.Series(first).replace(-1, None) for column, first in a.exposed.items()}
         if sampled and a.error is None:
-            firsts = {name + end: first for name, first in firsts.items() for end in ("", EARLY, LATE)}
+            firsts = {name + end: first for name, first in firsts.items() for end in ("", PLUS_MCSE, MINUS_MCSE)}
         errors = np.zeros(a.confidence.shape) if a.error is None else a.error
         none = pl.repeat(None, len(users), dtype=pl.Int16, eager=True)
         estimate = none if a.estimate is None else pl.Series(a.estimate).cast(pl.Int16)
@@ -108,7 +108,7 @@ def table(
                         "guess": name_of.gather(a.guess[:, o]),
                         "confidence": a.confidence[:, o],
                         "posterior_true": a.posterior_true[:, o],
-                        **({CONFIDENCE_ERROR: errors[:, o]} if sampled else {}),
+                        **({CONFIDENCE_MCSE: errors[:, o]} if sampled else {}),
                         **({ESTIMATE: estimate} if redrawn else {}),
                         **firsts,
                         "recorded": pl.repeat(recorded, len(users), dtype=pl.Boolean, eager=True),
@@ -139,7 +139,7 @@ class Referee:
 
     keys: Keys
     truth: Truth
-    sent: Sent
+    sent: ReportBatch
     observations: Sequence[int]
     threads: Map
     tick: Tick
@@ -155,7 +155,7 @@ class Referee:
         confidence, of_truth = np.empty((2, *shape))
         error = np.zeros(shape) if posteriors.sampled else None
         # as it is and, where chance has a part in it, with the posteriors more and less by their error
-        signs = {"": 0.0} | ({EARLY: 1.0, LATE: -1.0} if posteriors.sampled else {})
+        signs = {"": 0.0} | ({PLUS_MCSE: 1.0, MINUS_MCSE: -1.0} if posteriors.sampled else {})
         exposed = {end: np.empty((len(self.keys), len(thresholds)), dtype=np.int32) for end in signs}
         asked = longest(self.sent.counts(self.observations), posteriors.window)
 

@@ -38,7 +38,7 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
 
     Nor are there any where names never change, answers are not kept, or two devices' are more than memory should hold.
     """
-    window, device = game.sending.window, game.device
+    window, device = game.policy.rotate_after, game.device
     if window is None or not isinstance(device, Keeping) or 2 * window > game.horizon:
         return None
     some = min(MOST, REPORTS // window, CELLS // (window * game.universe.size))

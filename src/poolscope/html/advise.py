@@ -42,13 +42,13 @@ class Row:
     """What a mechanism can do, as the table has it."""
 
     mechanism: str
-    fits: str
-    smallest: float | None
-    largest: Estimate
+    feasible: str
+    epsilon_min: float | None
+    epsilon_max: Estimate
     exposed: Estimate
     cap: Estimate
     error: float | None
-    binds: str
+    limiting_constraint: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def page_of(advice: Advice) -> str:
         tiles=_tiles(advice),
         sentence=tied(advice.sentence),
         reason=tied(advice.recommendation.reason),
-        gives=[tied(line) for line in advice.gives],
+        relaxations=[tied(line) for line in advice.relaxations],
         notes=[tied(as_options(line)) for line in advice.notes],
         map=figures[0],
         curve=figures[1],
@@ -102,15 +102,15 @@ def page_of(advice: Advice) -> str:
             "What each mechanism can do",
             [_row(finding) for finding in advice.findings],
             (
-                Column("smallest", "ε", "from, by the error", _epsilon),
-                Column("largest", "ε", "to, by exposure", _epsilon),
+                Column("epsilon_min", "ε", "from, by the error", _epsilon),
+                Column("epsilon_max", "ε", "to, by exposure", _epsilon),
                 Column("exposed", "At the smallest ε", "% of users exposed", share),
                 Column("cap", "At the smallest ε", "largest cap", _count(advice.horizon)),
                 Column("error", "", "error at the largest ε", _error),
-                Column("binds", "", "what binds", str),
+                Column("limiting_constraint", "", "what binds", str),
             ),
             block=("mechanism", "Mechanism"),
-            row=("fits", "Fits"),
+            row=("feasible", "Fits"),
         ),
         alternatives=None if best_in_all(advice.alternatives) else _alternatives(advice),
         no_better=NO_BETTER,
@@ -125,7 +125,7 @@ def page_of(advice: Advice) -> str:
                 Column("users", "", "Users", "{:,}".format),
             ),
             block=("about", "What varies"),
-            row=("case", "Case"),
+            row=("variant", "Case"),
         ),
         heavy=HEAVY,
         mitigations=_mitigations(advice),
@@ -159,22 +159,22 @@ def _tiles(advice: Advice) -> dict[str, Any]:
     ]
     if found.errors is not None:
         label = f"error of a frequency (RMSE) from {found.reports:,} reports"
-        label += "" if question.error is None else f"; asked: {number(question.error)}"
-        simulated = "" if found.measured is None else f"simulated: {number(found.measured.rmse)}"
+        label += "" if question.max_error is None else f"; asked: {number(question.max_error)}"
+        simulated = "" if found.empirical_errors is None else f"simulated: {number(found.empirical_errors.rmse)}"
         tiles.append({"value": number(found.errors.rmse), "label": label, "interval": simulated})
-    return {"heading": HEADINGS[found.meets], "tiles": tiles}
+    return {"heading": HEADINGS[found.meets_targets], "tiles": tiles}
 
 
 def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
     """The share of users exposed; what it may be at most, where users are too few for the share alone to stand."""
     found, question = advice.recommendation, advice.question
-    exposed, undecided = found.exposed, verdict(found.exposed, question.exposed) == UNDECIDED
+    exposed, undecided = found.exposed, verdict(found.exposed, question.max_exposed) == UNDECIDED
     value, ends = f"{digits(exposed.value)} %", f"{interval(exposed, digits)} %"
     if undecided or exposed.value == 0:
         value = f"≤ {digits(exposed.high)} %"
         ends = f"{round(exposed.value * found.users):,} of {counted(found.users, 'user')}"
-    asked = f"asked: {in_percent(question.exposed)}" + ", undecided" * undecided
-    label = f"of users exposed by {min(found.cap, question.reports):,} {what}; {asked}"
+    asked = f"asked: {in_percent(question.max_exposed)}" + ", undecided" * undecided
+    label = f"of users exposed by {min(found.cap, question.horizon):,} {what}; {asked}"
     return {"value": tied(value), "label": tied(label), "interval": tied(ends)}
 
 
@@ -182,19 +182,19 @@ def _row(finding: Finding) -> Row:
     unknown, at = exactly(float("nan")), finding.at_smallest
     return Row(
         mechanism=finding.mechanism,
-        fits=finding.fits,
-        smallest=finding.smallest,
-        largest=finding.largest or unknown,
+        feasible=finding.feasible,
+        epsilon_min=finding.epsilon_min,
+        epsilon_max=finding.epsilon_max or unknown,
         exposed=at.exposed if at else unknown,
         cap=at.cap if at else unknown,
         error=finding.error_at_largest,
-        binds=finding.binds,
+        limiting_constraint=finding.limiting_constraint,
     )
 
 
 def _alternatives(advice: Advice) -> dict[str, Any]:
     """What else could be chosen, with its price."""
-    by = f"By {advice.question.reports:,}, without a cap"
+    by = f"By {advice.question.horizon:,}, without a cap"
     return table(
         "Alternatives and their price",
         advice.alternatives,
@@ -232,13 +232,13 @@ def _mitigations(advice: Advice) -> dict[str, Any] | None:
         advice.mitigations,
         (
             Column("exposed", "% of users", "exposed by then", share),
-            Column("sure", "% of users", "sure at the end", share),
+            Column("confident_at_threshold", "% of users", "sure at the end", share),
             Column("epsilon", "", "ε", number),
             Column("devices", "", "Devices, times", number),
             Column("cost", "", "What it costs", str),
         ),
         block=("mechanism", "Mechanism"),
-        row=("measure", "Measure"),
+        row=("mitigation", "Measure"),
     )
 
 
@@ -248,24 +248,24 @@ def _bounds(advice: Advice) -> Iterator[str]:
         f"This adversary names the preferred pool of {with_ends(found.precision)} of the users at the cap; a random "
         f"guess is right for {in_percent(found.baseline)}. "
     )
-    if found.most_right < 1:
-        yield words + f"No adversary can be right about more than {in_percent(found.most_right)} of them."
+    if found.success_bound < 1:
+        yield words + f"No adversary can be right about more than {in_percent(found.success_bound)} of them."
     else:
         yield words + "For so many reports epsilon alone bounds nobody: only the attack that was played tells."
-    spent = found.epsilon_in_time
-    if spent.answer is not None and spent.ever is not None:
+    spent = found.cumulative_epsilon
+    if spent.answer is not None and spent.total is not None:
         yield (
             f"Devices keep their answers, each of epsilon {number(spent.answer)}: up to the cap these add up to "
-            f"{number(spent.ever)}. That reports of one answer can be told to be so is in no epsilon."
+            f"{number(spent.total)}. That reports of one answer can be told to be so is in no epsilon."
         )
-    elif spent.ever is not None:
-        yield f"All reports of a device up to its cap compose to epsilon {spent.ever:,.0f}."
-    if found.shuffled is not None:
-        total = found.shuffled_total
+    elif spent.total is not None:
+        yield f"All reports of a device up to its cap compose to epsilon {spent.total:,.0f}."
+    if found.shuffle_epsilon is not None:
+        total = found.shuffle_epsilon_total
         rounds = "" if total is None else f", and {number(total)} over all reports of the cap"
         yield (
             f"If one report of each of {advice.question.devices:,} devices were shuffled before anyone sees them, "
-            f"their central epsilon would be {number(found.shuffled)} at delta {DELTA:g}{rounds}. "
+            f"their central epsilon would be {number(found.shuffle_epsilon)} at delta {DELTA:g}{rounds}. "
             "Nothing here assumes that."
         )
 
@@ -284,11 +284,11 @@ def command_of(advice: Advice) -> str:
     """The command that gives the same advice."""
     asked = advice.question
     words = [
-        f"poolscope advise {shlex.quote(advice.scenario.file)} --exposed {asked.exposed:g}",
-        f"--confidence {asked.confidence:g} --reports {asked.reports}",
+        f"poolscope advise {shlex.quote(advice.scenario.file)} --max-exposed {asked.max_exposed:g}",
+        f"--threshold {asked.threshold:g} --horizon {asked.horizon}",
     ]
-    if asked.error is not None:
-        words.append(f"--error {asked.error:g} --devices {asked.devices}")
+    if asked.max_error is not None:
+        words.append(f"--max-error {asked.max_error:g} --devices {asked.devices}")
     words.append(f"--mechanism {','.join(asked.mechanisms)} --adversary {shlex.quote(asked.adversary)}")
     words.append(f"--epsilon {asked.lowest:g}:{asked.highest:g} --users {asked.users} --tolerance {asked.tolerance:g}")
     words += ["--mitigations"] if advice.mitigations else []

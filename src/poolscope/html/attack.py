@@ -45,9 +45,7 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     return render(
         "posteriors.html.j2",
         title=scenario.title.strip() or scenario.name,
-        words=tied(
-            " ".join(filter(None, (in_plain_words(found), _joined(found), estimate_of(found), chance_of(found))))
-        ),
+        words=tied(" ".join(filter(None, (summary_text(found), _joined(found), estimate_of(found), chance_of(found))))),
         violations=found.violations,
         facts=[
             counted(found.users, "user"),
@@ -63,12 +61,12 @@ def page_of(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     )
 
 
-def in_plain_words(found: Inferred) -> str:
+def summary_text(found: Inferred) -> str:
     """Of how many users the adversary who is surest is sure, after all reports."""
     level = DEFAULT_THRESHOLD if found.threshold is None else found.threshold
     last = {row.adversary: row for row in found.results}
-    name, row = max(last.items(), key=lambda item: (item[1].sure[level], item[1].confidence))
-    known = row.sure[level]
+    name, row = max(last.items(), key=lambda item: (item[1].confident_at_threshold[level], item[1].confidence))
+    known = row.confident_at_threshold[level]
     of = f"{known:,} of {counted(found.users, 'user')}" if known else "no user"
     of += f" ({percent(known / found.users)})" if known and found.users >= MIN_USERS else ""
     return (
@@ -102,28 +100,28 @@ def _exposure(posteriors: Path, threshold: float | None) -> Figure:
 
 
 def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
-    levels = list(found.results[0].sure)
+    levels = list(found.results[0].confident_at_threshold)
     confident = [
         SimpleNamespace(
             adversary=row.adversary,
             n="all" if row.n is None else f"{row.n:,}",
             confidence=row.confidence,
             baseline=row.baseline,
-            **{f"sure_{level:g}": row.sure[level] / found.users for level in levels},
+            **{f"sure_{level:g}": row.confident_at_threshold[level] / found.users for level in levels},
         )
         for row in found.results
     ]
     columns = [Column("confidence", "", "mean confidence", decimal), Column("baseline", "", "baseline", decimal)]
     columns += [Column(f"sure_{level:g}", "% of users", sure(level), share) for level in levels]
     yield table("How sure the adversary is", confident, columns, **BY_ADVERSARY, row=("n", "n"))
-    if found.judged:
+    if found.evaluation:
         right = (
             Column("precision", "", "precision", _known),
-            Column("calibration_error", "", "calibration error", _known),
-            Column("calibration_error_limit", "", "by chance, 95%", _known),
+            Column("ece", "", "calibration error", _known),
+            Column("ece_null_p95", "", "by chance, 95%", _known),
             Column("calibrated", "", "calibrated", _verdict),
         )
-        yield table("Held against the truth", found.judged, right, **BY_ADVERSARY, row=("users", "Users"))
+        yield table("Held against the truth", found.evaluation, right, **BY_ADVERSARY, row=("users", "Users"))
     last = {row.adversary: row for row in found.results}
     spread = [
         SimpleNamespace(adversary=name, pool=pool, share=count / found.users)
@@ -166,7 +164,7 @@ def _origin(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path
     if found.threshold is not None:
         command += f" --threshold {found.threshold:g}"
     if found.joined is not None:
-        command += f" --join {found.joined.rate:g}"
+        command += f" --link-fdr {found.joined.rate:g}"
     verdict = "passed" if found.passed else "failed"
     return [
         ("Command", command),

@@ -26,13 +26,13 @@ from poolscope.inference.levels import at_levels, in_percent, with_threshold
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.linkability import in_words
 from poolscope.metrics.records import EXPOSING, Record
-from poolscope.metrics.text import chance_in_words, headline, in_plain_words, of_users, percent
+from poolscope.metrics.text import chance_in_words, of_users, percent, strongest_attack, summary_text
 from poolscope.workflows.audit.run_folder import Run, Summary
 
 SUCCESS = (
-    Column("auc", "", "AUC", decimal),
+    Column("auc_pn", "", "AUC", decimal),
     Column("precision", "Precision, % of guesses", "all users", share),
-    Column("most_right", "Precision, % of guesses", "at most", share),
+    Column("success_bound", "Precision, % of guesses", "at most", share),
     Column("precision_top20", "Precision, % of guesses", "top 20 %", share),
     Column("precision_top10", "Precision, % of guesses", "top 10 %", share),
     Column("precision_top5", "Precision, % of guesses", "top 5 %", share),
@@ -40,8 +40,8 @@ SUCCESS = (
 )
 
 CALIBRATION = (
-    Column("calibration_error", "Calibration", "error", decimal),
-    Column("calibration_error_limit", "Calibration", "noise", decimal),
+    Column("ece", "Calibration", "error", decimal),
+    Column("ece_null_p95", "Calibration", "noise", decimal),
     Column("brier", "Calibration", "Brier", decimal),
 )
 
@@ -63,7 +63,7 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
     return render(
         "report.html.j2",
         title=summary.scenario.title.strip() or "What the reports reveal",
-        words=tied(in_plain_words(summary.results, summary.adversaries)),
+        words=tied(summary_text(summary.results, summary.adversaries)),
         facts=_facts(summary),
         tiles=_tiles(summary),
         figures=placed(shown),
@@ -79,7 +79,7 @@ def page_of(summary: Summary, shown: Sequence[Figure]) -> str:
         chance=tied(chance_in_words(summary.results)),
         exposing=_exposing(summary),
         by_pool=_by_pool(summary) if summary.pool_results else None,
-        tracked=_tracked(summary) if summary.trackability else None,
+        tracked=_tracked(summary) if summary.linkability else None,
         csv=_separated(summary.results, ","),
         tsv=_separated(summary.results, "\t"),
         glossary=[*who, *explained(AUDIT)],
@@ -123,9 +123,9 @@ def _by_pool(summary: Summary) -> dict[str, Any]:
 
 def _tracked(summary: Summary) -> dict[str, Any]:
     """How surely two windows are told to be one device's, by adversaries who know of kept answers."""
-    label = f"{in_words(summary.trackability[0].window)}?"
-    columns = [Column("roc_area", "", "ROC area", decimal), Column("linked", "", "% of devices linked", share)]
-    whole, rows = ("devices", "Devices"), summary.trackability
+    label = f"{in_words(summary.linkability[0].window)}?"
+    columns = [Column("roc_auc", "", "ROC area", decimal), Column("tpr_at_fpr", "", "% of devices linked", share)]
+    whole, rows = ("devices", "Devices"), summary.linkability
     return table(label, rows, columns, block=("adversary", "Adversary"), row=whole, form=_whole)
 
 
@@ -145,26 +145,26 @@ def _after(n: int, reports_per_day: float | None) -> str:
 
 def _tiles(summary: Summary) -> dict[str, Any]:
     """The four numbers to remember, all of the one attack that the words are about."""
-    record = headline(summary.results)
-    auc, ends = decimal(record.auc.value), interval(record.auc, decimal)
+    record = strongest_attack(summary.results)
+    auc_pn, ends = decimal(record.auc_pn.value), interval(record.auc_pn, decimal)
     note = f"A random guess is right for {percent(record.baseline)}"
     if record.skewed:
         note += f"; always naming the most common pool, for {of_users(record.majority, record.users)}"
     return {
         "heading": f"The {record.adversary} adversary after {counted(record.n, 'report')}",
         "note": tied(f"{note}. Small numbers are 95 % intervals."),
-        "tiles": [*cards(record), Card(auc, "AUC, the precision averaged over all null rates", ends)],
+        "tiles": [*cards(record), Card(auc_pn, "AUC, the precision averaged over all null rates", ends)],
     }
 
 
 def _columns(results: Sequence[Record]) -> list[Column]:
     """The columns of the table of numbers, with those of the threshold that was asked for among its like."""
     first, columns = results[0], [*SUCCESS]
-    if first.threshold is not None and all(record.precision_when_sure for record in results):
+    if first.threshold is not None and all(record.precision_at_threshold for record in results):
         head = f"sure at {in_percent(first.threshold)}"
-        columns.append(Column("precision_when_sure", SUCCESS[-1].group, head, share))
+        columns.append(Column("precision_at_threshold", SUCCESS[-1].group, head, share))
     for word, group, asked in (
-        ("sure", "Sure at n, % of users", first.threshold),
+        ("confident_at_threshold", "Sure at n, % of users", first.threshold),
         ("exposed", "Exposed by n, % of users", first.exposed_at),
     ):
         known, own = at_levels(word), all(getattr(record, word) for record in results)

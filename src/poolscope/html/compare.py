@@ -14,7 +14,7 @@ from poolscope.core.counting import counted
 from poolscope.core.files import told
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.charts import ZOOM
-from poolscope.figures.compare import frontier
+from poolscope.figures.compare import pareto_front
 from poolscope.figures.saving import Figure
 from poolscope.html.glossary import COMPARISON, explained
 from poolscope.html.render import options, origin, placed, render, tied
@@ -22,17 +22,17 @@ from poolscope.html.tables import Column, bits, count, decimal, error, log_odds,
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.bounds import in_days
 from poolscope.metrics.text import chance_in_words, number, of_users, percent
-from poolscope.workflows.compare import Choice, Comparison
+from poolscope.workflows.compare import Comparison, Configuration
 
 WIDEST_GAP = math.log(16.0)
 """Log of the ratio of two mean squared errors between which an AUC is read off: a factor of 4 of the errors."""
 
 
-def in_plain_words(comparison: Comparison) -> str:
+def summary_text(comparison: Comparison) -> str:
     """One or two sentences: the range of what is given away, and who gives away least at equal error."""
-    worst = max(comparison.results, key=lambda record: record.auc.value).adversary
+    worst = max(comparison.results, key=lambda record: record.auc_pn.value).adversary
     mine = [record for record in comparison.results if record.adversary == worst]
-    least, most = (pick(mine, key=lambda record: record.auc.value) for pick in (min, max))
+    least, most = (pick(mine, key=lambda record: record.auc_pn.value) for pick in (min, max))
     words = (
         f"After {counted(comparison.n, 'report')}, the {worst} adversary is right for "
         f"{of_users(least.precision.value, least.users, 'of the users')} under {choice(least)}"
@@ -41,12 +41,16 @@ def in_plain_words(comparison: Comparison) -> str:
     if several:
         words += f" and for {of_users(most.precision.value, most.users)} under {choice(most)}"
     words += f"; a random guess is right for {percent(least.baseline)}."
-    if least.threshold is not None and least.sure and most.sure:
+    if least.threshold is not None and least.confident_at_threshold and most.confident_at_threshold:
         words += (
             f" It is at least {in_percent(least.threshold)} sure of "
-            f"{of_users(least.sure.value, least.users, 'of them')} under {choice(least)}"
+            f"{of_users(least.confident_at_threshold.value, least.users, 'of them')} under {choice(least)}"
         )
-        words += f" and of {of_users(most.sure.value, most.users)} under {choice(most)}." if several else "."
+        words += (
+            f" and of {of_users(most.confident_at_threshold.value, most.users)} under {choice(most)}."
+            if several
+            else "."
+        )
     equal = at_equal_error(mine)
     if equal is None:
         return words
@@ -70,7 +74,7 @@ def reservation(comparison: Comparison) -> str:
     return f"Intervals are given the popularity that {who} once for each choice."
 
 
-def at_equal_error(records: Sequence[Choice]) -> tuple[float, dict[str, float]] | None:
+def at_equal_error(records: Sequence[Configuration]) -> tuple[float, dict[str, float]] | None:
     """An error that most mechanisms reach, and the AUC of each there, between its epsilons.
 
     Of the errors that were measured the one that the most mechanisms have on both sides, and of those the one at which
@@ -79,9 +83,9 @@ def at_equal_error(records: Sequence[Choice]) -> tuple[float, dict[str, float]] 
     """
     lines = {}
     for name in dict.fromkeys(record.mechanism for record in records):
-        mine = sorted((r.mse, r.auc.value) for r in records if r.mechanism == name and r.mse)
+        mine = sorted((r.mse, r.auc_pn.value) for r in records if r.mechanism == name and r.mse)
         if len(mine) > 1:
-            lines[name] = np.log([mse for mse, _ in mine]), [auc for _, auc in mine]
+            lines[name] = np.log([mse for mse, _ in mine]), [auc_pn for _, auc_pn in mine]
     best: tuple[float, dict[str, float]] | None = None
     for at in sorted({float(at) for errors, _ in lines.values() for at in errors}):
         aucs = {name: float(np.interp(at, *line)) for name, line in lines.items() if _reaches(line[0], at)}
@@ -102,36 +106,36 @@ def _told(aucs: Mapping[str, float]) -> tuple[int, float]:
     return len(aucs), max(aucs.values()) - min(aucs.values())
 
 
-def choice(record: Choice) -> str:
+def choice(record: Configuration) -> str:
     """A mechanism and its epsilon."""
     return f"{record.mechanism} at epsilon {number(record.epsilon)}"
 
 
 SUCCESS = (
-    Column("auc", "", "AUC", decimal),
+    Column("auc_pn", "", "AUC", decimal),
     Column("precision", "% of users", "guessed rightly", share),
-    Column("most_right", "% of users", "at most", share),
+    Column("success_bound", "% of users", "at most", share),
 )
 
 LEAKAGE = (
-    Column("reports_to_expose_1", "Reports to expose", "1 %", count),
-    Column("reports_to_expose_5", "Reports to expose", "5 %", count),
-    Column("reports_to_expose_10", "Reports to expose", "10 %", count),
-    Column("reports_to_exposure", "Reports to expose", "half", count),
-    Column("bayes_security", "Bayes security", "at the prior", decimal),
-    Column("bayes_security_least", "Bayes security", "least", decimal),
+    Column("reports_to_1pct", "Reports to expose", "1 %", count),
+    Column("reports_to_5pct", "Reports to expose", "5 %", count),
+    Column("reports_to_10pct", "Reports to expose", "10 %", count),
+    Column("reports_to_50pct", "Reports to expose", "half", count),
+    Column("bayes_risk_ratio", "Bayes security", "at the prior", decimal),
+    Column("bayes_security", "Bayes security", "least", decimal),
     Column("min_entropy_leakage", "Leakage", "bits", bits),
-    Column("evidence", "Log odds", "gained", log_odds),
+    Column("log_odds_gain_p99", "Log odds", "gained", log_odds),
     Column("composition_bound", "Log odds", "bound", number),
 )
 
 ERRORS = (
     Column("rmse", "Root mean squared error", "measured", error),
-    Column("rmse_expected", "Root mean squared error", "closed form", error),
+    Column("rmse_analytical", "Root mean squared error", "closed form", error),
     Column("mse", "Mean squared error", "measured", error),
-    Column("mse_expected", "Mean squared error", "closed form", error),
+    Column("mse_analytical", "Mean squared error", "closed form", error),
     Column("mae", "Mean absolute error", "measured", error),
-    Column("mae_expected", "Mean absolute error", "closed form", error),
+    Column("mae_analytical", "Mean absolute error", "closed form", error),
 )
 
 BY_MECHANISM: dict[str, Any] = {"block": ("mechanism", "Mechanism"), "row": ("epsilon", "ε"), "form": number}
@@ -154,9 +158,9 @@ def write_page(comparison: Comparison, out: Path) -> Path:
 
 def pictures(comparison: Comparison) -> list[Figure]:
     """The frontier."""
-    shown = comparison.results, comparison.non_private, comparison.reports
+    shown = comparison.results, comparison.non_private, comparison.estimate_from
     caption = f"{CAPTION} {reservation(comparison)}".strip()
-    return [Figure(name="frontier", title=TITLE, caption=f"{caption} {ZOOM}", chart=frontier(*shown))]
+    return [Figure(name="pareto_optimal", title=TITLE, caption=f"{caption} {ZOOM}", chart=pareto_front(*shown))]
 
 
 def page_of(comparison: Comparison) -> str:
@@ -166,7 +170,7 @@ def page_of(comparison: Comparison) -> str:
     return render(
         "comparison.html.j2",
         title=comparison.scenario.title.strip() or comparison.scenario.name,
-        words=tied(in_plain_words(comparison)),
+        words=tied(summary_text(comparison)),
         facts=_facts(comparison),
         figures=placed(pictures(comparison)),
         note=tied(
@@ -190,17 +194,17 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{counted(comparison.users, 'user')}, the same for every choice",
         f"{counted(comparison.n, 'report')} each" + (f", {in_days([comparison.n], rate)}" if rate else ""),
         f"{pools} pools",
-        f"frequencies from {counted(comparison.reports, 'report')}",
+        f"frequencies from {counted(comparison.estimate_from, 'report')}",
         *map(tied, comparison.devices),
     ]
 
 
-def _given_away(name: str, phrase: str, records: Sequence[Choice]) -> dict[str, Any]:
+def _given_away(name: str, phrase: str, records: Sequence[Configuration]) -> dict[str, Any]:
     label = f"The {name} adversary" + (f": {phrase}" if phrase else "")
-    return table(label, records, _columns(records[0]), **BY_MECHANISM, best="frontier")
+    return table(label, records, _columns(records[0]), **BY_MECHANISM, best="pareto_optimal")
 
 
-def _columns(record: Choice) -> list[Column]:
+def _columns(record: Configuration) -> list[Column]:
     """The columns of what is given away, with the confidence that was asked for."""
     sure, exposed = (in_percent(level) for level in (record.confident_at, record.exposed_at))
     return [
@@ -211,8 +215,10 @@ def _columns(record: Choice) -> list[Column]:
     ]
 
 
-def _utility(comparison: Comparison, records: Sequence[Choice]) -> dict[str, Any]:
-    note = f"Errors of the frequencies that {counted(comparison.reports, 'report')} give, averaged over all objects."
+def _utility(comparison: Comparison, records: Sequence[Configuration]) -> dict[str, Any]:
+    note = (
+        f"Errors of the frequencies that {counted(comparison.estimate_from, 'report')} give, averaged over all objects."
+    )
     return {"note": note, "table": table("Errors of the frequency estimate", records, ERRORS, **BY_MECHANISM)}
 
 
@@ -221,7 +227,7 @@ def _origin(comparison: Comparison) -> list[tuple[str, str]]:
     epsilons = ",".join(dict.fromkeys(f"{record.epsilon:g}" for record in comparison.results))
     command = (
         f"poolscope compare {shlex.quote(comparison.scenario.file)} --mechanism {kinds} --epsilon {epsilons} "
-        f"--users {comparison.users} --reports {comparison.reports} --seed {comparison.seed}"
+        f"--users {comparison.users} --reports {comparison.estimate_from} --seed {comparison.seed}"
     )
     command += options(comparison.scenario.asked)
     return origin(

@@ -36,7 +36,7 @@ MEANINGS = {
     "AUC": "The area under the curve of precision against null rate: the precision averaged over all thresholds. A "
     "random guess has 1 divided by the number of pools; 1 is an attack that never errs.",
     "★, frontier": "No other choice has both a smaller error and a smaller AUC. The frontier is of what was measured: "
-    "where intervals overlap, another draw of users may see a neighbour on it.",
+    "where intervals overlap, another draw of users may see a neighbor on it.",
     "Sure at n": "The adversary is sure of a user at n if its confidence after n reports is at least the "
     "threshold that the column or the card names.",
     "Exposed by n": "A user is exposed by n if the adversary has been sure at some time up to n reports, even if its "

@@ -14,7 +14,7 @@ from poolscope.core.errors import InputError
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, point_axis
 from poolscope.mechanisms.protocols import Mechanism, Views
-from poolscope.population.behavior import NONE, Behaviour
+from poolscope.population.behavior import NONE, Behavior
 from poolscope.population.popularity import uniform, within_pools
 from poolscope.population.universe import Universe
 
@@ -30,7 +30,7 @@ class Adversary:
     popularity : (universe,) believed popularity; only its shape within each pool matters (eq. phi_representation).
     belief : priors of relevant interest, polarization and preferred pool.
     phrase : who that is, in plain words.
-    knows_memory : where devices keep their answers, whether it groups reports by them or takes each by itself.
+    knows_memoization : where devices keep their answers, whether it groups reports by them or takes each by itself.
     redraws : the same adversary with further draws of an estimated popularity. Users play in groups, each against an
         estimate of its own, so that intervals hold for the draw of the estimate too.
 
@@ -44,9 +44,9 @@ class Adversary:
     name: str
     universe: Universe
     popularity: Floats
-    belief: Behaviour = field(default_factory=Behaviour)
+    belief: Behavior = field(default_factory=Behavior)
     phrase: str = ""
-    knows_memory: bool = True
+    knows_memoization: bool = True
     redraws: tuple[Adversary, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,8 +54,8 @@ class Adversary:
             raise InputError("an adversary's name must be a text", value=self.name)
         if not isinstance(self.universe, Universe):
             raise InputError("an adversary's universe must be a Universe", value=self.universe)
-        if not isinstance(self.belief, Behaviour):
-            raise InputError("an adversary's belief must be a Behaviour", value=self.belief)
+        if not isinstance(self.belief, Behavior):
+            raise InputError("an adversary's belief must be a Behavior", value=self.belief)
         popularity = as_floats("popularity", self.popularity)
         if popularity.shape != (self.universe.size,):
             raise InputError(
@@ -84,13 +84,13 @@ class Adversary:
         return self.redraws[number - 1] if number and self.redraws else self
 
     @classmethod
-    def weak(cls, universe: Universe, belief: Behaviour | None = None) -> Adversary:
+    def weak(cls, universe: Universe, belief: Behavior | None = None) -> Adversary:
         """Knows the mechanism and the pools; believes that all objects of a pool are equally popular."""
         return cls(
             name="weak",
             universe=universe,
             popularity=uniform(universe),
-            belief=belief or Behaviour(),
+            belief=belief or Behavior(),
             phrase="who knows nothing about popularity",
         )
 

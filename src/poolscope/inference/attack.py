@@ -26,7 +26,7 @@ def attack_on(device: Device) -> Attack:
         return OnKept(device)
     if device.memoizes:
         rule = "a device that memoizes must have own and evidence"
-        raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoised has them")
+        raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoized has them")
     return OnFresh(device)
 
 
@@ -43,7 +43,7 @@ def posterior(
     Parameters
     ----------
     device : what sent the reports; a mechanism stands for devices that draw every report anew. Where devices keep their
-        answers, an adversary who knows of it (`knows_memory`) groups reports by the answer that they come from.
+        answers, an adversary who knows of it (`knows_memoization`) groups reports by the answer that they come from.
     lengths : (users,) reports of each user; one user where absent.
     observations : the report counts to look at; 0, 1, 2 and so on to the longest user's where absent. An adversary who
         groups reports attacks anew for each of them, which takes its time.

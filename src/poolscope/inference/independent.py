@@ -16,7 +16,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.randomness import Stream, children
-from poolscope.devices.policy import Sent
+from poolscope.devices.policy import ReportBatch
 from poolscope.devices.protocols import Device, draws_fresh, fresh_keys
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.pseudonyms import in_windows
@@ -49,7 +49,7 @@ class Attack(Protocol):
     """How the reports of one kind of device are attacked."""
 
     @property
-    def most_users(self) -> int:
+    def max_users(self) -> int:
         """Users of a block at most."""
         ...
 
@@ -66,7 +66,7 @@ class Attack(Protocol):
 
     def posteriors(
         self,
-        sent: Sent,
+        sent: ReportBatch,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -94,7 +94,7 @@ class OnFresh:
 
     device: Device
 
-    most_users: ClassVar[int] = MOST_USERS
+    max_users: ClassVar[int] = MOST_USERS
     prepared: ClassVar[float] = 0.5
 
     def posterior(
@@ -104,7 +104,7 @@ class OnFresh:
 
     def posteriors(
         self,
-        sent: Sent,
+        sent: ReportBatch,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -120,13 +120,13 @@ class OnFresh:
                 return posterior_block(mechanism, adversary, some, lengths)
 
             def some(rows: slice) -> tuple[Floats, None]:
-                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.window), None
+                return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.rotate_after), None
 
-            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.window)
+            return Posteriors(some, at_once(n, len(adversary.hypotheses)), sent.rotate_after)
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
-    def _masses(self, sent: Sent, keys: Keys, view: Views, engine: Local, tick: Tick) -> Floats:
+    def _masses(self, sent: ReportBatch, keys: Keys, view: Views, engine: Local, tick: Tick) -> Floats:
         """(users * most, width) popularity masses of all reports, zero where there is none."""
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         limited, there = bool((sent.lengths < n).any()), sent.there.ravel()

@@ -16,7 +16,7 @@ popularity.
 
 **Noise on each report.** Evidence is the mean of kappa (`linking`) over all pairs of one report of each window. That is
 one in the mean over pairs of two devices, however the reports of each hang together, as each kappa is; with the
-popularity and behaviour that the adversary believes in.
+popularity and behavior that the adversary believes in.
 
 What a device keeps beside its answers multiplies it by how many values that may have, and makes it 0 where it differs.
 
@@ -63,10 +63,10 @@ class Pairs(NamedTuple):
 
     first: Integers
     second: Integers
-    log_evidence: Floats
+    log_e_value: Floats
 
     def some(self, which: NDArray[Any]) -> Pairs:
-        return Pairs(self.first[which], self.second[which], self.log_evidence[which])
+        return Pairs(self.first[which], self.second[which], self.log_e_value[which])
 
 
 def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adversary, least: float) -> Pairs:
@@ -85,8 +85,8 @@ def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adver
             pairs = _by_answers(device, own, sizes[mine])
         else:
             pairs = _by_ratios(device, own, sizes[mine], adversary)
-        enough = pairs.some(pairs.log_evidence + bonus >= least)
-        found.append(Pairs(mine[enough.first], mine[enough.second], enough.log_evidence + bonus))
+        enough = pairs.some(pairs.log_e_value + bonus >= least)
+        found.append(Pairs(mine[enough.first], mine[enough.second], enough.log_e_value + bonus))
     pairs = _all(found)
     return pairs.some(np.lexsort((pairs.second, pairs.first)))
 
@@ -104,8 +104,8 @@ def _of_one_owner(device: Keeping, reports: Reports, starts: Integers) -> Iterat
 
 def _all(found: Sequence[Pairs]) -> Pairs:
     none = np.zeros(0, dtype=np.int64)
-    first, second, log_evidence = zip(Pairs(none, none, np.zeros(0)), *found, strict=True)
-    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(log_evidence))
+    first, second, log_e_value = zip(Pairs(none, none, np.zeros(0)), *found, strict=True)
+    return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(log_e_value))
 
 
 def _by_answers(device: Keeping, reports: Reports, sizes: Integers) -> Pairs:

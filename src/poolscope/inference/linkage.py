@@ -37,8 +37,8 @@ from poolscope.core.arrays import Floats, Integers, places
 from poolscope.devices.protocols import Bits, Identical, Keeping, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Reports, distinct
-from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools
+from poolscope.population.priors import Density
 
 #: Bits of reports at slots that are looked at at once, one number each: 16 MB, and some more to work with.
 CELLS = 1 << 21
@@ -79,7 +79,7 @@ def link_scores(
 
 
 def mean_popularity(adversary: Adversary) -> Floats:
-    """(universe,) how often anybody picks each object: popularity and behaviour as the adversary believes them."""
+    """(universe,) how often anybody picks each object: popularity and behavior as the adversary believes them."""
     k, belief, universe = adversary.k, adversary.belief, adversary.universe
     gamma = _mean(belief.interest) if universe.neutral_size else 1.0
     delta = 1.0 / k + (1.0 - 1.0 / k) * _mean(belief.polarization)
@@ -132,7 +132,7 @@ def _(law: Identical, weight: Floats, cut: int) -> Floats:
 @log_ratios.register
 def _(law: Values, weight: Floats, cut: int) -> Floats:
     """The chance of a value is q + (p - q) m, with m the weight of the slots whose answer it is."""
-    (p, q), (sent, other) = law.permanent, law.again
+    (p, q), (sent, other) = law.permanent, law.instantaneous
     one, two = law.value[:cut], law.value[cut:]
     held, squared = (np.bincount(law.own, weights=mass, minlength=law.values) for mass in (weight, weight**2))
     chance = other + (sent - other) * (q * weight.sum() + (p - q) * held)
@@ -151,7 +151,7 @@ def _(law: Bits, weight: Floats, cut: int) -> Floats:
     """A product over bits, by whether the slot sets them."""
     # a bit that nothing sets is taken for a very rare one: else two reports that have it cannot be compared
     set_, unset = law.permanent
-    pairs, singles = zip(*(_bit_chances(one, *law.again) for one in (set_, unset)), strict=True)
+    pairs, singles = zip(*(_bit_chances(one, *law.instantaneous) for one in (set_, unset)), strict=True)
     pairs, singles = (pairs[0], np.maximum(pairs[1], NEVER)), (singles[0], np.maximum(singles[1], NEVER))
     m, ones = law.ones.shape[1], law.ones.sum(axis=1, dtype=np.int64)
     one, two = law.ones[:cut].astype(np.float64), law.ones[cut:].astype(np.float64)

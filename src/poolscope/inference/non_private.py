@@ -8,27 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Integers, Objects
-from poolscope.devices.policy import Sent
+from poolscope.devices.policy import ReportBatch
 from poolscope.inference.independent import Posteriors, at_once
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.inference.quadrature import axis, fixed_rule, point_axis
 from poolscope.kernels import decision as kernels
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import UNIFORM
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import UNIFORM
 from poolscope.population.universe import Universe
 
 #: Rows of the table of integrals that are held at once; changes no bit.
 ROWS = 128
 
 
-def non_private_posterior(universe: Universe, traces: Objects, belief: Behaviour | None = None) -> Floats:
+def non_private_posterior(universe: Universe, traces: Objects, belief: Behavior | None = None) -> Floats:
     """Posterior (users, n + 1, hypotheses) of an adversary who sees the objects themselves; by default uniform priors.
 
     Popularity and relevant interest are the same factor for every pool and cancel (footnote on the non-private
     scenario). What remains are the priors of the polarization and of the pools.
     """
-    belief = belief or Behaviour()
+    belief = belief or Behavior()
     if belief.polarization != UNIFORM:
         out = _by_quadrature(universe, traces, belief)
     else:
@@ -40,7 +40,7 @@ def non_private_posterior(universe: Universe, traces: Objects, belief: Behaviour
     return _with_none(out, universe, traces, belief) if belief.none else out
 
 
-def _with_none(out: Floats, universe: Universe, traces: Objects, belief: Behaviour) -> Floats:
+def _with_none(out: Floats, universe: Universe, traces: Objects, belief: Behavior) -> Floats:
     """The posterior with the hypothesis that no pool is preferred, which any object of a pool excludes.
 
     Neutral objects alone have the probability E[(1 - gamma)^n] if a pool is preferred, and one if none is.
@@ -71,7 +71,7 @@ def _by_counts(universe: Universe, traces: Objects) -> Floats:
     return out
 
 
-def _by_quadrature(universe: Universe, traces: Objects, belief: Behaviour) -> Floats:
+def _by_quadrature(universe: Universe, traces: Objects, belief: Behavior) -> Floats:
     """The posterior under any prior of the polarization: an object is possible in its own pool alone.
 
     A neutral object says the same of every pool, so the relevant interest can be fixed at one.
@@ -90,13 +90,13 @@ def _integrals(k: int, first: int, rows: int) -> tuple[Floats, NDArray[np.int32]
     return value, power
 
 
-def non_private_posteriors(universe: Universe, sent: Sent, belief: Behaviour) -> Posteriors:
+def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavior) -> Posteriors:
     """The same for a block of users, of the objects that their devices would send a report of."""
 
     def attack(objects: Objects, lengths: Integers) -> Floats:
         return non_private_posterior(universe, objects, belief)
 
     def some(rows: slice) -> tuple[Floats, None]:
-        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.window), None
+        return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.rotate_after), None
 
-    return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.window)
+    return Posteriors(some, at_once(sent.objects.shape[1], universe.k), sent.rotate_after)

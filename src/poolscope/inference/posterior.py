@@ -15,8 +15,8 @@ from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compilation import Aside
 from poolscope.kernels.nodes import marginals, scratch
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Density
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import Density
 
 #: The longest of all to compile.
 COMPILED = Aside(
@@ -33,7 +33,7 @@ LARGEST = 1e300
 def posterior_of_likelihood(
     likelihood: ArrayLike,
     *,
-    belief: Behaviour | None = None,
+    belief: Behavior | None = None,
     lengths: ArrayLike | None = None,
     floor: float = 0.0,
     slope: float = 1.0,
@@ -68,7 +68,7 @@ def posterior_of_likelihood(
     """
     table, counts, single = _checked(likelihood, lengths, floor, slope)
     _, n, columns = table.shape
-    belief = belief or Behaviour()
+    belief = belief or Behavior()
     axes = axis(belief.interest, n), axis(belief.polarization, n)
     out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1), belief.none)
     return out[0] if single else out
@@ -166,10 +166,10 @@ FINE = 4
 
 
 @checked
-def behaviour_posterior(
+def behavior_posterior(
     likelihood: ArrayLike,
     *,
-    belief: Behaviour | None = None,
+    belief: Behavior | None = None,
     lengths: ArrayLike | None = None,
     floor: float = 0.0,
     slope: float = 1.0,
@@ -184,12 +184,12 @@ def behaviour_posterior(
     Examples
     --------
     >>> likelihood = np.tile([1.0, 3.0, 1.0], (20, 1))
-    >>> learnt = ps.behaviour_posterior(likelihood)
-    >>> learnt.gamma.round(3), learnt.delta.round(3)
+    >>> learned = ps.behavior_posterior(likelihood)
+    >>> learned.gamma.round(3), learned.delta.round(3)
     (array([0.93]), array([0.93]))
     """
     table, counts, _ = _checked(likelihood, lengths, floor, slope)
-    belief = belief or Behaviour()
+    belief = belief or Behavior()
     k = table.shape[2] - 1
     sides = {}
     for name, fine_g, fine_u in (("gamma", FINE, 1), ("delta", 1, FINE)):
@@ -219,7 +219,7 @@ def _marginals(
     likelihood: Floats,
     floor: float,
     slope: float,
-    belief: Behaviour,
+    belief: Behavior,
     rule_g: Floats,
     rule_u: Floats,
 ) -> tuple[Floats, Floats]:

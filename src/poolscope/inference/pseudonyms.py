@@ -82,9 +82,9 @@ class Devices(NamedTuple):
 
 def linked(pairs: Pairs, windows: int, rate: float) -> Pairs:
     """The pairs that are one device's, of which no more than `rate` are wrong in the mean, of all pairs of windows."""
-    order = np.argsort(-pairs.log_evidence, kind="stable")
+    order = np.argsort(-pairs.log_e_value, kind="stable")
     needed = math.log(windows * (windows - 1) / 2.0 / rate) - np.log(np.arange(1, len(order) + 1))
-    enough = np.flatnonzero(pairs.log_evidence[order] >= needed)
+    enough = np.flatnonzero(pairs.log_e_value[order] >= needed)
     return pairs.some(np.sort(order[: enough[-1] + 1]) if len(enough) else order[:0])
 
 

@@ -39,7 +39,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
 from poolscope.kernels.nodes import ROWS
 from poolscope.kernels.posterior import FIRST_STAGE, MARGIN, MISSED, next_stage
-from poolscope.population.densities import Density
+from poolscope.population.priors import Density
 
 #: Sizes of rules: steps of 4 up to 64, of 8 up to 128, and so on, so that a grid is hardly larger than it must be.
 RUNGS = (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 512, 32), *range(512, 1025, 64))

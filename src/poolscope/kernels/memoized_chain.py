@@ -1,8 +1,8 @@
 """A chain over the objects behind a user's reports, the kept answers summed out: a collapsed Gibbs sampler.
 
-Given the behaviour, a set g of c reports at slot s weighs Pr[reports | s] Phi(s)^c, Phi(s) being the weight of the
+Given the behavior, a set g of c reports at slot s weighs Pr[reports | s] Phi(s)^c, Phi(s) being the weight of the
 slot's class times its share within the class, and no two sets have one slot. Every move leaves that law as it is, and
-so does drawing the behaviour given how many reports lie in each section.
+so does drawing the behavior given how many reports lie in each section.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ def _free_slot(units, sets, place, c, row):
 
 
 @uncounted
-def start(units, sets, place, room, favour):
+def start(units, sets, place, room, favor):
     """Units one after the other, as they stand in room.order, each given those before it; sets that are there weigh
-    more by `favour`, a logarithm.
+    more by `favor`, a logarithm.
     """
     units.chain[0] = 0
     sets.holder[:] = -1
@@ -164,12 +164,12 @@ def start(units, sets, place, room, favour):
         if s < 0:
             s = _free_slot(units, sets, place, units.count[u], units.table[u])
         _settle(units, sets, place, room, u, s)
-        room.phi[sets.holder[s]] = favour + log_phi(units, place, s)
+        room.phi[sets.holder[s]] = favor + log_phi(units, place, s)
 
 
 @uncounted
 def behave(units, sets, belief, place, room):
-    """Sections of the reports, the pools' posterior given these, and a behaviour from its own."""
+    """Sections of the reports, the pools' posterior given these, and a behavior from its own."""
     counts, weight, k = place.counts, place.weight, place.posterior.shape[0]
     counts[:] = 0
     for u in range(units.count.shape[0]):

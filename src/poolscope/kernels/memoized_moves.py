@@ -11,7 +11,7 @@ from poolscope.kernels.compilation import uncounted
 from poolscope.kernels.memoized_state import NEVER, add, claim, empty, log_join, move, refresh, release, table
 from poolscope.kernels.random import uniform
 
-#: Behaviour as an adversary believes it. log_prior (pools,); interest (3, nodes) log gamma, log 1 - gamma, log weight;
+#: Behavior as an adversary believes it. log_prior (pools,); interest (3, nodes) log gamma, log 1 - gamma, log weight;
 #: polarization (3, nodes) log delta, log (1 - delta)/(k - 1), log weight; integral (n + 1, n + 1): log of the mean of
 #: delta^own ((1 - delta)/(k - 1))^rest; blend (classes, k + 1) what the weight of each section adds to that of a class.
 #: only (classes,) the section of a class that has but one, or -1.

@@ -102,7 +102,7 @@ TOGETHER = 16
 
 
 def _tosses(lanes: int) -> Any:
-    """An intrinsic for so many neighbouring words."""
+    """An intrinsic for so many neighboring words."""
 
     @intrinsic
     def toss(typing, state, stride, threshold, out, first):

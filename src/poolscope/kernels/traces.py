@@ -65,7 +65,7 @@ def draw_traces(keys, gamma, delta, iota, k, order, starts, cumulative, out):
 
 @njit(nogil=True, cache=True)
 def perturb(key, popularity, sigma, out):
-    """A user's own popularity: Gaussian noise on each object, shifted by its least value, normalised."""
+    """A user's own popularity: Gaussian noise on each object, shifted by its least value, normalized."""
     size = popularity.shape[0]
     least = math.inf
     for z in range(0, size, 2):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from poolscope.devices.l_mechanisms import LGRR, LOSUE, LOUE, LSOUE, LSUE
     from poolscope.devices.loloha import LOLOHA
     from poolscope.devices.memoized import KeptFlips, KeptHash, KeptPositions, KeptResponse
-    from poolscope.devices.policy import Sending
-    from poolscope.devices.protocols import Device, Fresh, Memoised, RapporMemory, device_of, reports_of
+    from poolscope.devices.policy import ReportingPolicy
+    from poolscope.devices.protocols import Device, Fresh, Memoized, RapporMemory, device_of, reports_of
     from poolscope.devices.registry import MECHANISMS, composed, make
     from poolscope.mechanisms.channel import Channel, Empirical
     from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
@@ -68,15 +68,15 @@ __all__ = [
     "KeptResponse",
     "Likelihood",
     "Mechanism",
-    "Memoised",
+    "Memoized",
     "NoHashCMS",
     "PIRappor",
     "Pure",
     "Rappor",
     "RapporMemory",
     "ReportColumn",
+    "ReportingPolicy",
     "Reports",
-    "Sending",
     "SpotMe",
     "SubsetSelection",
     "Views",
@@ -104,11 +104,11 @@ _HOME = {
         "KeptPositions",
         "KeptResponse",
     ),
-    "devices.policy": ("Sending",),
+    "devices.policy": ("ReportingPolicy",),
     "devices.protocols": (
         "Device",
         "Fresh",
-        "Memoised",
+        "Memoized",
         "RapporMemory",
         "device_of",
         "reports_of",

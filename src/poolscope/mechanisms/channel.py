@@ -183,11 +183,12 @@ class Empirical(Channel):
                 draws[z, rng.choice(len(draws[z]), p=self.matrix[z])] = 1.0
             yield Channel(universe=self.universe, matrix=draws / draws.sum(axis=1, keepdims=True))
 
-    def spread(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
+    def bootstrap(self, of: Callable[[Channel], ArrayLike], count: int, rng: np.random.Generator) -> Floats:
         """(count, ...) what a function of the channel is on so many replicas of it.
 
-        ``channel.spread(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows how far the posterior of a
-        user is uncertain because the channel is; ``channel.spread(lambda c: c.epsilon, 200, rng)`` does so for epsilon.
+        ``channel.bootstrap(lambda c: ps.posterior(c, reports, adversary), 200, rng)`` shows how far the posterior of a
+        user is uncertain because the channel is; ``channel.bootstrap(lambda c: c.epsilon, 200, rng)`` does so for
+        epsilon.
         """
         return np.stack([np.asarray(of(replica), dtype=np.float64) for replica in self.replicas(count, rng)])
 

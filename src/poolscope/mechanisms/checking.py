@@ -77,7 +77,7 @@ def check_permanent(mechanism: object, kind: type) -> None:
     check_mechanism(mechanism)
     if not is_ours(owner(type(mechanism), "report")):
         rule = f"{type(mechanism).__name__} overrides report, which a device that memoizes does not call"
-        raise InputError(rule, remedy="take poolscope.mechanisms.Memoised(mechanism), or Fresh(mechanism)")
+        raise InputError(rule, remedy="take poolscope.mechanisms.Memoized(mechanism), or Fresh(mechanism)")
 
 
 def ignored(kind: type) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from poolscope.mechanisms.pure import Sized, drawn, even_measure
 
 @dataclass(frozen=True, kw_only=True)
 class GRR(Sized):
-    r"""k-ary (generalised) randomized response.
+    r"""k-ary (generalized) randomized response.
 
     A report of z is y: z itself with probability p*, each of the other d-1 objects with probability q*. It supports y
     alone, with the likelihood ratio p*/q* = e^epsilon.
@@ -25,7 +25,7 @@ class GRR(Sized):
               \mathrm{Var}_0 = N \frac{d - 2 + e^\epsilon}{(e^\epsilon - 1)^2}
 
     with Var_0 the variance of the count of an object that nobody has. It is the best choice for few objects or a large
-    epsilon: its variance is below that of optimised unary encoding for d < 3 e^epsilon + 2.
+    epsilon: its variance is below that of optimized unary encoding for d < 3 e^epsilon + 2.
 
     References
     ----------

@@ -154,7 +154,7 @@ SEED_BITS = 63
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHashing(Sized):
-    r"""Binary and optimised local hashing.
+    r"""Binary and optimized local hashing.
 
     A report of z is (s, y): the seed s of a hash function to 0..g-1, uniform over the seeds, and y, randomized response
     on h_s(z): the hash itself with probability p*, each other value with probability 1 / (e^epsilon + g - 1). It
@@ -165,7 +165,7 @@ class LocalHashing(Sized):
               \mathrm{Var}_0 = N \frac{(e^\epsilon - 1 + g)^2}{(e^\epsilon - 1)^2 (g - 1)}
 
     with Var_0 the variance of the count of an object that nobody has. Binary local hashing has g = 2. The variance is
-    least for g = e^epsilon + 1, which optimised local hashing rounds: then it is that of optimised unary encoding, with
+    least for g = e^epsilon + 1, which optimized local hashing rounds: then it is that of optimized unary encoding, with
     reports of a few bytes for universes of any size.
 
     Which functions is a fact of the deployment, and reports of one family read with another tell nothing: our own
@@ -245,7 +245,7 @@ class BLH(LocalHashing):
 
 @dataclass(frozen=True, kw_only=True)
 class OLH(LocalHashing):
-    """Optimised local hashing: round(e^epsilon) + 1 hash values, or as many as are given.
+    """Optimized local hashing: round(e^epsilon) + 1 hash values, or as many as are given.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pairwise independent RAPPOR: the bits of optimised unary encoding as the values of a line over a finite field."""
+"""Pairwise independent RAPPOR: the bits of optimized unary encoding as the values of a line over a finite field."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PIRappor(Sized):
               \mathrm{Var}_0 = N \frac{q^*(1-q^*)}{(p^*-q^*)^2} \approx N \frac{4 e^\epsilon}{(e^\epsilon - 1)^2}
 
     The rounding makes p* differ from the published 1/2 instead of epsilon from what was asked. The variance is that of
-    optimised unary encoding, with reports of two numbers for universes of any size. (Published is also a form over
+    optimized unary encoding, with reports of two numbers for universes of any size. (Published is also a form over
     extensions of small fields, for epsilons whose e^epsilon + 1 is a prime power; here p is a prime.)
 
     Parameters

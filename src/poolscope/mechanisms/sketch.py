@@ -189,7 +189,7 @@ class Layout:
 
     @cached_property
     def runs(self) -> NDArray[np.int64]:
-        """(runs, 6) begin and end of neighbouring objects that add to the same columns; the first view and its column,
+        """(runs, 6) begin and end of neighboring objects that add to the same columns; the first view and its column,
         and how many views: two where all objects add to the next column of the next view; and the word that they add.
         """
         found: list[NDArray[np.int64]] = []

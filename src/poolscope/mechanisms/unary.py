@@ -201,7 +201,7 @@ class SUE(Unary):
 
 @dataclass(frozen=True, kw_only=True)
 class OUE(Unary):
-    r"""Optimised unary encoding.
+    r"""Optimized unary encoding.
 
     A report of z is v in {0,1}^d: v[z] is one with probability 1/2, every other bit with probability 1 / (e^epsilon +
     1), all independent. It supports the objects with v[z] = 1; the odds of the two bits give the likelihood ratio
@@ -251,10 +251,10 @@ class THE(Unary):
 
     .. math:: p^* = 1 - \tfrac12 e^{\epsilon(\theta - 1)/2}, \qquad q^* = \tfrac12 e^{-\epsilon\theta/2}
 
-    It supports the objects whose position is in the set. Sending only the set throws information away: the likelihood
-    ratio p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses the true one (`ratio`).
+    It supports the objects whose position is in the set. ReportingPolicy only the set throws information away: the
+    likelihood ratio p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses the true one (`ratio`).
 
-    The default threshold minimises the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As
+    The default threshold minimizes the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As
     epsilon grows it approaches 1, and p* approaches 2/3, not 1: epsilon must be finite.
 
     References

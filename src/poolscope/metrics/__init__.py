@@ -1,86 +1,86 @@
 """Outcomes to numbers with intervals.
 
-All but ``summarise``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
+All but ``summarize``, ``select``, the bounds and those that say so take the rows of one adversary at one observation
 count n, a row per user (``select``), and give an ``Estimate``: a value and its 95 % interval. Bounds follow from
-epsilon alone, as does what it adds up to in time (``epsilon_in_time``); ``trackability`` takes a game.
+epsilon alone, as does what it adds up to in time (``cumulative_epsilon``); ``linkability`` takes a game.
 """
 
 from poolscope.metrics.bounds import (
-    EpsilonInTime,
+    CumulativeEpsilon,
     KeptAnswers,
     TradeOff,
-    epsilon_in_time,
+    cumulative_epsilon,
     kept_by,
-    most_right,
+    success_bound,
     trade_off,
 )
-from poolscope.metrics.calibration import brier, calibration, calibration_error, calibration_limit
+from poolscope.metrics.calibration import brier, calibration, ece, ece_null_p95
 from poolscope.metrics.exposure import (
+    confident,
     exposed,
     exposure,
     exposure_by_adversary,
-    precision_when_sure,
+    precision_at_threshold,
     reports_to_exposure,
-    sure,
 )
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.leakage import bayes_security, bayes_security_least, evidence, min_entropy_leakage
-from poolscope.metrics.linkability import Trackability, trackability
+from poolscope.metrics.leakage import bayes_risk_ratio, bayes_security, log_odds_gain, min_entropy_leakage
+from poolscope.metrics.linkability import Linkability, linkability
 from poolscope.metrics.pools import PoolRecord, per_pool
 from poolscope.metrics.precision import (
-    auc,
-    behaviour_map,
+    auc_pn,
+    behavior_map,
     for_each_attack,
     precision,
     precision_curve,
     select,
     successes,
 )
-from poolscope.metrics.records import Record, summarise
-from poolscope.metrics.shuffling import shuffled_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
+from poolscope.metrics.records import Record, summarize
+from poolscope.metrics.shuffling import shuffle_epsilon, shuffled_epsilon_in_closed_form, shuffled_epsilon_of
 from poolscope.metrics.tables import Records
-from poolscope.metrics.text import headline, in_plain_words
+from poolscope.metrics.text import strongest_attack, summary_text
 
 __all__ = [
-    "EpsilonInTime",
+    "CumulativeEpsilon",
     "Estimate",
     "KeptAnswers",
+    "Linkability",
     "PoolRecord",
     "Record",
     "Records",
-    "Trackability",
     "TradeOff",
-    "auc",
+    "auc_pn",
+    "bayes_risk_ratio",
     "bayes_security",
-    "bayes_security_least",
-    "behaviour_map",
+    "behavior_map",
     "brier",
     "calibration",
-    "calibration_error",
-    "calibration_limit",
-    "epsilon_in_time",
-    "evidence",
+    "confident",
+    "cumulative_epsilon",
+    "ece",
+    "ece_null_p95",
     "exposed",
     "exposure",
     "exposure_by_adversary",
     "for_each_attack",
-    "headline",
-    "in_plain_words",
     "kept_by",
+    "linkability",
+    "log_odds_gain",
     "min_entropy_leakage",
-    "most_right",
     "per_pool",
     "precision",
+    "precision_at_threshold",
     "precision_curve",
-    "precision_when_sure",
     "reports_to_exposure",
     "select",
-    "shuffled_epsilon",
+    "shuffle_epsilon",
     "shuffled_epsilon_in_closed_form",
     "shuffled_epsilon_of",
+    "strongest_attack",
+    "success_bound",
     "successes",
-    "summarise",
-    "sure",
-    "trackability",
+    "summarize",
+    "summary_text",
     "trade_off",
 ]

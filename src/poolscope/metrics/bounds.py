@@ -18,7 +18,7 @@ from scipy import special
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.devices.policy import Sending
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import LARGEST_EPSILON, lie
 
@@ -31,7 +31,7 @@ DAYS = 365
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpsilonInTime:
+class CumulativeEpsilon:
     """The epsilon of a report, and the sum over those of a day, of a year and of all time: what composition allows.
 
     Where a share of events is reported, sums are of as many reports as are sent on average. None is what is not known:
@@ -44,14 +44,14 @@ class EpsilonInTime:
 
     Examples
     --------
-    >>> ps.metrics.EpsilonInTime(report=4.0, day=4.0, year=1460.0).year
+    >>> ps.metrics.CumulativeEpsilon(report=4.0, day=4.0, year=1460.0).year
     1460.0
     """
 
     report: float
     day: float | None = None
     year: float | None = None
-    ever: float | None = None
+    total: float | None = None
     answer: float | None = None
 
 
@@ -77,7 +77,7 @@ def kept_by(device: Device) -> KeptAnswers | None:
 
     Examples
     --------
-    >>> ps.metrics.kept_by(ps.mechanisms.Memoised(mechanism))
+    >>> ps.metrics.kept_by(ps.mechanisms.Memoized(mechanism))
     KeptAnswers(epsilon=3.0, answers=30)
     """
     if not device.memoizes:
@@ -87,45 +87,47 @@ def kept_by(device: Device) -> KeptAnswers | None:
     return KeptAnswers(float(epsilon), int(getattr(mechanism, "kept_answers", mechanism.universe)))
 
 
-def epsilon_in_time(epsilon: float, sending: Sending, *, kept: KeptAnswers | None = None) -> EpsilonInTime:
+def cumulative_epsilon(
+    epsilon: float, policy: ReportingPolicy, *, kept: KeptAnswers | None = None
+) -> CumulativeEpsilon:
     """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it.
 
     Examples
     --------
-    >>> ps.metrics.epsilon_in_time(4.0, ps.mechanisms.Sending(reports_per_day=1.0))
-    EpsilonInTime(report=4.0, day=4.0, year=1460.0, ever=None, answer=None)
+    >>> ps.metrics.cumulative_epsilon(4.0, ps.mechanisms.ReportingPolicy(reports_per_day=1.0))
+    CumulativeEpsilon(report=4.0, day=4.0, year=1460.0, total=None, answer=None)
     """
     if kept is not None:
-        most = math.inf if sending.cap is None else sending.cap
-        return EpsilonInTime(report=epsilon, answer=kept.epsilon, ever=kept.spent(most))
-    ever = None if sending.cap is None else sending.cap * epsilon
-    if sending.reports_per_day is None:
-        return EpsilonInTime(report=epsilon, ever=ever)
-    day, year = (epsilon * sending.mean_reports(days * sending.reports_per_day) for days in (1, DAYS))
-    return EpsilonInTime(report=epsilon, day=day, year=year, ever=ever)
+        most = math.inf if policy.cap is None else policy.cap
+        return CumulativeEpsilon(report=epsilon, answer=kept.epsilon, total=kept.spent(most))
+    total = None if policy.cap is None else policy.cap * epsilon
+    if policy.reports_per_day is None:
+        return CumulativeEpsilon(report=epsilon, total=total)
+    day, year = (epsilon * policy.mean_reports(days * policy.reports_per_day) for days in (1, DAYS))
+    return CumulativeEpsilon(report=epsilon, day=day, year=year, total=total)
 
 
-def epsilon_of(game: Game) -> EpsilonInTime:
+def epsilon_of(game: Game) -> CumulativeEpsilon:
     """The epsilon of a game with its time."""
-    return epsilon_in_time(float(game.mechanism.epsilon), game.sending, kept=kept_by(game.device))
+    return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, kept=kept_by(game.device))
 
 
 def composition_bound(game: Game) -> float:
     """What the epsilons of a user's linked reports add up to: of kept answers, those that they can come from."""
-    reports, kept = int(game.sending.linked(game.horizon)[0].max()), kept_by(game.device)
+    reports, kept = int(game.policy.linked(game.horizon)[0].max()), kept_by(game.device)
     return reports * float(game.mechanism.epsilon) if kept is None else kept.spent(reports)
 
 
-def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
+def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> str:
     """One epsilon or several, as "epsilon 4 a report, 1 a day: 1,460 a year"."""
     words = f"epsilon {_listed([epsilon.report for epsilon in epsilons])} a report"
-    if sending.reports_per_day is not None:
-        words += f", {_figure(sending.sample * sending.reports_per_day)} a day"
-        words += " on average" if sending.sample < 1 else ""
+    if policy.reports_per_day is not None:
+        words += f", {_figure(policy.sampling_rate * policy.reports_per_day)} a day"
+        words += " on average" if policy.sampling_rate < 1 else ""
     sums = {
         "a kept answer": [epsilon.answer for epsilon in epsilons],
         "a year": [epsilon.year for epsilon in epsilons],
-        "in all": [epsilon.ever for epsilon in epsilons],
+        "in all": [epsilon.total for epsilon in epsilons],
     }
     if sums["a year"] == sums["in all"]:
         # the cap is reached within a year
@@ -134,27 +136,27 @@ def in_words(epsilons: Sequence[EpsilonInTime], sending: Sending) -> str:
     return f"{words}: {', '.join(told)}" if told else words
 
 
-def of_each_in_words(spent: Mapping[str, Sequence[EpsilonInTime]], sending: Sending) -> list[str]:
+def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
     """The epsilons of several mechanisms: what is drawn anew in one phrase, and one for each that keeps answers."""
     kept = {name: epsilons for name, epsilons in spent.items() if any(one.answer is not None for one in epsilons)}
     fresh = [one for name, epsilons in spent.items() if name not in kept for one in epsilons]
-    told = [f"{name}, {in_words(epsilons, sending)}" for name, epsilons in kept.items()]
-    return [in_words(fresh, sending), *told] if fresh else told
+    told = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in kept.items()]
+    return [in_words(fresh, policy), *told] if fresh else told
 
 
 def devices_in_words(game: Game) -> list[str]:
     """What the devices of a game do beyond the mechanism, a phrase each."""
-    sending, told = game.sending, []
-    if sending.sample < 1:
-        told.append(f"n counts events, of which {_figure(100 * sending.sample)} % are reported")
-    if sending.cap is not None:
-        told.append(f"a device sends {sending.cap:,} report{'s' * (sending.cap != 1)} and no more")
-    if sending.window is not None:
-        many = f"{sending.window:,} report{'s' * (sending.window != 1)}"
+    policy, told = game.policy, []
+    if policy.sampling_rate < 1:
+        told.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)} % are reported")
+    if policy.cap is not None:
+        told.append(f"a device sends {policy.cap:,} report{'s' * (policy.cap != 1)} and no more")
+    if policy.rotate_after is not None:
+        many = f"{policy.rotate_after:,} report{'s' * (policy.rotate_after != 1)}"
         told.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
     if kept_by(game.device):
         told.append("a device keeps its answers: what adds up are their epsilons, as long as there are new ones")
-    if kept_by(game.device) and sending.window is not None:
+    if kept_by(game.device) and policy.rotate_after is not None:
         told.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
     return told
 
@@ -266,7 +268,7 @@ NUMBERS, NEVER = 100, 1e-15
 """Into how many groups the possible numbers of reports are put at most, and the chance below which one never occurs."""
 
 
-def most_right(epsilon: float, n: int, best: float) -> float:
+def success_bound(epsilon: float, n: int, best: float) -> float:
     r"""Bound the probability that any adversary guesses a user's pool from n reports that are epsilon-LDP each.
 
     Without reports, the best guess is right with probability b. The result is the smaller of two bounds. Both hold for
@@ -326,9 +328,9 @@ def most_right(epsilon: float, n: int, best: float) -> float:
 
     Examples
     --------
-    >>> round(ps.metrics.most_right(epsilon=1.0, n=1, best=0.5), 3)
+    >>> round(ps.metrics.success_bound(epsilon=1.0, n=1, best=0.5), 3)
     0.731
-    >>> round(ps.metrics.most_right(epsilon=1.0, n=2, best=1 / 6), 3)
+    >>> round(ps.metrics.success_bound(epsilon=1.0, n=2, best=1 / 6), 3)
     0.425
     """
     check_reports(epsilon, n)
@@ -345,8 +347,9 @@ def most_right(epsilon: float, n: int, best: float) -> float:
     return float(np.clip(1 - wrong, best, 1))
 
 
-def most_right_in_mean(epsilon: float, counts: Integers, chances: Floats, best: float) -> float:
-    """`most_right` where the number of reports is one of several, (counts,) with their chances, whatever the pool is.
+def mean_success_bound(epsilon: float, counts: Integers, chances: Floats, best: float) -> float:
+    """`success_bound` where the number of reports is one of several, (counts,) with their chances, whatever the pool
+    is.
 
     Where there are many numbers, those of a group count as their largest, and those that hardly ever occur as if they
     told all.
@@ -354,7 +357,7 @@ def most_right_in_mean(epsilon: float, counts: Integers, chances: Floats, best: 
     likely = np.flatnonzero(chances > NEVER)
     right = 1.0 - float(chances[likely].sum())
     for some in np.array_split(likely, min(len(likely), NUMBERS)):
-        right += float(chances[some].sum()) * most_right(epsilon, int(counts[some].max()), best)
+        right += float(chances[some].sum()) * success_bound(epsilon, int(counts[some].max()), best)
     return min(right, 1.0)
 
 

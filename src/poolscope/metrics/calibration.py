@@ -104,7 +104,7 @@ def calibration(rows: pl.DataFrame, bins: int = 20) -> pl.DataFrame:
     )
 
 
-def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
+def ece(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> Estimate:
     r"""Expected calibration error: the mean gap between confidence and success rate.
 
     .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{N} |\text{success}_b - \text{confidence}_b|
@@ -120,7 +120,7 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
 
     Examples
     --------
-    >>> ps.metrics.calibration_error(rows, seed=1).value < ps.metrics.calibration_limit(rows, seed=1)
+    >>> ps.metrics.ece(rows, seed=1).value < ps.metrics.ece_null_p95(rows, seed=1)
     True
     """
     binned = gather(rows, bins)
@@ -141,14 +141,14 @@ def calibration_error(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS) -> 
     return Estimate(seen, min(float(low), seen), max(float(high), widest))
 
 
-def calibration_limit(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
+def ece_null_p95(rows: pl.DataFrame, seed: int, bins: int = ERROR_BINS, level: float = 0.95) -> float:
     """Quantile of the error that a perfectly calibrated attack shows on as many users; at 95% where no level is given.
 
-    A ``calibration_error`` below the limit is no sign of miscalibration.
+    A ``ece`` below the limit is no sign of miscalibration.
 
     Examples
     --------
-    >>> round(ps.metrics.calibration_limit(rows, seed=1), 3)
+    >>> round(ps.metrics.ece_null_p95(rows, seed=1), 3)
     0.097
     """
     binned = gather(rows, bins)

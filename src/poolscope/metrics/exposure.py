@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.game.columns import CONFIDENCE_ERROR, EARLY, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, LATE
+from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, MINUS_MCSE, PLUS_MCSE
 from poolscope.metrics.intervals import (
     Estimate,
     between,
@@ -30,37 +30,37 @@ from poolscope.metrics.intervals import (
 )
 from poolscope.metrics.precision import successes
 
-CHANCE = (LATE, "", EARLY)
+CHANCE = (MINUS_MCSE, "", PLUS_MCSE)
 """Ends of the columns that say when users were exposed: if chance in the attack hides it, as it is, if it shows it."""
 
 Firsts = list[Counter[float]]
 """Users by the report that exposed them, of each group of users (`clusters`)."""
 
 
-def sure(rows: pl.DataFrame, threshold: float) -> Estimate:
+def confident(rows: pl.DataFrame, threshold: float) -> Estimate:
     """Share of users of whom the adversary is sure at n: 1 less the null rate of that threshold.
 
     Examples
     --------
-    >>> ps.metrics.sure(rows, 0.9).value
+    >>> ps.metrics.confident(rows, 0.9).value
     0.32
     """
-    confidence, error, groups = rows["confidence"].to_numpy(), confidence_error(rows), clusters_of(rows)
+    confidence, error, groups = rows["confidence"].to_numpy(), confidence_mcse(rows), clusters_of(rows)
     shares = (share_of_users(x >= threshold, groups) for x in (confidence - error, confidence, confidence + error))
     return between(*shares)
 
 
-def confidence_error(rows: pl.DataFrame) -> NDArray[np.float64]:
+def confidence_mcse(rows: pl.DataFrame) -> NDArray[np.float64]:
     """(users,) the standard error that chance in the attack leaves each confidence with."""
-    return rows[CONFIDENCE_ERROR].to_numpy() if CONFIDENCE_ERROR in rows.columns else np.zeros(rows.height)
+    return rows[CONFIDENCE_MCSE].to_numpy() if CONFIDENCE_MCSE in rows.columns else np.zeros(rows.height)
 
 
-def precision_when_sure(rows: pl.DataFrame, threshold: float) -> Estimate:
+def precision_at_threshold(rows: pl.DataFrame, threshold: float) -> Estimate:
     """Precision on the users of whom the adversary is sure at n; NaN in (0, 1) when there are none.
 
     Examples
     --------
-    >>> round(ps.metrics.precision_when_sure(rows, 0.9).value, 3)
+    >>> round(ps.metrics.precision_at_threshold(rows, 0.9).value, 3)
     0.953
     """
     chosen, groups = rows["confidence"].to_numpy() >= threshold, clusters_of(rows)
@@ -72,7 +72,7 @@ def exposed(rows: pl.DataFrame, threshold: float, n: int) -> Estimate:
 
     Examples
     --------
-    >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.sure(rows, 0.9).value
+    >>> ps.metrics.exposed(rows, 0.9, 40).value >= ps.metrics.confident(rows, 0.9).value
     True
     """
     groups = clusters_of(rows)

@@ -53,7 +53,7 @@ class Estimate(NamedTuple):
 
     Examples
     --------
-    >>> value, low, high = ps.metrics.sure(rows, 0.9)
+    >>> value, low, high = ps.metrics.confident(rows, 0.9)
     >>> low <= value <= high
     True
     """

@@ -1,7 +1,7 @@
 """What reports gave away, in the measures of quantitative information flow: pure functions of the outcome table.
 
 All take the rows of one adversary at one observation count n, a row per user, and give a 95 % interval over the draw of
-users. They measure the attack that was played, at the prior that the users have; ``bayes_security_least`` alone is over
+users. They measure the attack that was played, at the prior that the users have; ``bayes_security`` alone is over
 all priors. Another attack may do better.
 """
 
@@ -36,12 +36,12 @@ HALVES = 200
 _STREAM = (0x6C65,)
 
 
-def bayes_security(rows: pl.DataFrame, prior: float) -> Estimate:
+def bayes_risk_ratio(rows: pl.DataFrame, prior: float) -> Estimate:
     """Error of the guess with reports over that of the guess without, which is right as often as ``prior`` says.
 
     Examples
     --------
-    >>> round(ps.metrics.bayes_security(rows, 1 / 3).value, 3)
+    >>> round(ps.metrics.bayes_risk_ratio(rows, 1 / 3).value, 3)
     0.39
     """
     return security_of(_precision(rows), exactly(prior))
@@ -53,7 +53,7 @@ def security_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) 
     .. math:: \beta(\pi) = \frac{1 - \text{precision}}{1 - \text{prior}}
 
     1 is no leakage, 0 an attack that never errs; noise may push it above 1. What the reference calls the Bayes security
-    of a channel is the least over all priors: ``bayes_security_least``.
+    of a channel is the least over all priors: ``bayes_security``.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def _rest(share: Estimate) -> Estimate:
     return Estimate(1 - share.value, 1 - share.high, 1 - share.low)
 
 
-def bayes_security_least(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
+def bayes_security(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
     """Bayes security of the guess, the least over all priors of the k pools; ``seed`` splits the users into halves.
 
     Examples
     --------
-    >>> round(ps.metrics.bayes_security_least(rows, k=3, seed=1).value, 3)
+    >>> round(ps.metrics.bayes_security(rows, k=3, seed=1).value, 3)
     0.391
     """
     groups, effect = clusters_of(rows), 1.0
@@ -218,7 +218,7 @@ def leakage_of(precision: Estimate, prior: Estimate, correlation: float = 0.0) -
         return Estimate(*(float(np.log2(part)) for part in ratio(precision, prior, correlation)))
 
 
-def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99) -> Estimate:
+def log_odds_gain(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99) -> Estimate:
     r"""What the reports added to the log odds of the true pool, as a quantile over users.
 
     .. math:: \log \frac{\Pr[\text{truth} | \text{reports}]}{1 - \Pr[\text{truth} | \text{reports}]}
@@ -234,7 +234,7 @@ def evidence(rows: pl.DataFrame, prior: Mapping[str, float], level: float = 0.99
 
     Examples
     --------
-    >>> round(ps.metrics.evidence(rows, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}).value, 2)
+    >>> round(ps.metrics.log_odds_gain(rows, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}).value, 2)
     10.02
     """
     # of users who prefer no pool there is a posterior only if that is a hypothesis

@@ -1,4 +1,4 @@
-r"""Trackability: how surely two windows of reports are told to be one device's (Naor and Vexler).
+r"""Linkability: how surely two windows of reports are told to be one device's (Naor and Vexler).
 
 A device that changes its pseudonym is tracked all the same if an adversary can tell which pseudonyms are one device's.
 Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linkage`) should be higher than
@@ -34,22 +34,22 @@ _STREAM = (0x6C69,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trackability(Row):
+class Linkability(Row):
     """How surely one adversary tells that two windows are one device's.
 
     Parameters
     ----------
     adversary : who knows that devices keep their answers.
     window : reports of each window; devices : how many have sent two.
-    roc_area : chance that two windows of one device look more like it than windows of two do; 1/2 is chance.
-    linked : share of devices whose windows are linked, if at most `FALSE_LINKS` of the pairs of two devices are.
+    roc_auc : chance that two windows of one device look more like it than windows of two do; 1/2 is chance.
+    tpr_at_fpr : share of devices whose windows are linked, if at most `FALSE_LINKS` of the pairs of two devices are.
 
     Examples
     --------
     >>> from dataclasses import replace
-    >>> kept = ps.mechanisms.device_of(mechanism, memory=True)
-    >>> windows = replace(game, device=kept, sending=ps.mechanisms.Sending(window=10))
-    >>> (found,) = ps.metrics.trackability(windows, users=40, seed=1)
+    >>> kept = ps.mechanisms.device_of(mechanism, memoize=True)
+    >>> windows = replace(game, device=kept, policy=ps.mechanisms.ReportingPolicy(rotate_after=10))
+    >>> (found,) = ps.metrics.linkability(windows, users=40, seed=1)
     >>> found.adversary, found.window, found.devices
     ('strong', 10, 40)
     """
@@ -57,11 +57,11 @@ class Trackability(Row):
     adversary: str
     window: int
     devices: int
-    roc_area: Estimate
-    linked: Estimate
+    roc_auc: Estimate
+    tpr_at_fpr: Estimate
 
 
-def trackability(game: Game, users: int, seed: int) -> tuple[Trackability, ...]:
+def linkability(game: Game, users: int, seed: int) -> tuple[Linkability, ...]:
     """A record for each adversary who knows that devices keep answers, from the first two windows of users' devices.
 
     There is none where devices draw every report anew or keep their name, and where no two of so many users have sent
@@ -69,22 +69,22 @@ def trackability(game: Game, users: int, seed: int) -> tuple[Trackability, ...]:
 
     Examples
     --------
-    >>> ps.metrics.trackability(game, users=40, seed=1)
+    >>> ps.metrics.linkability(game, users=40, seed=1)
     ()
     """
     windows = two_windows(game, users, seed)
     if windows is None:
         return ()
     return tuple(
-        Trackability(
+        Linkability(
             adversary=adversary.name,
             window=windows.size,
             devices=windows.devices,
-            roc_area=roc_area(scores),
-            linked=linked(scores, seed),
+            roc_auc=roc_auc(scores),
+            tpr_at_fpr=tpr_at_fpr(scores, seed),
         )
         for adversary in game.adversaries
-        if adversary.knows_memory
+        if adversary.knows_memoization
         # what is equal but for the order of a sum is a tie
         for scores in [windows.scores(adversary).round(PLACES)]
     )
@@ -95,7 +95,7 @@ def in_words(window: int) -> str:
     return f"Are two windows of {window:,} report{'s' * (window != 1)} one device's"
 
 
-def roc_area(scores: Floats) -> Estimate:
+def roc_auc(scores: Floats) -> Estimate:
     """Chance that a score of the diagonal is above one that is not, ties for half; the interval is over devices.
 
     The influence of a device is that of its own pair, of the pairs with its first window and of those with its second.
@@ -109,7 +109,7 @@ def roc_area(scores: Floats) -> Estimate:
     return bounded_mean(value, float(influence @ influence), devices)
 
 
-def linked(scores: Floats, seed: int) -> Estimate:
+def tpr_at_fpr(scores: Floats, seed: int) -> Estimate:
     """Share of devices whose own score is above that of all but `FALSE_LINKS` of the pairs of two devices.
 
     The interval is that of the share, widened to where 95 % of crowds lie that are drawn from the devices there are.

@@ -197,7 +197,7 @@ def precision_curve(rows: pl.DataFrame, seed: int, points: int | None = None) ->
     )
 
 
-def auc(rows: pl.DataFrame, seed: int) -> Estimate:
+def auc_pn(rows: pl.DataFrame, seed: int) -> Estimate:
     r"""Area under the precision / null-rate curve.
 
     The mean over m of the precision on the m most confident users. With c_i the success of the
@@ -219,7 +219,7 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
 
     Examples
     --------
-    >>> print("{:.3f} ({:.3f} to {:.3f})".format(*ps.metrics.auc(rows, seed=1)))
+    >>> print("{:.3f} ({:.3f} to {:.3f})".format(*ps.metrics.auc_pn(rows, seed=1)))
     0.895 (0.843 to 0.934)
     """
     correct, _, groups = ranked(rows, seed)
@@ -227,7 +227,7 @@ def auc(rows: pl.DataFrame, seed: int) -> Estimate:
 
 
 def auc_of(correct: NDArray[np.bool_], groups: Clusters | None = None) -> Estimate:
-    """``auc`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
+    """``auc_pn`` of successes already in order of falling confidence, and of users in groups (`clusters`)."""
     users = correct.size
     total = sum(float(gain.sum()) for gain, _ in _gains(correct))
     area = total / users
@@ -311,7 +311,7 @@ def _effects(
     return out
 
 
-def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
+def behavior_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
     """Precision at null rate 0 by relevant interest gamma and polarization delta.
 
     Parameters
@@ -333,16 +333,16 @@ def behaviour_map(rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10))
 
     Examples
     --------
-    >>> ps.metrics.behaviour_map(rows, k=3, cells=(2, 2)).columns
+    >>> ps.metrics.behavior_map(rows, k=3, cells=(2, 2)).columns
     ['gamma_low', 'gamma_high', 'delta_low', 'delta_high', 'precision', 'low', 'high', 'users']
     """
-    return behaviour_shares(behaviour_counts(rows, k, cells, group_count(rows)), k, cells)
+    return behavior_shares(behavior_counts(rows, k, cells, group_count(rows)), k, cells)
 
 
-def behaviour_counts(
+def behavior_counts(
     rows: pl.DataFrame, k: int, cells: tuple[int, int] = (10, 10), groups: int = 1
 ) -> NDArray[np.int64]:
-    """Users and successes of each cell of a ``behaviour_map``, (2, groups, cells): those of parts of a table add up."""
+    """Users and successes of each cell of a ``behavior_map``, (2, groups, cells): those of parts of a table add up."""
     rows = rows.filter(pl.col("gamma").is_finite() & pl.col("delta").is_finite())
     across, along = (
         np.clip(np.searchsorted(edge, rows[name].to_numpy(), side="left") - 1, 0, edge.size - 2)
@@ -360,8 +360,8 @@ def _edges(k: int, cells: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray
     return np.linspace(0, 1, cells[0] + 1), np.linspace(1 / k, 1, cells[1] + 1)
 
 
-def behaviour_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
-    """The table of a ``behaviour_map`` from its counts."""
+def behavior_shares(counts: NDArray[np.int64], k: int, cells: tuple[int, int] = (10, 10)) -> pl.DataFrame:
+    """The table of a ``behavior_map`` from its counts."""
     edges, count = _edges(k, cells), cells[0] * cells[1]
     effect = np.array([effect_of_share(right, own) for own, right in counts.transpose(2, 0, 1)])
     users, hits = counts.sum(axis=1)

@@ -1,7 +1,7 @@
 """Records as JSON and as rows, read back: the kind of each field says what must stand there.
 
-An estimate is three numbers beside each other, ``auc``, ``auc_low`` and ``auc_high``; infinity is a text, and what is
-not known is null.
+An estimate is three numbers beside each other, ``auc_pn``, ``auc_pn_low`` and ``auc_pn_high``; infinity is a text, and
+what is not known is null.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _number(value: Any, name: str, unknown: Collection[str] | None) -> float:
     return value
 
 
-UNKNOWN = ("bayes_security", "bayes_security_least", "precision_when_sure")
+UNKNOWN = ("bayes_risk_ratio", "bayes_security", "precision_at_threshold")
 """Fields whose value may be null: nobody errs without reports, all prefer one pool, nobody is sure."""
 
 
@@ -113,7 +113,7 @@ class Row:
     """Numbers and texts, some of the numbers with intervals."""
 
     def flat(self) -> dict[str, Any]:
-        """The record as one row: an estimate is three numbers, ``auc``, ``auc_low`` and ``auc_high``.
+        """The record as one row: an estimate is three numbers, ``auc_pn``, ``auc_pn_low`` and ``auc_pn_high``.
 
         A field that has a default is left out where it has no value.
         """

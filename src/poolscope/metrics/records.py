@@ -10,19 +10,19 @@ import polars as pl
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.game.columns import CONFIDENCE_ERROR, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
+from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, EXPOSED, EXPOSED_AT_THRESHOLD, exposed_columns
 from poolscope.inference.levels import DEFAULT_THRESHOLD, at_levels
-from poolscope.metrics.bounds import most_right_in_mean
-from poolscope.metrics.calibration import brier, calibration_error, calibration_limit
+from poolscope.metrics.bounds import mean_success_bound
+from poolscope.metrics.calibration import brier, ece, ece_null_p95
 from poolscope.metrics.exposure import (
     CHANCE,
     by_chance,
-    confidence_error,
+    confidence_mcse,
+    confident,
     exposed_by,
     first_exposed,
-    precision_when_sure,
+    precision_at_threshold,
     reports_until,
-    sure,
 )
 from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
 from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 TOPS = {"precision_top1": 0.01, "precision_top5": 0.05, "precision_top10": 0.10, "precision_top20": 0.20}
 """Shares of most confident users on which the precision is told, by their fields."""
 
-SURE = at_levels("sure")
+CONFIDENT = at_levels("confident")
 """Confidences at which the adversary counts as sure, and their fields; those of being exposed are ``EXPOSED``."""
 
-EXPOSING = {"reports_to_expose_1": 0.01, "reports_to_expose_5": 0.05, "reports_to_expose_10": 0.10}
+EXPOSING = {"reports_to_1pct": 0.01, "reports_to_5pct": 0.05, "reports_to_10pct": 0.10}
 """Shares of users of whom it is told after how many reports they are exposed, by their fields."""
 
 
@@ -51,30 +51,31 @@ class Record(Row):
     ----------
     adversary, n, users : who, after how many reports, on how many users.
     baseline : 1/k, what a random guess has; majority : share of the most common preferred pool.
-    auc : area under the precision / null-rate curve.
+    auc_pn : area under the precision / null-rate curve.
     precision : on everyone (null rate 0); precision_top1 to precision_top20 : on the most confident share.
-    most_right : what `precision` can be at most for anyone who sees these reports; 1 where nothing bounds it.
-    bayes_security, min_entropy_leakage : what the reports gave away, at the prior of the users.
-    bayes_security_least : the Bayes security at the prior where it is least.
-    calibration_error : mean gap of confidence and success; calibration_error_limit : the most that chance explains.
+    success_bound : what `precision` can be at most for anyone who sees these reports; 1 where nothing bounds it.
+    bayes_risk_ratio, min_entropy_leakage : what the reports gave away, at the prior of the users.
+    bayes_security : the Bayes security at the prior where it is least.
+    ece : mean gap of confidence and success; ece_null_p95 : the most that chance explains.
     brier : mean squared gap of confidence and success.
-    sure_50, sure_90, sure_95 : share of users of whom the adversary is sure at n.
+    confident_50, confident_90, confident_95 : share of users of whom the adversary is sure at n.
     exposed_50, exposed_90, exposed_95 : share of users exposed by n: of whom it has been sure at some time up to n.
-    reports_to_expose_1, reports_to_expose_5, reports_to_expose_10 : reports until so many percent of the users are
+    reports_to_1pct, reports_to_5pct, reports_to_10pct : reports until so many percent of the users are
         exposed at confidence `exposed_at`, in the whole run; infinite where they never are.
-    threshold : tau, where one was given; sure, precision_when_sure : share of users of whom the adversary is sure
-        at that confidence, and how often it is right about them; exposed : share of users exposed by n at it.
-    confidence_error, confidence_error_most : where an adversary of the game samples, the standard error that this
+    threshold : tau, where one was given; confident_at_threshold, precision_at_threshold : share of users of whom the
+        adversary is sure at that confidence, and how often it is right about them; exposed : share of users exposed by
+        n at it.
+    confidence_mcse, confidence_mcse_max : where an adversary of the game samples, the standard error that this
         leaves a confidence with, in the mean over users and at most. The intervals of sure, exposed and
         reports_to_expose reckon with it.
 
     Examples
     --------
-    >>> record = ps.summarise(outcomes, game, seed=1)[1]
+    >>> record = ps.summarize(outcomes, game, seed=1)[1]
     >>> record.adversary, record.n, record.users
     ('strong', 40, 200)
     >>> list(record.as_json())[:6]
-    ['adversary', 'n', 'users', 'baseline', 'majority', 'auc']
+    ['adversary', 'n', 'users', 'baseline', 'majority', 'auc_pn']
     """
 
     adversary: str
@@ -82,35 +83,35 @@ class Record(Row):
     users: int
     baseline: float
     majority: float
-    auc: Estimate
+    auc_pn: Estimate
     precision: Estimate
     precision_top1: Estimate
     precision_top5: Estimate
     precision_top10: Estimate
     precision_top20: Estimate
-    most_right: float
+    success_bound: float
+    bayes_risk_ratio: Estimate
     bayes_security: Estimate
-    bayes_security_least: Estimate
     min_entropy_leakage: Estimate
-    calibration_error: Estimate
-    calibration_error_limit: float
+    ece: Estimate
+    ece_null_p95: float
     brier: Estimate
-    sure_50: Estimate
-    sure_90: Estimate
-    sure_95: Estimate
+    confident_50: Estimate
+    confident_90: Estimate
+    confident_95: Estimate
     exposed_50: Estimate
     exposed_90: Estimate
     exposed_95: Estimate
     exposed_at: float
-    reports_to_expose_1: Estimate
-    reports_to_expose_5: Estimate
-    reports_to_expose_10: Estimate
+    reports_to_1pct: Estimate
+    reports_to_5pct: Estimate
+    reports_to_10pct: Estimate
     threshold: float | None = None
-    sure: Estimate | None = None
-    precision_when_sure: Estimate | None = None
+    confident_at_threshold: Estimate | None = None
+    precision_at_threshold: Estimate | None = None
     exposed: Estimate | None = None
-    confidence_error: float | None = None
-    confidence_error_most: float | None = None
+    confidence_mcse: float | None = None
+    confidence_mcse_max: float | None = None
 
     @property
     def confident_at(self) -> float:
@@ -120,7 +121,7 @@ class Record(Row):
     @property
     def confident(self) -> Estimate:
         """Share of users of whom the adversary is sure at n, with the confidence that was asked for."""
-        return self.sure_90 if self.sure is None else self.sure
+        return self.confident_90 if self.confident_at_threshold is None else self.confident_at_threshold
 
     @property
     def exposed_share(self) -> Estimate:
@@ -155,7 +156,7 @@ def prior_guess(baseline: float, most: int, users: int, known: float | None = No
 
 
 @checked
-def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
+def summarize(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | None = None) -> Records[Record]:
     """All metrics of a game that was played.
 
     Parameters
@@ -176,8 +177,8 @@ def summarise(outcomes: pl.DataFrame, game: Game, seed: int, threshold: float | 
 
     Examples
     --------
-    >>> records = ps.summarise(outcomes, game, seed=1)
-    >>> [(record.adversary, record.n, round(record.auc.value, 2)) for record in records]
+    >>> records = ps.summarize(outcomes, game, seed=1)
+    >>> [(record.adversary, record.n, round(record.auc_pn.value, 2)) for record in records]
     [('strong', 10, 0.76), ('strong', 40, 0.89), ('non-private', 10, 0.92), ('non-private', 40, 0.98)]
     """
     if threshold is not None and not 0 <= threshold <= 1:
@@ -308,6 +309,11 @@ class Counted:
         return (users * self.answers[common, common] - right * most) / spread**0.5 if spread else 0.0
 
 
+def _share_of(column: str) -> str:
+    """The field of the share of users of whom a column says by how many reports they were exposed."""
+    return "exposed" if column == EXPOSED_AT_THRESHOLD else column.replace("exposed_at", "exposed")
+
+
 def record_of(
     rows: pl.DataFrame,
     counted: Counted,
@@ -329,35 +335,35 @@ def record_of(
     precision, together = precision_of(correct, 1.0, groups), counted.correlation
     prior = prior_guess(baseline, most, users, known)
     estimates = {name: precision_of(correct, top, groups) for name, top in TOPS.items()}
-    estimates |= {name: sure(rows, level) for level, name in SURE.items()}
+    estimates |= {name: confident(rows, level) for level, name in CONFIDENT.items()}
     # a threshold that nobody played with is one of confidences, not of who was exposed
     columns = exposed_columns(threshold if threshold == game.threshold else None)
-    estimates |= {name: counted.share_exposed(name) for name in columns}
+    estimates |= {_share_of(name): counted.share_exposed(name) for name in columns}
     estimates |= {name: counted.reports_until(share) for name, share in EXPOSING.items()}
-    chance = confidence_error(rows) if CONFIDENCE_ERROR in rows.columns else None
+    chance = confidence_mcse(rows) if CONFIDENCE_MCSE in rows.columns else None
     return Record(
         adversary=adversary,
         n=n,
         users=users,
         baseline=baseline,
         majority=most / users,
-        auc=auc_of(correct, groups),
+        auc_pn=auc_of(correct, groups),
         precision=precision,
         # where no prior is stated, the best that anyone can know of these users is how many prefer each pool
-        most_right=most_right_in_mean(
-            game.epsilon(adversary), *game.sending.linked(n), most / users if known is None else known
+        success_bound=mean_success_bound(
+            game.epsilon(adversary), *game.policy.linked(n), most / users if known is None else known
         ),
-        bayes_security=security_of(precision, prior, together),
-        bayes_security_least=counted.least_security(k, seed),
+        bayes_risk_ratio=security_of(precision, prior, together),
+        bayes_security=counted.least_security(k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),
-        calibration_error=calibration_error(rows, seed),
-        calibration_error_limit=calibration_limit(rows, seed),
+        ece=ece(rows, seed),
+        ece_null_p95=ece_null_p95(rows, seed),
         brier=brier(rows),
         exposed_at=DEFAULT_THRESHOLD if game.threshold is None else game.threshold,
         threshold=threshold,
-        sure=None if threshold is None else sure(rows, threshold),
-        precision_when_sure=None if threshold is None else precision_when_sure(rows, threshold),
-        confidence_error=None if chance is None else float(chance.mean()),
-        confidence_error_most=None if chance is None else float(chance.max()),
+        confident_at_threshold=None if threshold is None else confident(rows, threshold),
+        precision_at_threshold=None if threshold is None else precision_at_threshold(rows, threshold),
+        confidence_mcse=None if chance is None else float(chance.mean()),
+        confidence_mcse_max=None if chance is None else float(chance.max()),
         **estimates,
     )

@@ -45,7 +45,7 @@ class Blanket(NamedTuple):
     mass: Floats
 
 
-def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int = 1) -> float:
+def shuffle_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int = 1) -> float:
     r"""Central epsilon of shuffled reports, one from each device and round, for any epsilon-LDP mechanism.
 
     All devices use the same mechanism R, and each round is shuffled by itself. Let a device hold either of two
@@ -94,9 +94,9 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int 
 
     Examples
     --------
-    >>> round(ps.metrics.shuffled_epsilon(4.0, devices=100_000, delta=1e-6), 3)
+    >>> round(ps.metrics.shuffle_epsilon(4.0, devices=100_000, delta=1e-6), 3)
     0.118
-    >>> round(ps.metrics.shuffled_epsilon(4.0, devices=100_000, delta=1e-6, rounds=30), 2)
+    >>> round(ps.metrics.shuffle_epsilon(4.0, devices=100_000, delta=1e-6, rounds=30), 2)
     0.73
     """
     _check_shuffle(epsilon, devices, delta, rounds)
@@ -109,7 +109,7 @@ def shuffled_epsilon(epsilon: float, devices: int, delta: float, *, rounds: int 
 
 
 def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rounds: int = 1) -> float:
-    r"""Central epsilon of shuffled reports of this mechanism: at most ``shuffled_epsilon`` of its epsilon.
+    r"""Central epsilon of shuffled reports of this mechanism: at most ``shuffle_epsilon`` of its epsilon.
 
     A pure mechanism has :math:`\Pr[y | x] = c(y) (1 + (e^\epsilon - 1) [x \in \mathrm{support}(y)])`, where epsilon
     is that of its likelihood ratio. Its blanket is c, and reports are of four kinds, by which of the two objects they
@@ -135,7 +135,7 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
     """
     epsilon = float(mechanism.epsilon)
     if not isinstance(mechanism, Pure) or epsilon > LARGEST_EPSILON:
-        return shuffled_epsilon(epsilon, devices, delta, rounds=rounds)
+        return shuffle_epsilon(epsilon, devices, delta, rounds=rounds)
     _check_shuffle(epsilon, devices, delta, rounds)
     # a mechanism may have a smaller likelihood ratio than its epsilon allows
     unlikely, p, q = mechanism.floor, mechanism.p_star, mechanism.support_prob_no_collision
@@ -245,7 +245,7 @@ def _least(delta_at: Callable[[float], float], delta: float, highest: float) -> 
 
 
 def shuffled_epsilon_in_closed_form(epsilon: float, devices: int, delta: float) -> float:
-    r"""Closed form of the first clones bound: simpler than ``shuffled_epsilon``, and about four times as large.
+    r"""Closed form of the first clones bound: simpler than ``shuffle_epsilon``, and about four times as large.
 
     .. math:: \log\left(1 + \frac{1 - e^{-\epsilon}}{1 + e^{-\epsilon} / (1 + t)} \, t\right) , \quad
               t = 8 \sqrt{\frac{e^\epsilon \log(4 / \delta)}{N}} + \frac{8 e^\epsilon}{N} ,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Record", covariant=True)
 
-CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc", "precision", "precision_top10", "exposed", "mse")
+CHOSEN = ("mechanism", "epsilon", "adversary", "n", "auc_pn", "precision", "precision_top10", "exposed", "mse")
 """Fields that a table has unless others are asked for; those of a comparison only where the records have them.
 
 Without a threshold that was asked for, `exposed_90` takes the place of `exposed`.
@@ -32,20 +32,20 @@ HEADINGS = {
     "mechanism": "Mechanism",
     "epsilon": "ε",
     "users": "Users",
-    "auc": "AUC",
+    "auc_pn": "AUC",
     "precision": "Precision",
     "precision_top1": "Top 1 %",
     "precision_top5": "Top 5 %",
     "precision_top10": "Top 10 %",
     "precision_top20": "Top 20 %",
-    "most_right": "At most",
-    "sure_90": "Sure at 90 %",
+    "success_bound": "At most",
+    "confident_90": "Sure at 90 %",
     "exposed_90": "Exposed at 90 %",
     "mse": "Mean squared error",
 }
 """What a column is called where its field's name would not do."""
 
-AT_THRESHOLD = {"sure": "Sure", "exposed": "Exposed", "precision_when_sure": "Right when sure"}
+AT_THRESHOLD = {"confident_at_threshold": "Sure", "exposed": "Exposed", "precision_at_threshold": "Right when sure"}
 """The same for fields that are about the threshold that was asked for."""
 
 _LATEX = {
@@ -68,10 +68,10 @@ class Records(tuple[Kind, ...]):
 
     Examples
     --------
-    >>> records = ps.summarise(outcomes, game, seed=1)
+    >>> records = ps.summarize(outcomes, game, seed=1)
     >>> records.to_polars().select("adversary", "n").rows()
     [('strong', 10), ('strong', 40), ('non-private', 10), ('non-private', 40)]
-    >>> print(records.to_latex(["adversary", "n", "auc"], digits=2))
+    >>> print(records.to_latex(["adversary", "n", "auc_pn"], digits=2))
     \\begin{tabular}{lrr}
     \\toprule
     Adversary & $n$ & AUC \\\\
@@ -85,7 +85,7 @@ class Records(tuple[Kind, ...]):
     """
 
     def to_polars(self) -> pl.DataFrame:
-        """A row for each record, a column for each field; an estimate is three: ``auc``, ``auc_low``, ``auc_high``."""
+        """A row for each record, a column for each field; an estimate is three: itself, ``_low`` and ``_high``."""
         return pl.DataFrame([record.flat() for record in self], infer_schema_length=None)
 
     def to_pandas(self) -> pd.DataFrame:

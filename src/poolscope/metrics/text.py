@@ -11,7 +11,7 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.records import TOPS, Record
-from poolscope.population.densities import UNIFORM, Beta, Density
+from poolscope.population.priors import UNIFORM, Beta, Density
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _LEVELS = (0.99, 0.95, 0.90)
 
 
-def headline(results: Sequence[Record]) -> Record:
+def strongest_attack(results: Sequence[Record]) -> Record:
     """The record that a run is told by: the best attack on private reports at the largest n that was asked for.
 
     The non-private game counts only when there is nothing else.
 
     Examples
     --------
-    >>> best = ps.metrics.headline(ps.summarise(outcomes, game, seed=1))
+    >>> best = ps.metrics.strongest_attack(ps.summarize(outcomes, game, seed=1))
     >>> best.adversary, best.n
     ('strong', 40)
     """
@@ -35,10 +35,10 @@ def headline(results: Sequence[Record]) -> Record:
         raise InputError("must not be empty", place="results")
     private = [record for record in results if record.adversary != NON_PRIVATE] or list(results)
     horizon = max(record.n for record in private)
-    return max((record for record in private if record.n == horizon), key=lambda record: record.auc.value)
+    return max((record for record in private if record.n == horizon), key=lambda record: record.auc_pn.value)
 
 
-def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
+def summary_text(results: Sequence[Record], descriptions: Mapping[str, str] | None = None) -> str:
     """One or two sentences that say what a run found.
 
     With a threshold, of how many users the adversary is that sure and how often it is right about them. Without one,
@@ -49,21 +49,21 @@ def in_plain_words(results: Sequence[Record], descriptions: Mapping[str, str] | 
     Parameters
     ----------
     results : sequence of Record
-        From ``summarise``.
+        From ``summarize``.
     descriptions : mapping, optional
         What each adversary knows, as "an adversary who knows what is popular".
 
     Examples
     --------
-    >>> print(ps.metrics.in_plain_words(ps.summarise(outcomes, game, seed=1)))
+    >>> print(ps.metrics.summary_text(ps.summarize(outcomes, game, seed=1)))
     After 40 reports, the strong adversary names the preferred pool ...re guessing at random is right for 33 %.
     """
-    record = headline(results)
+    record = strongest_attack(results)
     phrase = (descriptions or {}).get(record.adversary)
     who = f"{phrase} ({record.adversary})" if phrase else f"the {record.adversary} adversary"
     opening = f"After {counted(record.n, 'report')}, {who}"
-    if record.threshold is not None and record.sure and record.precision_when_sure:
-        sure, right = record.sure.value, record.precision_when_sure.value
+    if record.threshold is not None and record.confident_at_threshold and record.precision_at_threshold:
+        sure, right = record.confident_at_threshold.value, record.precision_at_threshold.value
         confident = round(sure * record.users)
         about = f" and right about {of_users(right, confident, 'of them')}" if confident else ""
         crowd = of_users(sure, record.users, "of the users") if confident else "nobody"
@@ -118,22 +118,22 @@ class Sampled(Protocol):
     def adversary(self) -> str: ...
 
     @property
-    def confidence_error(self) -> float | None: ...
+    def confidence_mcse(self) -> float | None: ...
 
     @property
-    def confidence_error_most(self) -> float | None: ...
+    def confidence_mcse_max(self) -> float | None: ...
 
 
 def chance_in_words(
     results: Sequence[Sampled], told: str = "which the intervals of who is sure and exposed reckon with"
 ) -> str:
     """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
-    sampled = [record for record in results if record.confidence_error]
+    sampled = [record for record in results if record.confidence_mcse]
     if not sampled:
         return ""
     names = " and ".join(dict.fromkeys(record.adversary for record in sampled))
-    mean = max(record.confidence_error or 0.0 for record in sampled)
-    most = max(record.confidence_error_most or 0.0 for record in sampled)
+    mean = max(record.confidence_mcse or 0.0 for record in sampled)
+    most = max(record.confidence_mcse_max or 0.0 for record in sampled)
     return (
         f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
         f"{most:.3f} at most, {told}."
@@ -162,7 +162,7 @@ def users_in_words(game: Game) -> str:
     """Who plays, as "users drawn with uniform interest and polarization"."""
     if game.recorded is not None:
         return "recorded users"
-    own = game.behaviour
+    own = game.behavior
     words = f"users drawn with {_of(own.interest, 'interest')} and {_of(own.polarization, 'polarization')}"
     if own.interest == own.polarization:
         words = f"users drawn with {_of(own.interest, 'interest and polarization')}"

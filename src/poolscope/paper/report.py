@@ -41,10 +41,10 @@ def _precision(figure: PaperFigure, plays: list[Played]) -> Picture:
     return figures.precision_null_rate(play.run.tables.curves, len(play.run.summary.pools))
 
 
-def _behaviour(figure: PaperFigure, plays: list[Played]) -> Picture:
+def _behavior(figure: PaperFigure, plays: list[Played]) -> Picture:
     (play,) = plays
     table = play.run.tables.maps.filter(pl.col("adversary") == figure.adversary)
-    return figures.behaviour_maps(table, len(play.run.summary.pools))
+    return figures.behavior_maps(table, len(play.run.summary.pools))
 
 
 def _calibration(figure: PaperFigure, plays: list[Played]) -> Picture:
@@ -63,7 +63,7 @@ def _exposure(figure: PaperFigure, plays: list[Played]) -> Picture:
 
 def _density(figure: PaperFigure, plays: list[Played]) -> Picture:
     (play,) = plays
-    return figures.behaviour_density(play.behaviours(*play.run.outcomes.attacks()[0]))
+    return figures.behavior_density(play.behaviors(*play.run.outcomes.attacks()[0]))
 
 
 def _popularity(figure: PaperFigure, plays: list[Played]) -> Picture:
@@ -74,7 +74,7 @@ def _popularity(figure: PaperFigure, plays: list[Played]) -> Picture:
 
 KINDS: Mapping[str, Callable[[PaperFigure, list[Played]], Picture]] = {
     "precision": _precision,
-    "behaviour": _behaviour,
+    "behavior": _behavior,
     "calibration": _calibration,
     "density": _density,
     "exposure": _exposure,

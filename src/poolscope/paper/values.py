@@ -12,8 +12,9 @@ import polars as pl
 
 from poolscope.core.arrays import Map
 from poolscope.core.randomness import curator_key, user_keys
-from poolscope.game.columns import CORRECT, EXPOSED
+from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
+from poolscope.inference.levels import at_levels
 from poolscope.mechanisms.protocols import Countable, at, countable
 from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes
@@ -50,15 +51,15 @@ class Played:
         """What the summary has of an attack."""
         return next(row for row in self.run.summary.results if (row.adversary, row.n) == (adversary, n))
 
-    def behaviours(self, adversary: str, n: int) -> pl.DataFrame:
+    def behaviors(self, adversary: str, n: int) -> pl.DataFrame:
         """How the users of an attack behave, and whether they are guessed rightly."""
         outcomes = self.run.outcomes
         return outcomes.of((adversary, n), outcomes.grouped(("gamma", "delta", CORRECT)))
 
 
-def auc(played: Played, *, adversary: str, n: int) -> Estimate:
+def auc_pn(played: Played, *, adversary: str, n: int) -> Estimate:
     """Area under the precision / null-rate curve."""
-    return played.record(adversary, n).auc
+    return played.record(adversary, n).auc_pn
 
 
 def precision(played: Played, *, adversary: str, n: int, top: float = 1.0) -> Estimate:
@@ -71,13 +72,13 @@ def precision_near(
     played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]
 ) -> Estimate:
     """Precision on everyone whose relevant interest and polarization lie between these."""
-    rows = _near(played.behaviours(adversary, n), gamma, delta)
+    rows = _near(played.behaviors(adversary, n), gamma, delta)
     return share_of_users(successes(rows), clusters_of(rows))
 
 
 def share_near(played: Played, *, adversary: str, n: int, gamma: Sequence[float], delta: Sequence[float]) -> Estimate:
     """Share of the users whose relevant interest and polarization lie between these."""
-    rows = played.behaviours(adversary, n)
+    rows = played.behaviors(adversary, n)
     return share_of(_near(rows, gamma, delta).height, rows.height)
 
 
@@ -87,7 +88,7 @@ def _near(rows: pl.DataFrame, gamma: Sequence[float], delta: Sequence[float]) ->
 
 def exposed(played: Played, *, adversary: str, n: int, confidence: float) -> Estimate:
     """Share of users exposed by n at this confidence."""
-    found: Estimate = getattr(played.record(adversary, n), EXPOSED[confidence])
+    found: Estimate = getattr(played.record(adversary, n), at_levels("exposed")[confidence])
     return found
 
 
@@ -143,7 +144,7 @@ def _mean(values: np.ndarray) -> Estimate:
 
 #: Values of a play, by the name that cells use.
 OF_PLAY: Mapping[str, Callable[..., Estimate]] = {
-    "auc": auc,
+    "auc_pn": auc_pn,
     "precision": precision,
     "precision_near": precision_near,
     "share_near": share_near,

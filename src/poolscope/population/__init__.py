@@ -1,1 +1,1 @@
-"""What is true: universe, popularity, behaviour, traces."""
+"""What is true: universe, popularity, behavior, traces."""

@@ -20,13 +20,13 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import Stream, children
 from poolscope.kernels import traces as kernels
 from poolscope.kernels.random import uniforms
-from poolscope.population.densities import UNIFORM, Density
 from poolscope.population.popularity import within_pools
+from poolscope.population.priors import UNIFORM, Density
 from poolscope.population.universe import Universe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Behaviour:
+class Behavior:
     """A law of (relevant interest gamma, polarization delta, preferred pool iota).
 
     Parameters
@@ -40,7 +40,7 @@ class Behaviour:
 
     Examples
     --------
-    >>> ps.Behaviour(interest=ps.densities.Beta(a=2.0, b=5.0), pools=(0.5, 0.25, 0.25)).pool_prior(3)
+    >>> ps.Behavior(interest=ps.priors.Beta(a=2.0, b=5.0), pools=(0.5, 0.25, 0.25)).pool_prior(3)
     array([0.5 , 0.25, 0.25])
     """
 
@@ -84,7 +84,7 @@ NONE = "none"
 def _check_density(name: str, density: object) -> None:
     """Refuse what the attack cannot integrate against, or cannot look up among the rules that it has made."""
     if not all(hasattr(density, part) for part in ("rule", "sharpness", "quantile")):
-        remedy = "for example poolscope.densities.Beta(a=2.0, b=5.0)"
+        remedy = "for example poolscope.priors.Beta(a=2.0, b=5.0)"
         raise InputError(f"{name} must be a density", value=density, remedy=remedy)
     try:
         hash(density)
@@ -121,7 +121,7 @@ class Users:
     iota: NDArray[np.int64]
 
 
-def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
+def draw_users(universe: Universe, behavior: Behavior, keys: Keys) -> Users:
     """Users of the given keys. Where there is no neutral pool the relevant interest can only be one."""
     stream = children(keys, Stream.BEHAVIOUR)
     draws = np.empty((3, len(keys)))
@@ -129,18 +129,18 @@ def draw_users(universe: Universe, behaviour: Behaviour, keys: Keys) -> Users:
         uniforms(stream, i, draws[i])
     k = universe.k
     # one minus, because the intervals of gamma and delta are open on the left
-    gamma = behaviour.interest.quantile(1.0 - draws[0])
-    delta = 1.0 / k + (1.0 - 1.0 / k) * behaviour.polarization.quantile(1.0 - draws[1])
-    cumulative = np.cumsum(behaviour.pool_prior(k))
+    gamma = behavior.interest.quantile(1.0 - draws[0])
+    delta = 1.0 / k + (1.0 - 1.0 / k) * behavior.polarization.quantile(1.0 - draws[1])
+    cumulative = np.cumsum(behavior.pool_prior(k))
     iota = np.searchsorted(cumulative, draws[2] * cumulative[-1], side="right")
     if universe.neutral_size == 0:
         gamma = np.ones_like(gamma)
     iota = np.minimum(iota, k - 1).astype(np.int64)
-    if behaviour.none:
+    if behavior.none:
         if universe.neutral_size == 0:
-            raise InputError("users who prefer no pool must have neutral objects to pick", value=behaviour.none)
+            raise InputError("users who prefer no pool must have neutral objects to pick", value=behavior.none)
         uniforms(stream, 3, draws[0])
-        none = draws[0] < behaviour.none
+        none = draws[0] < behavior.none
         gamma, delta, iota = np.where(none, 0.0, gamma), np.where(none, np.nan, delta), np.where(none, k, iota)
     return Users(keys=keys, gamma=gamma, delta=delta, iota=iota)
 

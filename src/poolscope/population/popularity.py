@@ -98,7 +98,7 @@ def given(universe: Universe, weights: Floats) -> Floats:
     Parameters
     ----------
     universe
-        Every section must have positive mass: the behaviour of users is stated within sections.
+        Every section must have positive mass: the behavior of users is stated within sections.
     weights : (size,)
         Finite, not negative, on any scale. Zeros are legal.
 

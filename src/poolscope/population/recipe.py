@@ -1,4 +1,4 @@
-r"""The experiment on recorded behaviour (appendix "Details of the experiments on Twitter data"), on any traces.
+r"""The experiment on recorded behavior (appendix "Details of the experiments on Twitter data"), on any traces.
 
 1. Users with at least 10 objects play, with their first 180 objects.
 2. A random 80 % of them may be attacked, the other 20 % are the external population.
@@ -197,7 +197,7 @@ def measure(traces: Integers, universe: Universe) -> Measured:
               \delta_U = |x \cap P_U| / |x \cap \bigcup_i P_i|
 
     The paper takes the preferred pool to be unique. Where pools tie, it is the one that the user picked first: this
-    depends on the user alone, not on the order of the pools, which would favour the first of them in every tie.
+    depends on the user alone, not on the order of the pools, which would favor the first of them in every tie.
 
     Parameters
     ----------

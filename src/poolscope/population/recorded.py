@@ -20,8 +20,8 @@ from poolscope.core.errors import InputError
 from poolscope.core.tables import open_file
 from poolscope.core.tables.reading import HELD
 from poolscope.core.tables.text import escaped
-from poolscope.population.behavior import Behaviour, Preferences
-from poolscope.population.densities import MAX_PARAMETER, Beta, Density
+from poolscope.population.behavior import Behavior, Preferences
+from poolscope.population.priors import MAX_PARAMETER, Beta, Density
 from poolscope.population.recipe import Prepared, duplicated, measure
 from poolscope.population.universe import Universe
 
@@ -35,13 +35,13 @@ class Recorded:
     names : (users,) who they are.
     traces : (users, length) int64.
     external : (objects,) int64, what the external users picked.
-    fitted : the external users' behaviour, as a prior.
+    fitted : the external users' behavior, as a prior.
     """
 
     names: pl.Series
     traces: NDArray[np.int64]
     external: NDArray[np.int64]
-    fitted: Behaviour
+    fitted: Behavior
 
     def __len__(self) -> int:
         return len(self.traces)
@@ -71,12 +71,12 @@ def population(prepared: Prepared, names: tuple[str, ...], universe: Universe) -
         names=pl.Series([names[i] for i in prepared.attacked.user], dtype=pl.String),
         traces=prepared.attacked.objects,
         external=prepared.external.own_objects,
-        fitted=fitted_behaviour(prepared.external.objects, universe),
+        fitted=fitted_behavior(prepared.external.objects, universe),
     )
 
 
-def fitted_behaviour(traces: NDArray[np.int64], universe: Universe) -> Behaviour:
-    """Priors learnt from traces: Beta laws by their moments, and the share of users who prefer each pool.
+def fitted_behavior(traces: NDArray[np.int64], universe: Universe) -> Behavior:
+    """Priors learned from traces: Beta laws by their moments, and the share of users who prefer each pool.
 
     Users without an object in a pool teach nothing. One user more is added to every pool, so that none is impossible.
     """
@@ -85,7 +85,7 @@ def fitted_behaviour(traces: NDArray[np.int64], universe: Universe) -> Behaviour
     k = universe.k
     rescaled = (k * measured.delta[some] - 1.0) / (k - 1.0)
     counts = np.bincount(measured.iota[some], minlength=k) + 1.0
-    return Behaviour(
+    return Behavior(
         interest=_beta(measured.gamma[some]),
         polarization=_beta(rescaled),
         pools=tuple(float(share) for share in counts / counts.sum()),

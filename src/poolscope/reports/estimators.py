@@ -97,7 +97,7 @@ class Estimator(Protocol):
         ...
 
     def estimate(self, counted: Any, reports: int) -> Frequencies:
-        """What is learnt from so many reports."""
+        """What is learned from so many reports."""
         ...
 
     def expected(self, counts: Floats) -> Floats | None:

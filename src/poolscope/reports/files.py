@@ -52,9 +52,9 @@ def row_bytes(columns: Columns) -> int:
     return 16 + sum(KINDS[column.kind].empty(column, 1).nbytes for column in columns.values())
 
 
-def rows_within(most_bytes: float, row: int) -> int:
+def rows_within(max_bytes: float, row: int) -> int:
     """Rows that are worked on at once, of so many bytes each and some for their order."""
-    return max(LEAST_ROWS, min(MOST_ROWS, int(most_bytes) // (row + 48)))
+    return max(LEAST_ROWS, min(MOST_ROWS, int(max_bytes) // (row + 48)))
 
 
 class Batches(Protocol):
@@ -63,7 +63,7 @@ class Batches(Protocol):
     @property
     def text(self) -> bool: ...
 
-    def batches(self, columns: Sequence[str], *, most_bytes: int, row_bytes: int, held: int) -> Iterator[Batch]: ...
+    def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int) -> Iterator[Batch]: ...
 
 
 def blocks(
@@ -72,20 +72,20 @@ def blocks(
     universe: Universe,
     *,
     rows: int,
-    most_bytes: int = BATCH_BYTES,
+    max_bytes: int = BATCH_BYTES,
     reuse: bool = True,
     held: int = 0,
 ) -> Iterator[tuple[pl.Series, Reports]]:
     """Users and checked columns of a file, so many rows at a time.
 
     What is tabulated for a hash function serves all of its reports in a block, so blocks are larger than the batches in
-    which a file is read (`most_bytes`). With `reuse`, a block's arrays are those of the block before; without, the
+    which a file is read (`max_bytes`). With `reuse`, a block's arrays are those of the block before; without, the
     caller may keep them: `held` bytes of each row.
     """
     users: list[pl.Series] = []
     room, filled, dtype = room_for(columns, rows), 0, None
     called = (USER, *in_file(columns, text=source.text))
-    for batch in source.batches(called, most_bytes=most_bytes, row_bytes=READING * row_bytes(columns), held=held):
+    for batch in source.batches(called, max_bytes=max_bytes, row_bytes=READING * row_bytes(columns), held=held):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
         dtype, taken = who.dtype, 0
         while taken < len(who):

@@ -107,7 +107,7 @@ class Mixture:
 
 
 def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
-    """The popularity (objects,) that maximises sum_t times(t) log sum_z f(z) likelihood(t, z)."""
+    """The popularity (objects,) that maximizes sum_t times(t) log sum_z f(z) likelihood(t, z)."""
     count = times.sum()
 
     def mixed(f: Floats) -> tuple[Floats, float]:
@@ -129,8 +129,8 @@ def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: in
             g, new = mixed(leapt)
             done += 1
         f, value = leapt, new
-    normalised: Floats = f / f.sum()
-    return normalised
+    normalized: Floats = f / f.sum()
+    return normalized
 
 
 def _leap(f: Floats, once: Floats, twice: Floats) -> Floats:

@@ -139,7 +139,7 @@ class Repeats:
         triples = float(np.sum(_choose(equal.lengths, 3)) * equal.share**2)
         if triples >= MIN_TRIPLES and np.sum(_choose(equal.sizes, 3)) <= FEW_TRIPLES * triples:
             return f"reports repeat: {said}, hardly any a second time: likely duplicate rows; remove them"
-        remedy = "set memory = true in [devices], or remove duplicate rows"
+        remedy = "set memoize = true in [devices], or remove duplicate rows"
         return f"reports repeat: {said}, more than fresh devices send: {remedy}"
 
     def _memoized_found(self, equal: Equal, uniform: float) -> str | None:
@@ -152,7 +152,7 @@ class Repeats:
             return None
         return (
             f"reports hardly repeat: {share:.2%} of the pairs of a user's reports are equal, where memoized responses "
-            f"make at least {others:.2%}: set memory = false in [devices]"
+            f"make at least {others:.2%}: set memoize = false in [devices]"
         )
 
 

@@ -24,13 +24,13 @@ class Utility:
     Parameters
     ----------
     mse, mae : mean squared and mean absolute error, measured on simulated reports.
-    mse_expected, mae_expected : the same in closed form; None where there is none.
+    mse_analytical, mae_analytical : the same in closed form; None where there is none.
     """
 
     mse: float
     mae: float
-    mse_expected: float | None
-    mae_expected: float | None
+    mse_analytical: float | None
+    mae_analytical: float | None
 
 
 def measure_utility(
@@ -56,8 +56,8 @@ def measure_utility(
     return Utility(
         mse=float(np.mean(np.square(errors))),
         mae=float(np.mean(np.abs(errors))),
-        mse_expected=None if squared is None else float(squared.mean()),
-        mae_expected=None if absolute is None else float(absolute.mean()),
+        mse_analytical=None if squared is None else float(squared.mean()),
+        mae_analytical=None if absolute is None else float(absolute.mean()),
     )
 
 

@@ -22,16 +22,16 @@ import numpy as np
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.errors import InputError, located
 from poolscope.core.randomness import curator_key, redraw_keys
-from poolscope.devices.policy import Sending
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device, device_of
 from poolscope.devices.registry import composed, make
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import UNIFORM, Beta, Density, StepDensity
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
+from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.recipe import Recipe, prepare
 from poolscope.population.recorded import Recorded, population, read_traces
 from poolscope.population.universe import Universe
@@ -72,16 +72,16 @@ def build_game(scenario: Scenario, seed: int, threads: Map = map, mechanism: Mec
         )
         for i in range(len(scenario.adversaries))
     ]
-    drawn = scenario.users.behaviour if scenario.users else None
-    behaviour = build_behaviour(drawn, universe, popularity) if drawn else Behaviour()
+    drawn = scenario.users.behavior if scenario.users else None
+    behavior = build_behavior(drawn, universe, popularity) if drawn else Behavior()
     return Game(
         universe=universe,
         popularity=uniform(universe) if popularity is None else popularity,
         device=build_device(scenario, mechanism),
-        sending=build_sending(scenario),
+        policy=build_sending(scenario),
         adversaries=adversaries,
         observations=scenario.attack.observations,
-        behaviour=replace(behaviour, none=scenario.users.none) if scenario.users else behaviour,
+        behavior=replace(behavior, none=scenario.users.none) if scenario.users else behavior,
         sigma=scenario.users.sigma if scenario.users else 0.0,
         non_private=scenario.attack.non_private,
         recorded=recorded,
@@ -113,21 +113,21 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
         parameters[name] = FILES[name](path, universe)
     with located(file=scenario.file, place="mechanism"):
         mechanism = make(scenario.mechanism.kind, universe.size, parameters)
-    if scenario.devices.again is None:
+    if scenario.devices.instantaneous is None:
         return mechanism
-    with located(file=scenario.file, place="devices.again"):
-        return composed(mechanism, **scenario.devices.again.model_dump())
+    with located(file=scenario.file, place="devices.instantaneous"):
+        return composed(mechanism, **scenario.devices.instantaneous.model_dump())
 
 
 def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
     """What the devices of a scenario send with the mechanism."""
-    return device_of(mechanism, memory=scenario.devices.memory)
+    return device_of(mechanism, memoize=scenario.devices.memoize)
 
 
-def build_sending(scenario: Scenario) -> Sending:
+def build_sending(scenario: Scenario) -> ReportingPolicy:
     """How much of what its user does a device of a scenario sends."""
     with located(file=scenario.file, place="devices"):
-        return Sending(**scenario.devices.model_dump(exclude={"memory", "again"}))
+        return ReportingPolicy(**scenario.devices.model_dump(exclude={"memoize", "instantaneous"}))
 
 
 def build_adversary(
@@ -149,11 +149,11 @@ def build_adversary(
             believed = uniform(universe)
         elif entry.popularity == "given":
             believed = scenario.given_popularity(entry, universe)
-        elif entry.popularity == "estimated" and entry.reports is None:
+        elif entry.popularity == "estimated" and entry.estimate_from is None:
             remedy = "without them only attack can estimate the popularity, from the reports that it attacks"
             raise InputError("must have reports", remedy=remedy)
         elif entry.popularity == "estimated" and recorded:
-            others = recorded.external_objects(entry.reports or 0)
+            others = recorded.external_objects(entry.estimate_from or 0)
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
             believed = frequencies_of_objects(mechanism, others, key, threads, entry.method).popularity
@@ -163,10 +163,10 @@ def build_adversary(
         elif entry.popularity == "true":
             believed = popularity
         else:
-            assert entry.reports is not None
+            assert entry.estimate_from is not None
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
-            law = mechanism, popularity, entry.reports
+            law = mechanism, popularity, entry.estimate_from
             believed = simulate_frequencies(*law, key, threads, entry.method).popularity
             further = further_popularities(*law, more, threads, entry.method)
         pools = other_pools(entry, universe)
@@ -174,7 +174,7 @@ def build_adversary(
 
 
 def adversary_of(
-    entry: AdversaryTable, universe: Universe, popularities: Sequence[Floats], fitted: Behaviour | None = None
+    entry: AdversaryTable, universe: Universe, popularities: Sequence[Floats], fitted: Behavior | None = None
 ) -> Adversary:
     """An entry of ``[[adversary]]`` with its pools and its popularity, or several draws of an estimated one."""
     first, *redraws = (
@@ -182,9 +182,9 @@ def adversary_of(
             name=entry.name,
             universe=universe,
             popularity=believed,
-            belief=build_behaviour(entry.prior, universe, believed, fitted),
-            phrase=PHRASES[entry.popularity] + ("" if entry.knows_memory else NAIVE),
-            knows_memory=entry.knows_memory,
+            belief=build_behavior(entry.prior, universe, believed, fitted),
+            phrase=PHRASES[entry.popularity] + ("" if entry.knows_memoization else NAIVE),
+            knows_memoization=entry.knows_memoization,
         )
         for believed in popularities
     )
@@ -207,9 +207,9 @@ def _members(part: str | int, universe: Universe) -> list[str | int]:
     return [universe.objects[i] for i in numbers] if universe.objects else list(numbers)
 
 
-def build_behaviour(
-    prior: PriorTable, universe: Universe, popularity: Floats | None, fitted: Behaviour | None = None
-) -> Behaviour:
+def build_behavior(
+    prior: PriorTable, universe: Universe, popularity: Floats | None, fitted: Behavior | None = None
+) -> Behavior:
     """A table of priors: "popularity" weighs pools by theirs (as published), "fitted" is what others teach."""
     if fitted is None and "fitted" in (prior.interest, prior.polarization, prior.pools):
         raise InputError("can be 'fitted' only with recorded users", place="prior", remedy="give [users] traces")
@@ -219,7 +219,7 @@ def build_behaviour(
         pools = tuple(float(mass) for mass in masses[1:])
     elif prior.pools == "fitted" and fitted:
         pools = fitted.pools
-    return Behaviour(
+    return Behavior(
         interest=_density(prior.interest, fitted.interest if fitted else UNIFORM),
         polarization=_density(prior.polarization, fitted.polarization if fitted else UNIFORM),
         pools=pools,

@@ -124,7 +124,7 @@ class Table(BaseModel):
     @classmethod
     def _suggest_key(cls, data: Any) -> Any:
         # Before pydantic's own check, which cannot name the nearest key and comes last: a missing
-        # key is usually a misspelt one.
+        # key is usually a misspelled one.
         if isinstance(data, dict) and cls.model_config["extra"] == "forbid":
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
@@ -203,41 +203,41 @@ class MechanismTable(Table):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class AgainTable(Table):
+class InstantaneousTable(Table):
     """``{ kind = "grr", epsilon = 1 }``: noise on a kept answer, anew for each report.
 
-    With ``epsilon_first`` its epsilon is the one for which, as the papers reckon, a report by itself has that.
+    With ``epsilon_1`` its epsilon is the one for which, as the papers reckon, a report by itself has that.
     """
 
     kind: Name
     epsilon: Annotated[float, Field(gt=0)] | None = None
-    epsilon_first: Annotated[float, Field(gt=0)] | None = None
+    epsilon_1: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if self.epsilon is None and self.epsilon_first is None:
-            raise rejection("must have epsilon or epsilon_first")
-        self._only(self.epsilon is None, "epsilon_first", "noise without epsilon")
+        if self.epsilon is None and self.epsilon_1 is None:
+            raise rejection("must have epsilon or epsilon_1")
+        self._only(self.epsilon is None, "epsilon_1", "noise without epsilon")
         return self
 
 
 class DevicesTable(Table):
     """``[devices]``: what a device does beyond the mechanism.
 
-    With ``memory`` it keeps one answer for each object, whatever the kind, and with ``again`` it adds noise to the
-    answer whenever it is sent; the other keys are those of ``Sending``.
+    With ``memoize`` it keeps one answer for each object, whatever the kind, and with ``instantaneous`` it adds noise to
+    the answer whenever it is sent; the other keys are those of ``ReportingPolicy``.
     """
 
     reports_per_day: Positive | None = None
-    memory: bool | None = None
-    again: AgainTable | None = None
-    sample: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
-    window: Count | None = None
+    memoize: bool | None = None
+    instantaneous: InstantaneousTable | None = None
+    sampling_rate: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    rotate_after: Count | None = None
     cap: Count | None = None
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:
-        self._only(self.memory is True, "again", "memory = true")
+        self._only(self.memoize is True, "instantaneous", "memoize = true")
         return self
 
 
@@ -255,7 +255,7 @@ class DensityTable(Table):
         if self.table is not None and not any(self.table):
             raise rejection("must have a weight above 0", key="table", value=list(self.table))
         if self.beta is not None:
-            from poolscope.population.densities import Beta  # takes its time, and most scenarios have none
+            from poolscope.population.priors import Beta  # takes its time, and most scenarios have none
 
             try:
                 Beta(a=self.beta[0], b=self.beta[1])
@@ -276,9 +276,9 @@ PoolPrior = Annotated[
 
 
 class PriorTable(Table):
-    """``[adversary.prior]``: what the adversary believes of a user's behaviour.
+    """``[adversary.prior]``: what the adversary believes of a user's behavior.
 
-    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learnt from the
+    The polarization's density is that of the rescaled delta, (k delta - 1) / (k - 1). "fitted" is learned from the
     external users of recorded traces. With ``none``, the probability that a user prefers no pool, that is one more
     hypothesis; the others are given that a pool is preferred.
     """
@@ -305,22 +305,22 @@ class PriorTable(Table):
 class UsersTable(Table):
     """``[users]``: synthetic, or recorded; without a count the command chooses.
 
-    ``behaviour`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
+    ``behavior`` is what synthetic users are drawn from, in the words of a prior; uniform where absent. ``none`` is the
     share of users who prefer no pool.
     """
 
     count: Count | None = None
     sigma: NotNegative = 0.0
-    behaviour: PriorTable | None = None
+    behavior: PriorTable | None = None
     none: ProbabilityBelowOne = 0.0
     traces: RelativePath | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        for key in ("count", "sigma", "behaviour", "none"):
+        for key in ("count", "sigma", "behavior", "none"):
             self._only(self.traces is None, key, "synthetic users, not with traces")
-        if self.behaviour is not None and self.behaviour.none:
-            raise rejection("is the belief of an adversary", key="behaviour.none", remedy="write [users] none")
+        if self.behavior is not None and self.behavior.none:
+            raise rejection("is the belief of an adversary", key="behavior.none", remedy="write [users] none")
         return self
 
 
@@ -331,22 +331,22 @@ PoolMembers = Annotated[dict[str, list[str | int]], Field(min_length=2)]
 class AdversaryTable(Table):
     """``[[adversary]]``: who attacks, and what popularity they believe in.
 
-    Without ``reports``, an estimated popularity is that of the attacked reports themselves, which a game does not have;
-    without ``method``, it is estimated in the way that suits the mechanism.
+    Without ``estimate_from``, an estimated popularity is that of the attacked reports themselves, which a game does not
+    have; without ``method``, it is estimated in the way that suits the mechanism.
     """
 
     name: Name
     popularity: Literal["uniform", "estimated", "true", "given"]
-    reports: Count | None = None
+    estimate_from: Count | None = None
     method: Literal["linear", "regression", "ridge", "ibu"] | None = None
     file: RelativePath | None = None
     prior: PriorTable = PriorTable()
     pools: PoolMembers | None = None
-    knows_memory: bool = True
+    knows_memoization: bool = True
 
     @model_validator(mode="after")
     def _parameters(self) -> Self:
-        for key in ("reports", "method"):
+        for key in ("estimate_from", "method"):
             self._only(self.popularity == "estimated", key, "popularity 'estimated'")
         self._only(self.popularity == "given", "file", "popularity 'given'")
         if self.name == NON_PRIVATE:

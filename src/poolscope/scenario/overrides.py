@@ -40,9 +40,9 @@ def as_asked(
 def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
     """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
     changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
-    if scenario.keeps_answers and not is_kept(MECHANISMS[kind], scenario.devices.memory):
+    if scenario.keeps_answers and not is_kept(MECHANISMS[kind], scenario.devices.memoize):
         listed = tomllib.loads(scenario.text).get("adversary", [])
-        changes["adversary"] = [{key: entry[key] for key in entry if key != "knows_memory"} for entry in listed]
+        changes["adversary"] = [{key: entry[key] for key in entry if key != "knows_memoization"} for entry in listed]
     return changes
 
 

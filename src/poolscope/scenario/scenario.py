@@ -156,9 +156,11 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memory" in adversary.model_fields_set and not self.keeps_answers:
-                key = f"adversary[{i}].knows_memory"
-                raise rejection("goes only with memory = true in [devices]", key=key, value=adversary.knows_memory)
+            if "knows_memoization" in adversary.model_fields_set and not self.keeps_answers:
+                key = f"adversary[{i}].knows_memoization"
+                raise rejection(
+                    "goes only with memoize = true in [devices]", key=key, value=adversary.knows_memoization
+                )
             if numbered and adversary.popularity == "given" and adversary.file is None:
                 key = f"adversary[{i}].popularity"
                 raise rejection("must have a file to be 'given'", key=key, remedy=remedy)
@@ -185,12 +187,12 @@ class Scenario(Table):
         from poolscope.devices.protocols import is_kept
         from poolscope.devices.registry import MECHANISMS
 
-        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memory)
+        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memoize)
 
     @property
     def tells_users_apart(self) -> bool:
         """Whether reports of two names have nothing in common: two pseudonyms of one device share its kept answers."""
-        return self.devices.window is None or not self.keeps_answers
+        return self.devices.rotate_after is None or not self.keeps_answers
 
     @property
     def asked(self) -> dict[str, Any]:

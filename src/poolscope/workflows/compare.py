@@ -31,9 +31,15 @@ from poolscope.game.game import Game
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Mechanism
-from poolscope.metrics.bounds import EpsilonInTime, composition_bound, devices_in_words, epsilon_of, of_each_in_words
+from poolscope.metrics.bounds import (
+    CumulativeEpsilon,
+    composition_bound,
+    devices_in_words,
+    epsilon_of,
+    of_each_in_words,
+)
 from poolscope.metrics.intervals import Estimate
-from poolscope.metrics.leakage import evidence
+from poolscope.metrics.leakage import log_odds_gain
 from poolscope.metrics.reading import record_from
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
@@ -52,16 +58,16 @@ class Leak(Record):
 
     Parameters
     ----------
-    reports_to_exposure : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
-    evidence : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
+    reports_to_50pct : how many expose half of the users at confidence `exposed_at`; infinite where they never do.
+    log_odds_gain_p99 : what the reports added to the log odds of the true pool, of the user at the 99 % quantile.
     """
 
-    reports_to_exposure: Estimate
-    evidence: Estimate
+    reports_to_50pct: Estimate
+    log_odds_gain_p99: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Leak):
+class Configuration(Leak):
     """What one adversary learns under one choice of mechanism and epsilon, and how well that choice serves.
 
     Parameters
@@ -69,9 +75,9 @@ class Choice(Leak):
     mechanism, epsilon : the choice; composition_bound : n epsilon, which no evidence exceeds;
         with a cap or a window it is of the reports that can be linked. Where devices keep answers, the epsilon of an
         answer times the answers that n reports can come from, as the papers count.
-    mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_expected, rmse_expected,
-        mae_expected : in closed form. None where the mechanism has no estimate.
-    frontier : whether no other choice does as well on both error and AUC, and better on one.
+    mse, rmse, mae : errors of the curator's frequencies as measured, rmse the root of mse; mse_analytical,
+        rmse_analytical, mae_analytical : in closed form. None where the mechanism has no estimate.
+    pareto_optimal : whether no other choice does as well on both error and AUC, and better on one.
     """
 
     mechanism: str
@@ -79,9 +85,9 @@ class Choice(Leak):
     composition_bound: float
     mse: float | None
     mae: float | None
-    mse_expected: float | None
-    mae_expected: float | None
-    frontier: bool = False
+    mse_analytical: float | None
+    mae_analytical: float | None
+    pareto_optimal: bool = False
 
     @property
     def rmse(self) -> float:
@@ -89,13 +95,13 @@ class Choice(Leak):
         return math.nan if self.mse is None else math.sqrt(self.mse)
 
     @property
-    def rmse_expected(self) -> float:
+    def rmse_analytical(self) -> float:
         """The same in closed form."""
-        return math.nan if self.mse_expected is None else math.sqrt(self.mse_expected)
+        return math.nan if self.mse_analytical is None else math.sqrt(self.mse_analytical)
 
     def as_json(self) -> dict[str, Any]:
         """The record as one flat object, see ``Record``; the roots stand beside their squares."""
-        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_expected")}
+        return super().as_json() | {name: plain(getattr(self, name)) for name in ("rmse", "rmse_analytical")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +111,7 @@ class Comparison:
     Parameters
     ----------
     scenario : the one that the choices vary; seed, users : who played.
-    reports : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
+    estimate_from : how many the frequency estimates are made of; n : how many of each user the adversaries saw.
     mechanisms : as they were asked for.
     results : a record for each choice and adversary, choices in the order asked for.
     non_private : the record of the same users without a mechanism, or None.
@@ -117,12 +123,12 @@ class Comparison:
     scenario: Scenario
     seed: int
     users: int
-    reports: int
+    estimate_from: int
     n: int
     mechanisms: tuple[str, ...]
-    results: Records[Choice]
+    results: Records[Configuration]
     non_private: Leak | None
-    epsilons: tuple[EpsilonInTime, ...]
+    epsilons: tuple[CumulativeEpsilon, ...]
     devices: tuple[str, ...]
     adversaries: Mapping[str, str]
     seconds: float
@@ -134,7 +140,7 @@ class Comparison:
             "scenario": self.scenario.about(),
             "seed": self.seed,
             "users": self.users,
-            "reports": self.reports,
+            "estimate_from": self.estimate_from,
             "n": self.n,
             "mechanisms": list(self.mechanisms),
             "version": self.version,
@@ -169,20 +175,22 @@ def read_comparison(folder: Path) -> Comparison:
     return comparison
 
 
-def mark_frontier(results: Sequence[Choice]) -> Iterator[Choice]:
-    """The records, each told whether it is on the ``frontier``.
+def mark_pareto_optimal(results: Sequence[Configuration]) -> Iterator[Configuration]:
+    """The records, each told whether it is on the ``pareto_optimal``.
 
     Each adversary has a frontier of its own; a choice without an estimate is on none.
     """
     for record in results:
         rivals = [rival for rival in results if rival.adversary == record.adversary]
-        yield replace(record, frontier=record.mse is not None and not any(_beats(rival, record) for rival in rivals))
+        yield replace(
+            record, pareto_optimal=record.mse is not None and not any(_beats(rival, record) for rival in rivals)
+        )
 
 
-def _beats(one: Choice, other: Choice) -> bool:
+def _beats(one: Configuration, other: Configuration) -> bool:
     if one.mse is None or other.mse is None:
         return False
-    pairs = (one.mse, other.mse), (one.auc.value, other.auc.value)
+    pairs = (one.mse, other.mse), (one.auc_pn.value, other.auc_pn.value)
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
@@ -201,7 +209,7 @@ def compare(
     *,
     users: int | None = None,
     seed: int = 0,
-    reports: int = DEFAULT_REPORTS,
+    estimate_from: int = DEFAULT_REPORTS,
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
     engine: Engine | None = None,
@@ -218,7 +226,7 @@ def compare(
         without an epsilon is played once.
     users : how many; where absent the scenario's count, up to a thousand.
     seed : the users, what they pick and what they draw are the same for every choice.
-    reports : how many reports the frequency estimate is made of.
+    estimate_from : how many reports the frequency estimate is made of.
     observations, threshold : in place of the scenario's; what is told is after the largest count.
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
@@ -226,7 +234,7 @@ def compare(
 
     Examples
     --------
-    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, reports=1000)
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, estimate_from=1000)
     >>> [(choice.mechanism, choice.adversary) for choice in done.results]
     [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
@@ -235,14 +243,14 @@ def compare(
     if target is not None:
         check_new(target)
     check_count("users", users)
-    check_count("reports", reports)
+    check_count("estimate_from", estimate_from)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
     scenario = as_asked(scenario, observations=observations, threshold=threshold)
     # every choice is made before the first is played: a parameter that is missing is known at once
     choices = list(candidates(scenario, mechanisms, epsilons))
     results: list[Leak] = []
-    spent: dict[str, list[EpsilonInTime]] = {}
+    spent: dict[str, list[CumulativeEpsilon]] = {}
     done_by_devices: dict[str, None] = {}
     beside = nearest_folder(target.parent) if target else Path(gettempdir())
     for position, choice in enumerate(choices):
@@ -258,18 +266,18 @@ def compare(
             progress.begin(count * len(choices))
         spent.setdefault(choice.name, []).append(epsilon_of(game))
         done_by_devices |= dict.fromkeys(devices_in_words(game))
-        results += _play(game, choice.name, count, seed, reports, engine, beside, progress.tick)
+        results += _play(game, choice.name, count, seed, estimate_from, engine, beside, progress.tick)
     done = Comparison(
         scenario=scenario,
         seed=seed,
         users=results[0].users,
-        reports=reports,
+        estimate_from=estimate_from,
         n=results[0].n,
         mechanisms=tuple(dict.fromkeys(map(place_of, mechanisms))),
-        results=Records(mark_frontier([record for record in results if isinstance(record, Choice)])),
+        results=Records(mark_pareto_optimal([record for record in results if isinstance(record, Configuration)])),
         non_private=next((record for record in results if record.adversary == NON_PRIVATE), None),
         epsilons=tuple(dict.fromkeys(epsilon for of_one in spent.values() for epsilon in of_one)),
-        devices=(*of_each_in_words(spent, game.sending), users_in_words(game), *done_by_devices),
+        devices=(*of_each_in_words(spent, game.policy), users_in_words(game), *done_by_devices),
         adversaries={a.name: a.phrase for a in game.adversaries},
         seconds=time.perf_counter() - started,
     )
@@ -283,21 +291,21 @@ def _play(
     kind: str,
     users: int,
     seed: int,
-    reports: int,
+    estimate_from: int,
     engine: Engine,
     beside: Path,
     tick: Tick,
 ) -> Iterator[Leak]:
     """The records of one choice: one for each adversary; the non-private one has seen no mechanism."""
     epsilon = float(game.mechanism.epsilon)
-    served = _served(game, reports, seed, engine)
+    served = _served(game, estimate_from, seed, engine)
     for name, outcomes in _outcomes(game, users, seed, engine, beside, tick):
         leak = attacked(outcomes, game, seed)
         if name == NON_PRIVATE:
             yield leak
             continue
         bound = composition_bound(game)
-        yield Choice(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
+        yield Configuration(**vars(leak), mechanism=kind, epsilon=epsilon, composition_bound=bound, **served)
 
 
 def _outcomes(
@@ -358,10 +366,12 @@ def _count(game: Game, users: int | None, scenario: Scenario) -> int:
     return playing(game, users) or min(asked or DEFAULT_USERS, DEFAULT_USERS)
 
 
-def _served(game: Game, reports: int, seed: int, engine: Engine) -> dict[str, Any]:
+def _served(game: Game, estimate_from: int, seed: int, engine: Engine) -> dict[str, Any]:
     """Errors of the frequency estimate; every choice estimates the same popularity."""
-    found = measure_utility(game.mechanism, true_frequencies(game), reports, curator_key(seed, 1 << 32), engine.map)
-    names = ("mse", "mae", "mse_expected", "mae_expected")
+    found = measure_utility(
+        game.mechanism, true_frequencies(game), estimate_from, curator_key(seed, 1 << 32), engine.map
+    )
+    names = ("mse", "mae", "mse_analytical", "mae_analytical")
     return {name: asdict(found)[name] if found else None for name in names}
 
 
@@ -380,8 +390,8 @@ def attacked(rows: pl.DataFrame, game: Game, seed: int) -> Leak:
     counted = Counted.of(rows, n)
     return Leak(
         **vars(record_of(rows, counted, name, n, game, seed, game.threshold)),
-        reports_to_exposure=counted.reports_until(0.5),
-        evidence=evidence(rows, _prior(adversary, game)),
+        reports_to_50pct=counted.reports_until(0.5),
+        log_odds_gain_p99=log_odds_gain(rows, _prior(adversary, game)),
     )
 
 

@@ -31,14 +31,14 @@ class Estimated:
     Parameters
     ----------
     reports, objects : how many there are in the file, and in the universe.
-    seen : how many objects are found more often than twice their standard error; None where there are no errors.
+    n_detected : how many objects are found more often than twice their standard error; None where there are no errors.
     method : the one that was used.
     table : the estimate object by object, as it is written.
     """
 
     reports: int
     objects: int
-    seen: int | None
+    n_detected: int | None
     method: str
     table: pl.DataFrame
 
@@ -100,7 +100,7 @@ def estimate(
     return Estimated(
         reports=found.reports,
         objects=universe.size,
-        seen=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
+        n_detected=None if found.errors is None else int((found.counts > 2 * found.errors).sum()),
         method=found.method,
         table=table,
     )

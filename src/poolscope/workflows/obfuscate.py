@@ -24,7 +24,7 @@ from poolscope.core.machine import check_disk
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import user_keys
 from poolscope.core.tables import Source, check_output, open_table, writing
-from poolscope.devices.policy import Sending
+from poolscope.devices.policy import ReportingPolicy
 from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
@@ -94,7 +94,7 @@ def obfuscate(
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns
-    device, sending = build_device(scenario, mechanism), build_sending(scenario)
+    device, policy = build_device(scenario, mechanism), build_sending(scenario)
     engine, source = engine or Local(), open_table(path)
     arrivals = Arrivals(source.check_names)
     if rows_said := source.height():
@@ -116,7 +116,7 @@ def obfuscate(
         rows = rows_within(MEMORY_BYTES / engine.threads, MAKING[written.text] * row_bytes(columns))
         reports = 0
         events = _parts(source, universe, arrivals, min(rows, ROWS))
-        for count in engine.map(part, _sent(events, sending, seed)):
+        for count in engine.map(part, _sent(events, policy, seed)):
             reports += count
             progress.tick(count)
     return Obfuscated(users=len(arrivals), reports=reports)
@@ -131,20 +131,20 @@ def _parts(source: Source, universe: Universe, arrivals: Arrivals, rows: int) ->
         yield _Part(number, names, users, places.of(users), block["object"])
 
 
-def _sent(parts: Iterator[_Part], sending: Sending, seed: int) -> Iterator[_Part]:
+def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterator[_Part]:
     """What is sent of each part: the rows that are reported, up to the cap, under the pseudonym of each."""
     numbers = Places()
     for part in parts:
-        if sending.sample < 1:
-            part = _rows(part, sending.reported(user_keys(seed, part.users), part.places))
-        if sending.cap is None and sending.window is None:
+        if policy.sampling_rate < 1:
+            part = _rows(part, policy.reported(user_keys(seed, part.users), part.places))
+        if policy.cap is None and policy.rotate_after is None:
             yield part
             continue
         number = numbers.of(part.users)
-        if sending.window is not None:
-            pseudonym = part.names.cast(pl.String) + "#" + pl.Series(number // sending.window + 1).cast(pl.String)
+        if policy.rotate_after is not None:
+            pseudonym = part.names.cast(pl.String) + "#" + pl.Series(number // policy.rotate_after + 1).cast(pl.String)
             part = part._replace(names=pseudonym)
-        yield part if sending.cap is None else _rows(part, number < sending.cap)
+        yield part if policy.cap is None else _rows(part, number < policy.cap)
 
 
 def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:

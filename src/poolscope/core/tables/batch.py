@@ -118,10 +118,10 @@ class Batch:
     def _text_bytes(self) -> pl.Series:
         return sum((_text_bytes(series) for series in self.frame), pl.repeat(0, self.frame.height, eager=True))
 
-    def light(self, most_bytes: int) -> Iterator[Batch]:
+    def light(self, max_bytes: int) -> Iterator[Batch]:
         """The rows in batches of so many bytes of text, or of one row: a file may say a long text once for all rows."""
         before = self._text_bytes
-        starts = (before.cum_sum() // most_bytes).rle_id().arg_unique().to_list()
+        starts = (before.cum_sum() // max_bytes).rle_id().arg_unique().to_list()
         for start, end in zip(starts, [*starts[1:], self.frame.height], strict=True):
             yield replace(self, first=self.first + start, frame=self.frame[start:end])
 

@@ -58,11 +58,11 @@ class Source:
         *,
         optional: Sequence[str] = (),
         most: int = 1 << 50,
-        most_bytes: int = BATCH_BYTES,
+        max_bytes: int = BATCH_BYTES,
         row_bytes: int = 64,
         held: int = 0,
     ) -> Iterator[Batch]:
-        """The rows in order, of which at most `most_bytes` bytes are held.
+        """The rows in order, of which at most `max_bytes` bytes are held.
 
         Parameters
         ----------
@@ -77,24 +77,24 @@ class Source:
         for file in self.files:
             with reading(file):
                 if self.text:
-                    found = text_batches(file, wanted, max(1 << 12, most_bytes // PARSED))
+                    found = text_batches(file, wanted, max(1 << 12, max_bytes // PARSED))
                 else:
-                    rows = _batch_rows(most_bytes, row_bytes)
-                    found = _parquet_batches(file, wanted, rows, most_bytes, most=most, held=held)
+                    rows = _batch_rows(max_bytes, row_bytes)
+                    found = _parquet_batches(file, wanted, rows, max_bytes, most=most, held=held)
                 for first, frame in found:
                     empty = False
                     yield Batch(file=file, first=first, frame=frame, text=self.text)
         if empty:
             raise InputError("must have at least one row", file=self.path)
 
-    def rows(self, columns: Sequence[str], *, most_bytes: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
-        """The rows in order, cut for others to read: at most `most_bytes` bytes each.
+    def rows(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, folder: Path) -> Iterator[Rows]:
+        """The rows in order, cut for others to read: at most `max_bytes` bytes each.
 
         Parquet is not read for that; CSV is, and its rows are kept as Parquet in the folder.
         """
-        most, empty = _batch_rows(most_bytes, row_bytes), True
+        most, empty = _batch_rows(max_bytes, row_bytes), True
         if self.text:
-            for batch in self.batches(columns, most_bytes=most_bytes, row_bytes=row_bytes):
+            for batch in self.batches(columns, max_bytes=max_bytes, row_bytes=row_bytes):
                 for start in range(0, batch.frame.height, most):
                     frame, first = batch.frame[start : start + most], batch.first + start
                     kept = folder / f"{first}.rows"
@@ -105,7 +105,7 @@ class Source:
         for file in self.files:
             with reading(file):
                 wanted = partial(chosen, columns=columns, optional=())
-                for first, count, size in _parquet_cut(file, wanted, most, most_bytes)[1]:
+                for first, count, size in _parquet_cut(file, wanted, most, max_bytes)[1]:
                     empty = False
                     yield Rows(file=file, first=first, count=count, size=size, place=file.absolute(), text=False)
         if empty:
@@ -225,8 +225,8 @@ def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
     return table.with_columns(read_back(pl.col(names)))
 
 
-def _batch_rows(most_bytes: int, row_bytes: int) -> int:
-    return max(64, min(most_bytes // row_bytes, MOST_ROWS))
+def _batch_rows(max_bytes: int, row_bytes: int) -> int:
+    return max(64, min(max_bytes // row_bytes, MOST_ROWS))
 
 
 @contextmanager

@@ -14,8 +14,8 @@ const Charts = (() => {
     loader: { load: () => Promise.reject(new Error("a picture of this page fetches nothing")) },
   });
 
-  // On a dark page a colour is as far from the paper as it is from white on a light one; hue and strength stay. Rules
-  // say so of each colour that is drawn: what is printed or saved stays as it was drawn, for paper.
+  // On a dark page a color is as far from the paper as it is from white on a light one; hue and strength stay. Rules
+  // say so of each color that is drawn: what is printed or saved stays as it was drawn, for paper.
   const dark = new CSSStyleSheet({ media: "screen and (prefers-color-scheme: dark)" });
   document.adoptedStyleSheets.push(dark);
   const PAPER = 0.21; // lightness of the dark paper, in Oklab
@@ -27,15 +27,15 @@ const Charts = (() => {
   function turn(svg) {
     for (const what of ["fill", "stroke", "stop-color"])
       for (const mark of svg.querySelectorAll(`[${what}]`)) {
-        const colour = mark.getAttribute(what);
-        if (known.has(what + colour) || !CSS.supports("color", colour) || colour === "transparent") continue;
-        known.add(what + colour);
-        dark.insertRule(`.chart svg.marks [${what}="${CSS.escape(colour)}"] { ${what}: ${turned(colour)}; }`);
+        const color = mark.getAttribute(what);
+        if (known.has(what + color) || !CSS.supports("color", color) || color === "transparent") continue;
+        known.add(what + color);
+        dark.insertRule(`.chart svg.marks [${what}="${CSS.escape(color)}"] { ${what}: ${turned(color)}; }`);
       }
   }
 
-  function turned(colour) {
-    pencil.fillStyle = colour; // which writes it as #rrggbb
+  function turned(color) {
+    pencil.fillStyle = color; // which writes it as #rrggbb
     const part = (i) => parseInt(pencil.fillStyle.slice(i, i + 2), 16) / 255;
     const [r, g, b] = [1, 3, 5].map((i) => (part(i) > 0.04045 ? ((part(i) + 0.055) / 1.055) ** 2.4 : part(i) / 12.92));
     const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
@@ -44,7 +44,7 @@ const Charts = (() => {
     const lightness = 0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s;
     const green = 1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s;
     const blue = 0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s;
-    // pale lines gain more: the eye tells dark colours apart less well
+    // pale lines gain more: the eye tells dark colors apart less well
     const light = PAPER + (LIGHTEST - PAPER) * ((1 - lightness) / (1 - DARKEST)) ** 0.8;
     return `oklab(${light.toFixed(4)} ${green.toFixed(4)} ${blue.toFixed(4)})`;
   }

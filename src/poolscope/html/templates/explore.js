@@ -271,10 +271,10 @@
       state = { ...state, scenario: select.value, changes: {} };
       begin();
     });
-    place.append(labelled({ key: "scenario", label: "Scenario", words: "A deployment to start from." }, [select], "c-scenario"));
+    place.append(labeled({ key: "scenario", label: "Scenario", words: "A deployment to start from." }, [select], "c-scenario"));
     for (const control of controls) {
       const inputs = control.why ? [] : FORMS[control.form](control);
-      place.append(labelled(control, inputs, document.getElementById(`c-${control.key}`) ? null : `c-${control.key}`));
+      place.append(labeled(control, inputs, document.getElementById(`c-${control.key}`) ? null : `c-${control.key}`));
     }
     const seed = made("input", { type: "number", step: 1, value: state.seed, id: "c-seed" });
     seed.addEventListener("change", () => {
@@ -283,11 +283,11 @@
       state.seed = found;
       moved();
     });
-    place.append(labelled({ key: "seed", label: "Seed", words: "The same seed, the same users." }, [made("div", { className: "row" }, seed)], "c-seed"));
+    place.append(labeled({ key: "seed", label: "Seed", words: "The same seed, the same users." }, [made("div", { className: "row" }, seed)], "c-seed"));
     able();
   }
 
-  function labelled(control, inputs, target) {
+  function labeled(control, inputs, target) {
     const has = inputs.some((input) => input.id === target || input.querySelector?.(`[id="${target}"]`));
     const label = has ? made("label", { text: control.label }) : made("div", { className: "label", text: control.label });
     if (has) label.htmlFor = target;
@@ -479,9 +479,9 @@
     $("belief").chart?.signal("upto", at).runAsync();
   }
 
-  function swatch(text, colour) {
+  function swatch(text, color) {
     const part = made("span", { text });
-    part.style.setProperty("--swatch", colour);
+    part.style.setProperty("--swatch", color);
     return part;
   }
 
@@ -491,7 +491,7 @@
   }
 
   function evidence(step) {
-    if (step.evidence === null) return "was never sent: nothing is learnt";
+    if (step.evidence === null) return "was never sent: nothing is learned";
     const factor = Math.exp(Math.abs(step.evidence));
     const much = factor >= 1000 ? "more than a thousand" : factor.toFixed(2);
     if (factor < 1.005) return `says nothing of ${story.preferred}`;

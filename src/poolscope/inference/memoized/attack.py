@@ -9,7 +9,7 @@ objects, for one object has one answer; so the likelihood is a sum over injectiv
 
 a permanent. Two ways to score the pools by it, the integral over relevant interest and polarization included:
 
-`exact_scores` takes the sum as it is. Within a pool it does not depend on the behaviour, so it is taken for every set
+`exact_scores` takes the sum as it is. Within a pool it does not depend on the behavior, so it is taken for every set
 of groups and every pool once, and only the number of reports in each pool meets the integral. Time is exponential in
 the number of groups.
 
@@ -32,12 +32,12 @@ from scipy.special import logsumexp
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.devices.policy import Sent
+from poolscope.devices.policy import ReportBatch
 from poolscope.devices.protocols import Bits, Evidence, Identical, Keeping
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, lengths_of, posterior_of_each
 from poolscope.inference.memoized.chains import Found, kept_posterior
-from poolscope.inference.memoized.occupancy import normalised, occupancy_of
+from poolscope.inference.memoized.occupancy import normalized, occupancy_of
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
 from poolscope.inference.posterior import not_a_number
@@ -171,19 +171,19 @@ class OnKept:
     device: Keeping
 
     #: A user takes long: more to a block would be lost with it.
-    most_users: ClassVar[int] = 512
+    max_users: ClassVar[int] = 512
     prepared: ClassVar[float] = 0.0
 
     def posterior(
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
-        if not adversary.knows_memory:
+        if not adversary.knows_memoization:
             return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
         return grouped_posterior(self.device, reports, adversary, lengths, observations).posterior
 
     def posteriors(
         self,
-        sent: Sent,
+        sent: ReportBatch,
         keys: Keys,
         adversaries: Sequence[Adversary],
         observations: Sequence[int],
@@ -199,9 +199,11 @@ class OnKept:
                 mine = sent[rows]
                 reports, after_each = mine.reports(self.device, keys[rows]), range(mine.objects.shape[1] + 1)
                 mechanism = self.device.mechanism
-                return posterior_of_each(mechanism, reports, adversary, mine.lengths, after_each, sent.window), None
+                return posterior_of_each(
+                    mechanism, reports, adversary, mine.lengths, after_each, sent.rotate_after
+                ), None
 
-            return Posteriors(some, CHUNK, sent.window)
+            return Posteriors(some, CHUNK, sent.rotate_after)
 
         def grouped(adversary: Adversary) -> Posteriors:
             def some(rows: slice) -> Found:
@@ -220,7 +222,7 @@ class OnKept:
 
             return Posteriors(some, CHUNK, sampled=True)
 
-        return [(grouped if adversary.knows_memory else each)(adversary) for adversary in adversaries]
+        return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
 
 def grouped_posterior(
@@ -232,7 +234,7 @@ def grouped_posterior(
 ) -> Found:
     """Posteriors (users, rows, k) from the answers that each user's reports come from, see `attack.posterior`."""
     if adversary.belief.none:
-        remedy = "give the adversary no prior.none, or knows_memory = false"
+        remedy = "give the adversary no prior.none, or knows_memoization = false"
         raise InputError("memoized reports must be attacked without the hypothesis none", remedy=remedy)
     sizes = lengths_of(lengths, report_count(reports))
     counts = np.arange(sizes.max(initial=0) + 1) if observations is None else np.asarray(observations, dtype=np.int64)
@@ -290,7 +292,7 @@ def _of_groups(evidence: Evidence, tables: Tables, adversary: Adversary, key: np
     groups, slots = law.log_law.shape
     if slots == len(evidence.slots) and (groups <= EXACT or groups * slots > CELLS):
         scores = exact_scores if groups <= EXACT else occupancy_scores
-        return _without_chance(normalised(scores(law.log_law, np.bincount(law.answer), adversary), adversary))
+        return _without_chance(normalized(scores(law.log_law, np.bincount(law.answer), adversary), adversary))
     return allocated_posterior(tables, adversary, key)
 
 

@@ -1,11 +1,11 @@
 r"""Noisy bit vectors of memoized responses: chains over the objects behind the reports.
 
-Chains over the objects behind a user's reports: where they begin, and the behaviour that they draw.
+Chains over the objects behind a user's reports: where they begin, and the behavior that they draw.
 
 The posterior of the pools where a user has many sets of reports: chains say which reports belong together.
 
 Given which do, a set is one object, and what remains is the occupancy of groups of reports (`occupancy`), in which
-objects and behaviour are summed out; the posterior is its mean over the groupings of the chains (Rao and Blackwell).
+objects and behavior are summed out; the posterior is its mean over the groupings of the chains (Rao and Blackwell).
 With many sets the chains take long to find which pools these lie in, all of which must move at once, but not which
 reports are one set's.
 
@@ -15,9 +15,9 @@ The likelihood of the objects :math:`z_1 .. z_n` of a user's reports is
 
 .. math:: \prod_t \Phi(z_t) \prod_s \Pr[\text{reports in slot } s \,|\, s] ,
 
-the kept answers being summed out. A chain (`kernels.memoized_chain`) draws slots and behaviour in turn; given how many
+the kept answers being summed out. A chain (`kernels.memoized_chain`) draws slots and behavior in turn; given how many
 of the reports lie in each section, the integral over relevant interest and polarization is closed, and so is the
-posterior of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behaviour is drawn from the nodes
+posterior of the pools: its mean over the chain is the attack's (Rao and Blackwell). Behavior is drawn from the nodes
 of a Gauss rule that is exact for n reports, which changes nothing of that.
 
 Several chains with different starts first go on for `PILOT` rounds: how far they disagree says how many rounds others
@@ -46,23 +46,23 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children
 from poolscope.devices.protocols import Bits, Evidence
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.memoized.occupancy import Grid, normalised, occupancy_of
+from poolscope.inference.memoized.occupancy import Grid, normalized, occupancy_of
 from poolscope.inference.memoized.state import Slots, empty_sets, slots_of, units_of
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
 from poolscope.kernels.memoized_moves import Belief, Place, Room, weigh
 from poolscope.kernels.memoized_state import NEVER, Sets, Units, weigh_sets
-from poolscope.population.densities import Density
+from poolscope.population.priors import Density
 
 #: Splits and merges to a round, and other preferred pools that are tried.
 PAIRS, JUMPS = 8, 2
 
-#: By how much, as a logarithm, every other chain favours sets that are there when reports are dealt.
+#: By how much, as a logarithm, every other chain favors sets that are there when reports are dealt.
 FAVOUR = 10.0
 
 
 class Chain(NamedTuple):
-    """One chain: the sets of reports and their slots, and the behaviour."""
+    """One chain: the sets of reports and their slots, and the behavior."""
 
     units: Units
     belief: Belief
@@ -88,7 +88,7 @@ def begun(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chai
     they have come.
 
     Each deals the reports one after the other, the largest units first, to a set that is there or to one of its own.
-    That makes too many sets, as the first reports of an object have none to join; every other chain favours sets that
+    That makes too many sets, as the first reports of an object have none to join; every other chain favors sets that
     are there.
     """
     room, order = _room(units, belief), np.argsort(-units.count, kind="stable")
@@ -111,7 +111,7 @@ def between(means: Floats) -> tuple[Floats, Floats]:
 
 
 def belief_of(adversary: Adversary, slots: Slots, n: int) -> Belief:
-    """What the adversary believes of behaviour, on nodes that are exact for n reports."""
+    """What the adversary believes of behavior, on nodes that are exact for n reports."""
     k, belief = adversary.k, adversary.belief
     with np.errstate(divide="ignore"):
         log_prior = np.log(belief.pool_prior(k))
@@ -261,7 +261,7 @@ class Groupings:
         if new.any():
             self._learn(chain, groups[new])
         rows = np.array([self.rows[mark] for mark in marks])
-        return normalised(self.occupancy.scores(self.factors, rows, self.grid), self.adversary)
+        return normalized(self.occupancy.scores(self.factors, rows, self.grid), self.adversary)
 
     def _settle(self, chain: Chain, groups: Integers) -> None:
         """The grid that the first grouping needs is that of all."""

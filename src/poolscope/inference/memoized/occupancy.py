@@ -28,8 +28,8 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels.memoized_occupancy import TILE, bin_moments, group_factors, log_product
-from poolscope.population.densities import Density
 from poolscope.population.popularity import within_pools
+from poolscope.population.priors import Density
 
 #: Objects whose rates n p(z | pool) lie in one interval of this width are summed together, to the second order: each
 #: is off by a factor of BIN^3 / 6 at most, which is 2e-4, and mostly by far less. Below BIN an interval ends where it
@@ -127,7 +127,7 @@ class Occupancy:
             grid = self.grid(nodes)
             factors = self.factors(moments, counts, grid)
             scores = self.scores(factors, rows, grid)
-            posterior = normalised(scores, self.adversary)
+            posterior = normalized(scores, self.adversary)
             if before is not None and np.abs(posterior - before).max() < MOVED:
                 break
             before = posterior
@@ -177,7 +177,7 @@ def occupancy_of(adversary: Adversary, n: int) -> Occupancy:
     return Occupancy(adversary, n)
 
 
-def normalised(log_scores: Floats, adversary: Adversary) -> Floats:
+def normalized(log_scores: Floats, adversary: Adversary) -> Floats:
     """Posterior from log scores; reports that the model excludes leave the prior."""
     if np.all(np.isneginf(log_scores)):
         return adversary.belief.pool_prior(adversary.k)

@@ -18,7 +18,7 @@ from poolscope.population.popularity import within_pools
 
 
 class Slots(NamedTuple):
-    """The slots of a *class* have fixed shares of its weight, whatever the behaviour.
+    """The slots of a *class* have fixed shares of its weight, whatever the behavior.
 
     Where every slot lies in one section, the sections are the classes; else every slot is a class of its own.
 
@@ -72,7 +72,7 @@ def units_of(law: Bits, slots: Slots) -> Units:
     """The units of one user, their tables included: every report is one."""
     n, width = law.ones.shape
     features_of = law.ones.sum(axis=1, dtype=np.int64)
-    plain, marked = _bit_laws(n, law.permanent, law.again)
+    plain, marked = _bit_laws(n, law.permanent, law.instantaneous)
     rows = n + (n + 3 if n > 1 else 1)
     units = Units(
         joins=n > 1,
@@ -102,9 +102,9 @@ def units_of(law: Bits, slots: Slots) -> Units:
 
 
 @lru_cache(maxsize=16)
-def _bit_laws(n: int, permanent: tuple[float, float], again: tuple[float, float]) -> tuple[Floats, Floats]:
+def _bit_laws(n: int, permanent: tuple[float, float], instantaneous: tuple[float, float]) -> tuple[Floats, Floats]:
     """`plain` and `marked` of a device and so many reports, see `Units`: the same for all of its users."""
-    set_, unset = (_log_ones(n + 1, one, *again) for one in permanent)
+    set_, unset = (_log_ones(n + 1, one, *instantaneous) for one in permanent)
     zero, one = (np.diff(law[:, :-1], axis=0) for law in (unset, set_))
     more, marked_more = (np.diff(law[1:], axis=1) for law in (unset, set_))
     over = (set_ - unset)[:-1, :-1]

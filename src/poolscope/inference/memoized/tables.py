@@ -29,9 +29,9 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.devices.protocols import Evidence, Identical, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.kernels.memoized_tables import TILE, sum_tables
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import Density
+from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import within_pools
+from poolscope.population.priors import Density
 
 #: Below it the probability of "any other response" is what rounding left of nothing.
 ROUNDING = 1e-13
@@ -133,7 +133,7 @@ def tables_of(evidence: Evidence, adversary: Adversary) -> Tables:
 
 
 def _of_values(law: Values) -> tuple[Floats, Integers, tuple[float, float]]:
-    (p, q), (sent, other) = law.permanent, law.again
+    (p, q), (sent, other) = law.permanent, law.instantaneous
     seen, counts = np.unique(law.value, return_counts=True)
     rest = (law.values - len(seen)) * q + np.where(np.isin(law.own, seen), 0.0, p - q)
     chances = np.hstack([np.where(law.own[:, None] == seen, p, q), rest[:, None]])
@@ -205,7 +205,7 @@ def grid_of(adversary: Adversary, n: int) -> Grid:
 
 
 @lru_cache(maxsize=32)
-def _grid(belief: Behaviour, k: int, neutral: bool, n: int) -> Grid:
+def _grid(belief: Behavior, k: int, neutral: bool, n: int) -> Grid:
     interest, polarization = axes(belief, k, neutral, n, GRID_ERROR)
     prior = np.outer(belief.pool_prior(k), np.outer(interest[2], polarization[2]).ravel())
     return Grid(section_weights(interest, polarization, k), prior)
@@ -221,7 +221,7 @@ def section_weights(interest: Floats, polarization: Floats, k: int) -> Floats:
     return weights
 
 
-def axes(belief: Behaviour, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:
+def axes(belief: Behavior, k: int, neutral: bool, n: int, log_error: float) -> tuple[Floats, Floats]:
     """(3, nodes) gamma, 1 - gamma and weight; (3, nodes) delta, (1 - delta) / (k - 1) and weight.
 
     Without neutral objects the relevant interest is one, whatever is believed of it.

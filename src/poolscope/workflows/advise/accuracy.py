@@ -40,7 +40,7 @@ def errors_of(mechanism: Mechanism, popularity: Floats, reports: float) -> Error
     return Errors(rmse=math.sqrt(float(squared.mean())), mae=float(absolute.mean()))
 
 
-def least_error(popularity: Floats, reports: float) -> float:
+def rmse_min(popularity: Floats, reports: float) -> float:
     """The error without any mechanism, which is that of so many draws from the popularity."""
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
     return math.sqrt(float(np.mean(frequency * (1 - frequency))) / reports)

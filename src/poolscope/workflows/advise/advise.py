@@ -39,11 +39,11 @@ START = 2.0
 def advise(
     scenario: Scenario,
     *,
-    exposed: float,
-    confidence: float | None = None,
-    reports: int | None = None,
+    max_exposed: float,
+    threshold: float | None = None,
+    horizon: int | None = None,
     days: float | None = None,
-    error: float | None = None,
+    max_error: float | None = None,
     devices: int | None = None,
     mechanisms: Sequence[str] | None = None,
     adversary: str | None = None,
@@ -60,10 +60,11 @@ def advise(
 
     Parameters
     ----------
-    exposed : the share of users who may be exposed, at most, with this `confidence` of the adversary; where absent, the
-        scenario's threshold, or 0.9 without one.
-    reports, days : by then; the scenario's last observation count where both are absent.
-    error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or none.
+    max_exposed : the share of users who may be max_exposed, at most, with this `threshold` of the adversary; where
+        absent, the scenario's threshold, or 0.9 without one.
+    horizon, days : by then; the scenario's last observation count where both are absent.
+    max_error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or
+        none.
     mechanisms : names; the scenario's own and some common ones where absent.
     adversary : the name of one of the scenario's; the strongest where absent.
     epsilon : the smallest and the largest that are looked at.
@@ -79,8 +80,8 @@ def advise(
     Examples
     --------
     >>> scenario = ps.load_scenario("apple-emojis")
-    >>> advice = ps.advise(scenario, exposed=0.1, reports=7, mechanisms=["grr"], users=200, tolerance=0.2)
-    >>> [(found.mechanism, found.fits) for found in advice.findings]
+    >>> advice = ps.advise(scenario, max_exposed=0.1, horizon=7, mechanisms=["grr"], users=200, tolerance=0.2)
+    >>> [(found.mechanism, found.feasible) for found in advice.findings]
     [('grr', 'yes')]
     """
     engine, target = engine or Local(), None if out is None else Path(out)
@@ -89,11 +90,11 @@ def advise(
         check_new(target)
     question = question_of(
         scenario,
-        exposed=exposed,
-        confidence=confidence,
-        reports=reports,
+        max_exposed=max_exposed,
+        threshold=threshold,
+        horizon=horizon,
         days=days,
-        error=error,
+        max_error=max_error,
         devices=devices,
         mechanisms=mechanisms,
         adversary=adversary,
@@ -110,7 +111,7 @@ def advise(
     start = START
     for candidate in candidates:
         findings[candidate.kind] = finding = candidate.finding(start)
-        start = finding.largest.value if finding.largest else start
+        start = finding.epsilon_max.value if finding.epsilon_max else start
     by_kind = {candidate.kind: candidate for candidate in candidates}
     horizon = min(players.horizon(finding.mechanism) for finding in findings.values() if finding.trials)
     refined: dict[str, Refining] = {}
@@ -136,7 +137,7 @@ def advise(
         recommended=recommended_scenario(scenario, verified.choice, question),
         alternatives=alternatives,
         sentence=sentence_of(recommendation, question, scenario),
-        gives=tuple(gives_of(list(findings.values()), question, scenario)),
+        relaxations=tuple(gives_of(list(findings.values()), question, scenario)),
         notes=(
             *efforts_in_words(players.efforts, question),
             *notes_of(list(findings.values()), recommendation, question, verified.limit),

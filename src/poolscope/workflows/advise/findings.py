@@ -21,8 +21,8 @@ from poolscope.workflows.advise.accuracy import (
     devices_needed,
     end_of_serving,
     errors_of,
-    least_error,
     least_in_range,
+    rmse_min,
     smallest_serving,
 )
 from poolscope.workflows.advise.plays import Exposures, Players
@@ -63,30 +63,30 @@ class Candidate:
     @cached_property
     def reports(self) -> float:
         """Reports of a collection: one of each device that sends one."""
-        return (self.question.devices or REPORTS) * self.players.scenario.devices.sample
+        return (self.question.devices or REPORTS) * self.players.scenario.devices.sampling_rate
 
     @cached_property
-    def smallest(self) -> float | None:
+    def epsilon_min(self) -> float | None:
         """The smallest epsilon that meets the error, in closed form; None where nobody asks, or none does."""
         question = self.question
-        if question.error is None:
+        if question.max_error is None:
             return None
-        return smallest_serving(self.rmse, question.error, question.lowest, question.highest)
+        return smallest_serving(self.rmse, question.max_error, question.lowest, question.highest)
 
     @cached_property
     def least(self) -> float | None:
         """The smallest error of the range, where an error is asked for."""
         question = self.question
-        if question.error is None:
+        if question.max_error is None:
             return None
-        if self.smallest is not None:
+        if self.epsilon_min is not None:
             return self.rmse(question.highest)
         return least_in_range(self.rmse, question.lowest, question.highest)
 
     @property
     def refused(self) -> bool:
         """Whether no epsilon of the range meets the error, so that nothing needs to be played."""
-        return self.question.error is not None and self.smallest is None
+        return self.question.max_error is not None and self.epsilon_min is None
 
     def errors(self, epsilon: float, reports: float | None = None) -> Errors | None:
         """Of a frequency, in closed form."""
@@ -107,9 +107,9 @@ class Candidate:
         return found.rmse
 
     @property
-    def most_users(self) -> int:
+    def max_users(self) -> int:
         """Users who search at most; of recorded ones half, as the others verify."""
-        most = self.players.most_users(self.kind)
+        most = self.players.max_users(self.kind)
         return most if self.recorded is None else searching(self.recorded, most)
 
     def played(self, epsilon: float, users: int, horizon: int | None = None) -> Exposures:
@@ -131,7 +131,7 @@ class Candidate:
     def trial(self, epsilon: float, first: int = FEW, most: int = SEARCHING) -> Trial:
         """Play more and more users until their share lies on one side of the target, or is well known."""
         question, players = self.question, self.players
-        most = min(most, self.most_users)
+        most = min(most, self.max_users)
         # where a user takes long, those that are not needed are not played
         few = min(first, most if self.kind not in players.efforts else max(LEAST, most // 4))
         players.progress.stage(f"Trying {self.kind} at epsilon {epsilon:.3g}, {few:,} to {most:,} users")
@@ -146,30 +146,30 @@ class Candidate:
         return Trial(
             epsilon=epsilon,
             users=found.users,
-            exposed=found.share(question.reports),
-            cap=found.cap(question.exposed),
+            exposed=found.share(question.horizon),
+            cap=found.cap(question.max_exposed),
             error=None if errors is None else errors.rmse,
-            design_effect=found.design_effect(question.reports),
+            design_effect=found.design_effect(question.horizon),
         )
 
     def finding(self, start: float) -> Finding:
         """The range of epsilon that meets the targets, searched from `start` where no error says where to begin."""
-        question, smallest = self.question, self.smallest
+        question, smallest = self.question, self.epsilon_min
         if self.refused:
             return self.finding_of([])
         low, high = question.lowest, question.highest
         close = STEP if self.players.hurried(self.kind) else CLOSE
         if smallest is None:
             begin = min(max(start, low), high)
-            return self.finding_of(largest_epsilon(self.trial, question.exposed, begin, low, high, close).trials)
+            return self.finding_of(largest_epsilon(self.trial, question.max_exposed, begin, low, high, close).trials)
         # the cap at the smallest epsilon decides; how far larger ones are from the target is only described
-        sized = int(np.clip(EXPOSED / question.exposed, FEW, SEARCHING))
+        sized = int(np.clip(EXPOSED / question.max_exposed, FEW, SEARCHING))
         at = self.trial(smallest, sized)
 
         def scanned(epsilon: float) -> Trial:
             return at if epsilon == smallest else self.trial(epsilon, most=SCANNING)
 
-        trials = largest_epsilon(scanned, question.exposed, smallest, low, high, close).trials
+        trials = largest_epsilon(scanned, question.max_exposed, smallest, low, high, close).trials
         if smallest * STEP < high and smallest == trials[-1].epsilon:
             # nothing fits: what larger epsilons would take is seen by one
             trials = (*trials, scanned(smallest * STEP))
@@ -177,32 +177,32 @@ class Candidate:
 
     def finding_of(self, trials: Sequence[Trial]) -> Finding:
         """What trials say, beside the error."""
-        question, smallest = self.question, self.smallest
-        found = found_in(trials, question.exposed, question.lowest, question.highest)
+        question, smallest = self.question, self.epsilon_min
+        found = found_in(trials, question.max_exposed, question.lowest, question.highest)
         at = next((trial for trial in found.trials if trial.epsilon == smallest), None)
-        largest = found.largest and Estimate(*map(self._met, found.largest))
-        if question.error is None:
-            fits = _some_fit(found.trials, question.exposed)
+        largest = found.epsilon_max and Estimate(*map(self._met, found.epsilon_max))
+        if question.max_error is None:
+            fits = _some_fit(found.trials, question.max_exposed)
             binds = "range" if largest is None or largest.value >= question.highest else "exposure"
         else:
-            fits = NO if at is None else verdict(at.exposed, question.exposed)
+            fits = NO if at is None else verdict(at.exposed, question.max_exposed)
             binds = "error" if fits != NO else "range" if largest is None else "error and exposure"
         error = devices = None
         if largest is not None:
             found_errors = self.errors(largest.value)
             error = None if found_errors is None else found_errors.rmse
-            if question.error is not None and error is not None and error > question.error:
+            if question.max_error is not None and error is not None and error > question.max_error:
                 epsilon = largest.value
-                needed = devices_needed(lambda n: self.rmse(epsilon, n), question.error, self.reports)
-                devices = needed / self.players.scenario.devices.sample
+                needed = devices_needed(lambda n: self.rmse(epsilon, n), question.max_error, self.reports)
+                devices = needed / self.players.scenario.devices.sampling_rate
         return Finding(
             mechanism=self.kind,
-            smallest=smallest,
-            largest=largest,
-            fits=fits,
-            binds=binds,
+            epsilon_min=smallest,
+            epsilon_max=largest,
+            feasible=fits,
+            limiting_constraint=binds,
             at_smallest=at,
-            least_error=self.least,
+            rmse_min=self.least,
             error_at_largest=error,
             devices_at_largest=devices,
             monotone=found.monotone,
@@ -211,9 +211,9 @@ class Candidate:
 
     def _met(self, epsilon: float) -> float:
         """Lower an end of the range to where the error stays met, from the smallest epsilon that meets it."""
-        if self.question.error is None or self.smallest is None or epsilon <= self.smallest:
+        if self.question.max_error is None or self.epsilon_min is None or epsilon <= self.epsilon_min:
             return epsilon
-        return end_of_serving(self.rmse, self.question.error, self.smallest, epsilon)
+        return end_of_serving(self.rmse, self.question.max_error, self.epsilon_min, epsilon)
 
 
 def _some_fit(trials: Sequence[Trial], target: float) -> str:
@@ -229,8 +229,8 @@ def searching(recorded: int, users: int) -> int:
 
 def undecided(found: Exposures, question: Question) -> bool:
     """Whether the interval of the share has the target inside, and is wider than is tolerated."""
-    share = found.share(question.reports)
-    return share.low <= question.exposed < share.high and share.high - share.low > question.tolerance
+    share = found.share(question.horizon)
+    return share.low <= question.max_exposed < share.high and share.high - share.low > question.tolerance
 
 
 def candidates_of(players: Players, beside: Path) -> list[Candidate]:
@@ -250,19 +250,19 @@ def candidates_of(players: Players, beside: Path) -> list[Candidate]:
         if long := check_size(game, users, beside, cores, plays):
             warnings.warn(long, stacklevel=3)
     popularity = true_frequencies(game)
-    if question.error is not None:
+    if question.max_error is not None:
         assert question.devices is not None
-        least = least_error(popularity, question.devices * scenario.devices.sample)
-        if question.error < least:
+        least = rmse_min(popularity, question.devices * scenario.devices.sampling_rate)
+        if question.max_error < least:
             rule = f"`error` must be at least {least:.2g}, which {question.devices:,} devices have without a mechanism"
-            raise InputError(rule, value=question.error, remedy="ask for more `devices` or a larger `error`")
+            raise InputError(rule, value=question.max_error, remedy="ask for more `devices` or a larger `error`")
     recorded = playing(game, None)
     candidates = [
         Candidate(kind=kind, players=players, popularity=popularity, recorded=recorded) for kind in question.mechanisms
     ]
     if all(candidate.refused for candidate in candidates):
         least = min(candidate.least for candidate in candidates if candidate.least is not None)
-        rule = f"no mechanism has an error of {question.error:g} up to epsilon {question.highest:g}"
+        rule = f"no mechanism has an error of {question.max_error:g} up to epsilon {question.highest:g}"
         raise InputError(rule, remedy=f"the least is {least:.2g}; ask for a larger HIGH of `epsilon` or more `devices`")
     return candidates
 

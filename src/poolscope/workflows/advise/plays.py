@@ -126,7 +126,7 @@ def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game) -> Ex
     """What the outcomes of a game with a threshold say of one adversary."""
     rows = outcomes.filter((pl.col("adversary") == adversary.name) & (pl.col("n") == game.horizon)).sort("user")
     first = rows[EXPOSED_AT_THRESHOLD].cast(pl.Float64).fill_null(float("inf"))
-    grouped = isinstance(game.device, Keeping) and adversary.knows_memory
+    grouped = isinstance(game.device, Keeping) and adversary.knows_memoization
     return Exposures(
         first=first.to_numpy(),
         gamma=rows["gamma"].to_numpy(),
@@ -175,9 +175,9 @@ class Players:
         """Events that trials of a mechanism are played to."""
         assert self.scenario.attack is not None
         effort = self.efforts.get(kind)
-        return self.scenario.attack.observations[-1] if effort is None else effort.beyond * self.question.reports
+        return self.scenario.attack.observations[-1] if effort is None else effort.beyond * self.question.horizon
 
-    def most_users(self, kind: str) -> int:
+    def max_users(self, kind: str) -> int:
         """Users of a trial of a mechanism at most."""
         effort = self.efforts.get(kind)
         return self.question.users if effort is None else effort.users
@@ -190,7 +190,7 @@ class Players:
     def looks(self, kind: str, horizon: int, memory: bool) -> list[int]:
         """After how many events the adversary of a mechanism is asked, see the function."""
         times = FEW_LOOKS if self.hurried(kind) else LOOKS
-        return looks(horizon, min(horizon, self.question.reports), memory, times)
+        return looks(horizon, min(horizon, self.question.horizon), memory, times)
 
     def variant(self, kind: str, epsilon: float, horizon: int | None = None) -> Scenario:
         """The scenario with a mechanism at an epsilon, played as far as trials are, or to another horizon."""
@@ -217,10 +217,10 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
     """The scenario reduced to what is asked; with recorded users no further than they go."""
     assert scenario.attack is not None
     recorded = scenario.users is not None and scenario.users.traces is not None
-    horizon = question.reports * (1 if recorded else BEYOND)
+    horizon = question.horizon * (1 if recorded else BEYOND)
     attack = {
         "observations": [horizon],
-        "threshold": question.confidence,
+        "threshold": question.threshold,
         "non_private": False,
         "estimates": scenario.attack.estimates,
     }
@@ -234,7 +234,7 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
 def is_grouped(players: Players, kind: str) -> bool:
     """Whether devices of a mechanism keep answers, before an adversary who groups reports by them."""
     variant = players.variant(kind, players.question.lowest)
-    return variant.keeps_answers and variant.adversaries[0].knows_memory is not False
+    return variant.keeps_answers and variant.adversaries[0].knows_memoization is not False
 
 
 def looks(horizon: int, n: int, memory: bool, times: int = LOOKS) -> list[int]:
@@ -277,7 +277,7 @@ def with_efforts(players: Players, users: int | None, kinds: Sequence[str]) -> P
         seconds = _seconds(players, kind) if users is None else None
         efforts[kind] = _effort(seconds, SECONDS / len(slow) / PLAYS) if seconds else Effort(users=question.users)
     timed = replace(players, efforts=efforts)
-    most = max(timed.most_users(kind) for kind in kinds)
+    most = max(timed.max_users(kind) for kind in kinds)
     return replace(timed, question=replace(question, users=most))
 
 
@@ -295,8 +295,8 @@ def _seconds(players: Players, kind: str) -> float:
     players.progress.stage(f"Timing {kind}, whose devices keep answers")
     game = players.game(kind, min(max(EPSILON, question.lowest), question.highest))
     # few reports compile what many need
-    play_block(replace(game, observations=[min(3, question.reports)]), range(1), players.seed, engine=alone)
-    timed, seconds = replace(game, observations=looks(question.reports, question.reports, True, FEW_LOOKS)), 0.0
+    play_block(replace(game, observations=[min(3, question.horizon)]), range(1), players.seed, engine=alone)
+    timed, seconds = replace(game, observations=looks(question.horizon, question.horizon, True, FEW_LOOKS)), 0.0
     for user in range(TIMED):
         started = time.process_time()
         play_block(timed, range(user, user + 1), players.seed, engine=alone)

@@ -1,4 +1,4 @@
-"""What is asked of a deployment: how many users may be exposed, by when, and how well the curator must learn."""
+"""What is asked of a deployment: how many users may be max_exposed, by when, and how well the curator must learn."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ class Question:
 
     Parameters
     ----------
-    exposed : the share of users who may be exposed by `reports` events, at most; confidence : from which on they are.
-    reports : n, after how many events; days : the same in days, where devices say how many a day.
-    error : the most that the error (RMSE) of a frequency may be, from one report of each of so many `devices`; None:
-        nobody asks.
+    max_exposed : the share of users who may be exposed by `horizon` events, at most; threshold : from which on they
+        are.
+    horizon : n, after how many events; days : the same in days, where devices say how many a day.
+    max_error : the most that the error (RMSE) of a frequency may be, from one report of each of so many `devices`;
+        None: nobody asks.
     mechanisms : the names that are tried; adversary : the name of who attacks.
     lowest, highest : where epsilon is looked for.
     users : how many search at most, and as many verify; tolerance : how wide the interval of a share at the border may
         be.
     """
 
-    exposed: float
-    confidence: float
-    reports: int
+    max_exposed: float
+    threshold: float
+    horizon: int
     days: float | None
-    error: float | None
+    max_error: float | None
     devices: int | None
     mechanisms: tuple[str, ...]
     adversary: str
@@ -65,11 +66,11 @@ class Question:
 def question_of(
     scenario: Scenario,
     *,
-    exposed: float,
-    confidence: float | None = None,
-    reports: int | None = None,
+    max_exposed: float,
+    threshold: float | None = None,
+    horizon: int | None = None,
     days: float | None = None,
-    error: float | None = None,
+    max_error: float | None = None,
     devices: int | None = None,
     mechanisms: Sequence[str] | None = None,
     adversary: str | None = None,
@@ -80,38 +81,38 @@ def question_of(
     """The question about a scenario, with what nobody says filled in; what cannot be asked is refused."""
     if scenario.attack is None:
         raise scenario.missing("attack")
-    _within(exposed, "exposed", 1)
-    confidence = scenario.attack.threshold or DEFAULT_THRESHOLD if confidence is None else confidence
-    _within(confidence, "confidence", 1)
-    if (error is None) != (devices is None):
-        given, lacking = ("error", "devices") if devices is None else ("devices", "error")
+    _within(max_exposed, "max_exposed", 1)
+    threshold = scenario.attack.threshold or DEFAULT_THRESHOLD if threshold is None else threshold
+    _within(threshold, "threshold", 1)
+    if (max_error is None) != (devices is None):
+        given, lacking = ("max_error", "devices") if devices is None else ("devices", "max_error")
         remedy = "an error is of the frequencies that so many devices give, one report each"
-        raise InputError(f"`{given}` must come with `{lacking}`", value=error or devices, remedy=remedy)
-    if error is not None:
-        _within(error, "error", 1)
-    for name, count in (("devices", devices), ("users", users), ("reports", reports)):
+        raise InputError(f"`{given}` must come with `{lacking}`", value=max_error or devices, remedy=remedy)
+    if max_error is not None:
+        _within(max_error, "max_error", 1)
+    for name, count in (("devices", devices), ("users", users), ("horizon", horizon)):
         if count is not None and count < 1:
             raise InputError(f"`{name}` must be at least 1", value=count)
     lowest, highest = epsilon or EPSILONS
     if not 0 < lowest < highest < math.inf:
         raise InputError("must be LOW:HIGH with 0 < LOW < HIGH", value=f"{lowest:g}:{highest:g}", place="epsilon")
-    tolerance = WIDTH * exposed if tolerance is None else tolerance
+    tolerance = WIDTH * max_exposed if tolerance is None else tolerance
     _within(tolerance, "tolerance", 1)
     own = (scenario.mechanism.kind, *COMMON)
     if mechanisms is not None and not len(mechanisms):
         raise InputError("`mechanisms` must name at least one")
     return Question(
-        exposed=exposed,
-        confidence=confidence,
-        reports=_events(scenario, reports, days),
+        max_exposed=max_exposed,
+        threshold=threshold,
+        horizon=_events(scenario, horizon, days),
         days=days,
-        error=error,
+        max_error=max_error,
         devices=devices,
         mechanisms=tuple(dict.fromkeys(own if mechanisms is None else mechanisms)),
         adversary=_adversary(scenario, adversary),
         lowest=lowest,
         highest=highest,
-        users=users or min(max(math.ceil(EXPOSED / exposed), USERS[0]), USERS[1]),
+        users=users or min(max(math.ceil(EXPOSED / max_exposed), USERS[0]), USERS[1]),
         tolerance=tolerance,
     )
 
@@ -120,9 +121,9 @@ def check_game(question: Question, game: Game) -> None:
     """The adversary is not that sure before the first report."""
     adversary = game.adversaries[0]
     prior = float(adversary.belief.pool_prior(adversary.k).max())
-    if question.confidence <= prior:
-        rule = f"`confidence` must be above {prior:.3g}, which the adversary has of everyone before any report"
-        raise InputError(rule, value=question.confidence)
+    if question.threshold <= prior:
+        rule = f"`threshold` must be above {prior:.3g}, which the adversary has of everyone before any report"
+        raise InputError(rule, value=question.threshold)
 
 
 def parse_range(text: str) -> tuple[float, float]:
@@ -136,7 +137,7 @@ def parse_range(text: str) -> tuple[float, float]:
 
 def strength(entry: AdversaryTable) -> tuple[int, int]:
     """Who knows more of the popularity comes after who knows less."""
-    return ("uniform", "given", "estimated", "true").index(entry.popularity), entry.reports or 0
+    return ("uniform", "given", "estimated", "true").index(entry.popularity), entry.estimate_from or 0
 
 
 def _within(value: float, name: str, top: float) -> None:
@@ -144,16 +145,16 @@ def _within(value: float, name: str, top: float) -> None:
         raise InputError(f"`{name}` must be above 0 and below {top:g}", value=value)
 
 
-def _events(scenario: Scenario, reports: int | None, days: float | None) -> int:
+def _events(scenario: Scenario, horizon: int | None, days: float | None) -> int:
     """n, from a number of events or of days, or else the scenario's last."""
     assert scenario.attack is not None
-    if reports is not None and days is not None:
-        raise InputError("must not be both `reports` and `days`", value=(reports, days), remedy="leave one out")
+    if horizon is not None and days is not None:
+        raise InputError("must not be both `horizon` and `days`", value=(horizon, days), remedy="leave one out")
     if days is None:
-        return scenario.attack.observations[-1] if reports is None else reports
+        return scenario.attack.observations[-1] if horizon is None else horizon
     rate = scenario.devices.reports_per_day
     if rate is None:
-        remedy = "write reports_per_day in [devices], or ask for `reports`"
+        remedy = "write reports_per_day in [devices], or ask for `horizon`"
         raise InputError(
             "`days` must have a scenario that says how many reports a day has", file=scenario.file, remedy=remedy
         )

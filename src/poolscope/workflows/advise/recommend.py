@@ -21,7 +21,7 @@ from poolscope.workflows.advise.accuracy import Errors
 from poolscope.workflows.advise.findings import Candidate
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.records import Alternative, Attempt, Finding, Recommendation
-from poolscope.workflows.advise.refine import Choice, Verified, capped
+from poolscope.workflows.advise.refine import Configuration, Verified, capped
 from poolscope.workflows.advise.search import NO, YES, Trial, all_of
 from poolscope.workflows.advise.text import number, share
 from poolscope.workflows.compare import variants
@@ -41,13 +41,13 @@ def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) ->
     as many users as allowed. Of mechanisms about as good, the one with the lowest epsilon per report comes first; of
     epsilons about equal, the one that was named first. So chance decides nothing unless the differences are large.
     """
-    fitting = [finding for finding in findings if finding.fits != NO]
-    if question.error is None:
+    fitting = [finding for finding in findings if finding.feasible != NO]
+    if question.max_error is None:
         known = [finding for finding in fitting if finding.error_at_largest is not None] or fitting
-        known = [finding for finding in known if finding.largest is not None]
+        known = [finding for finding in known if finding.epsilon_max is not None]
         if not known:
             least = min(finding.trials[0].exposed.value for finding in findings)
-            rule = f"no mechanism exposes as few users as {question.exposed:g} by {question.reports:,} events"
+            rule = f"no mechanism exposes as few users as {question.max_exposed:g} by {question.horizon:,} events"
             remedy = (
                 f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `reports` or more `exposed`"
             )
@@ -87,28 +87,30 @@ def recommendation_of(
         game.mechanism, candidate.popularity, reports, curator_key(verified.seed, 1 << 32), candidate.players.engine.map
     )
     errors = candidate.errors(choice.epsilon)
-    served = question.error is None or (errors is not None and errors.rmse <= question.error)
-    by_then = min(question.reports, choice.cap)
-    long_enough = choice.cap >= question.reports
+    served = question.max_error is None or (errors is not None and errors.rmse <= question.max_error)
+    by_then = min(question.horizon, choice.cap)
+    long_enough = choice.cap >= question.horizon
     return Recommendation(
         mechanism=choice.kind,
         epsilon=choice.epsilon,
         cap=choice.cap,
-        epsilon_in_time=epsilon_of(game),
-        meets=all_of(attempts[-1].kept, YES if served and long_enough else NO),
-        binds=finding.binds,
+        cumulative_epsilon=epsilon_of(game),
+        meets_targets=all_of(attempts[-1].meets_targets, YES if served and long_enough else NO),
+        limiting_constraint=finding.limiting_constraint,
         reason=reason,
         users=len(verified.users),
         exposed=verified.exposures.share(by_then),
         exposed_at_cap=verified.exposures.share(choice.cap),
         precision=verified.record.precision,
         baseline=verified.record.baseline,
-        most_right=verified.record.most_right,
+        success_bound=verified.record.success_bound,
         reports=reports,
         errors=errors,
-        measured=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
-        shuffled=None if question.devices is None else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
-        shuffled_total=_shuffled_total(game, question.devices),
+        empirical_errors=None if measured is None else Errors(rmse=float(np.sqrt(measured.mse)), mae=measured.mae),
+        shuffle_epsilon=None
+        if question.devices is None
+        else shuffled_epsilon_of(game.mechanism, question.devices, DELTA),
+        shuffle_epsilon_total=_shuffled_total(game, question.devices),
         by_pool=verified.by_pool,
         attempts=attempts,
     )
@@ -116,21 +118,21 @@ def recommendation_of(
 
 def _shuffled_total(game: Game, devices: int | None) -> float | None:
     """Central epsilon of all reports up to the cap, a shuffled round each; memoized responses do not compose."""
-    cap = game.sending.cap
+    cap = game.policy.cap
     if devices is None or cap is None or kept_by(game.device) is not None:
         return None
     return shuffled_epsilon_of(game.mechanism, devices, DELTA, rounds=cap)
 
 
-def recommended_scenario(scenario: Scenario, choice: Choice, question: Question) -> Scenario:
+def recommended_scenario(scenario: Scenario, choice: Configuration, question: Question) -> Scenario:
     """The scenario with mechanism, epsilon and cap set, which `audit` plays as it is."""
     (variant,) = variants(scenario, [choice.kind], [choice.epsilon])
     attack: dict[str, Any] = tomllib.loads(scenario.text)["attack"]
-    counts = sorted({n for n in (*attack["observations"], question.reports) if n <= max(choice.cap, question.reports)})
+    counts = sorted({n for n in (*attack["observations"], question.horizon) if n <= max(choice.cap, question.horizon)})
     changes = {
         "devices.cap": capped(choice, scenario),
         "attack.observations": counts,
-        "attack.threshold": question.confidence,
+        "attack.threshold": question.threshold,
     }
     return changed(variant, changes, name=scenario.name)
 
@@ -156,25 +158,25 @@ EQUAL = 0.01
 
 
 def alternatives_of(
-    findings: Sequence[Finding], choice: Choice, candidates: Mapping[str, Candidate]
+    findings: Sequence[Finding], choice: Configuration, candidates: Mapping[str, Candidate]
 ) -> Iterator[Alternative]:
     """Price the recommended mechanism, then the best in each criterion, which it is itself where it is as good."""
     played = {one.mechanism: one for one in findings if one.trials}
     own = priced(played[choice.kind], candidates[choice.kind], choice)
     yield own
-    possible = [one for one in played.values() if one.fits != NO] or list(played.values())
+    possible = [one for one in played.values() if one.feasible != NO] or list(played.values())
     rows = [priced(finding, candidates[finding.mechanism], choice) for finding in possible]
     for criterion, price in CRITERIA.items():
         best = min(rows, key=price)
         yield replace(own if _equal(own, best, criterion, price) else best, criterion=criterion)
 
 
-def priced(finding: Finding, candidate: Candidate, choice: Choice) -> Alternative:
+def priced(finding: Finding, candidate: Candidate, choice: Configuration) -> Alternative:
     """A mechanism at the epsilon that it would be recommended at, by the asked number of events and without a cap."""
     question, trial = candidate.question, _trial(finding, candidate.question, choice)
     variant = candidate.players.variant(candidate.kind, trial.epsilon)
     kept = kept_by(build_device(variant, build_mechanism(variant, variant.universe())))
-    reports = question.reports * variant.devices.sample
+    reports = question.horizon * variant.devices.sampling_rate
     return Alternative(
         criterion=RECOMMENDED,
         mechanism=finding.mechanism,
@@ -184,7 +186,7 @@ def priced(finding: Finding, candidate: Candidate, choice: Choice) -> Alternativ
         exposed=trial.exposed,
         cap=trial.cap,
         rmse=trial.error,
-        meets_targets=finding.fits,
+        meets_targets=finding.feasible,
     )
 
 
@@ -218,7 +220,7 @@ def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Ques
         return f"{name} is the only mechanism " + (
             "whose error can be small enough." if len(findings) > 1 else "that was tried."
         )
-    if question.error is None:
+    if question.max_error is None:
         what, where = "the smallest error", "at the largest epsilon that exposes few enough"
         values = [(f.mechanism, number(f.error_at_largest)) for f in (best, *others) if f.error_at_largest is not None]
     else:
@@ -245,7 +247,7 @@ def price_of(alternatives: Sequence[Alternative], question: Question) -> str | N
     less = f"{number(lowest.epsilon)} and {total(lowest.total_epsilon)}"
     return (
         f"Its epsilon is not the lowest: {number(own.epsilon)} per report and {total(own.total_epsilon)} in total by "
-        f"{question.reports:,}, where {lowest.mechanism} takes {less}."
+        f"{question.horizon:,}, where {lowest.mechanism} takes {less}."
     )
 
 
@@ -254,8 +256,8 @@ def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
 
     It is no alternative for the asked number of events, but may be one for fewer.
     """
-    lower = [one for one in findings if one.fits == NO and one.at_smallest and one.epsilon < best.epsilon]
-    if best.fits == NO or not lower:
+    lower = [one for one in findings if one.feasible == NO and one.at_smallest and one.epsilon < best.epsilon]
+    if best.feasible == NO or not lower:
         return None
     other = min(lower, key=lambda one: one.epsilon)
     assert other.at_smallest is not None
@@ -270,13 +272,13 @@ def total(epsilon: float) -> str:
     return f"{epsilon:,.0f}" if epsilon >= 100 else number(epsilon)
 
 
-def _trial(finding: Finding, question: Question, choice: Choice) -> Trial:
+def _trial(finding: Finding, question: Question, choice: Configuration) -> Trial:
     """The trial at the smallest epsilon that meets the error, or else at the largest that exposes few enough."""
     if finding.at_smallest is not None:
         return finding.at_smallest
     if finding.mechanism == choice.kind:
         return min(finding.trials, key=lambda trial: abs(trial.epsilon - choice.epsilon))
-    few = [trial for trial in finding.trials if trial.exposed.value <= question.exposed]
+    few = [trial for trial in finding.trials if trial.exposed.value <= question.max_exposed]
     return few[-1] if few else finding.trials[0]
 
 

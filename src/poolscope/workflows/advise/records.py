@@ -13,7 +13,7 @@ from poolscope import __version__
 from poolscope.core.errors import InputError, located
 from poolscope.core.files import ANOTHER, check_new, claimed, plain, read_json, told
 from poolscope.core.tables.atomic import write_text
-from poolscope.metrics.bounds import EpsilonInTime
+from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import ENDS, record_from
@@ -33,13 +33,14 @@ class Finding:
     Parameters
     ----------
     mechanism : its name.
-    smallest : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
-    largest : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
-    fits : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the target.
-    binds : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they contradict each
-        other), "range" (nothing within the range).
+    epsilon_min : the smallest epsilon whose error is met; None where nobody asks for one, or none in the range does.
+    epsilon_max : the largest epsilon by exposure, as `search.Found` has it; None where none in the range meets it.
+    feasible : whether some epsilon meets all targets: "yes", "no", or "undecided" where the interval contains the
+        target.
+    limiting_constraint : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they
+        contradict each other), "range" (nothing within the range).
     at_smallest : the trial at the smallest epsilon; its cap is the largest that serves.
-    least_error : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
+    rmse_min : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
         played, and there are no trials.
     error_at_largest : the error at the largest epsilon; devices_at_largest : how many devices would have the asked one.
     monotone : whether exposure was seen to grow with epsilon.
@@ -47,12 +48,12 @@ class Finding:
     """
 
     mechanism: str
-    smallest: float | None
-    largest: Estimate | None
-    fits: str
-    binds: str
+    epsilon_min: float | None
+    epsilon_max: Estimate | None
+    feasible: str
+    limiting_constraint: str
     at_smallest: Trial | None
-    least_error: float | None
+    rmse_min: float | None
     error_at_largest: float | None
     devices_at_largest: float | None
     monotone: bool
@@ -61,21 +62,21 @@ class Finding:
     @property
     def epsilon(self) -> float:
         """The epsilon of a report that it would be recommended at, about."""
-        if self.smallest is not None:
-            return self.smallest
-        assert self.largest is not None
-        return self.largest.value
+        if self.epsilon_min is not None:
+            return self.epsilon_min
+        assert self.epsilon_max is not None
+        return self.epsilon_max.value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """A recommendation as held-out users played it; `kept` is their verdict: "yes", "no" or "undecided"."""
+    """A recommendation as held-out users played it; `meets_targets` is their verdict: "yes", "no" or "undecided"."""
 
     epsilon: float
     cap: int
     users: int
     exposed: Estimate
-    kept: str
+    meets_targets: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +85,18 @@ class Recommendation:
 
     Parameters
     ----------
-    mechanism, epsilon, cap : the choice; epsilon_in_time : what epsilon adds up to.
-    meets : whether it meets all targets, as verified: "yes", "no" or "undecided"; binds : what keeps it from being
-        better; reason : why this mechanism was chosen, in words.
+    mechanism, epsilon, cap : the choice; cumulative_epsilon : what epsilon adds up to.
+    meets_targets : whether it meets all targets, as verified: "yes", "no" or "undecided"; limiting_constraint : what
+        keeps it from being better; reason : why this mechanism was chosen, in words.
     users, exposed : who verified it, and the share exposed by the asked number of events, or by the cap where that is
         smaller; exposed_at_cap : by as many events as fill the cap, which is for good.
-    precision : share of users whose pool is guessed rightly at the cap; baseline : by chance; most_right : the most
+    precision : share of users whose pool is guessed rightly at the cap; baseline : by chance; success_bound : the most
         that anyone can be right, of all adversaries.
-    reports : how many reports errors are of; errors : in closed form; measured : on simulated reports; None where a
-        mechanism has no estimate.
-    shuffled : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
-    shuffled_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized responses too.
+    reports : how many reports errors are of; errors : in closed form; empirical_errors : on simulated reports; None
+        where a mechanism has no estimate.
+    shuffle_epsilon : the central epsilon of one report of each device, shuffled, at delta 1e-6; None without `devices`.
+    shuffle_epsilon_total : of all reports up to the cap, each shuffled in a round of its own; None for memoized
+        responses too.
     by_pool : the same users by the pool that they prefer, at the cap.
     attempts : all verifications, the last is the one that counts.
     """
@@ -102,21 +104,21 @@ class Recommendation:
     mechanism: str
     epsilon: float
     cap: int
-    epsilon_in_time: EpsilonInTime
-    meets: str
-    binds: str
+    cumulative_epsilon: CumulativeEpsilon
+    meets_targets: str
+    limiting_constraint: str
     reason: str
     users: int
     exposed: Estimate
     exposed_at_cap: Estimate
     precision: Estimate
     baseline: float
-    most_right: float
+    success_bound: float
     reports: int
     errors: Errors | None
-    measured: Errors | None
-    shuffled: float | None
-    shuffled_total: float | None
+    empirical_errors: Errors | None
+    shuffle_epsilon: float | None
+    shuffle_epsilon_total: float | None
     by_pool: tuple[PoolRecord, ...]
     attempts: tuple[Attempt, ...]
 
@@ -130,7 +132,7 @@ class Alternative:
     criterion : what it is best in; mechanism, epsilon : of a report.
     total_epsilon : by the asked number of events; users, exposed : share exposed by then, without a cap.
     cap : the largest number of events that exposes no more users than asked for, up to the horizon of the play.
-    rmse : error of a frequency; None where there is no closed form. meets_targets : as `fits` of a finding.
+    rmse : error of a frequency; None where there is no closed form. meets_targets : as `feasible` of a finding.
     """
 
     criterion: str
@@ -153,7 +155,7 @@ class Case:
     """
 
     about: str
-    case: str
+    variant: str
     prior: str
     users: int
     exposed: Estimate
@@ -166,12 +168,12 @@ class Mitigation:
 
     Parameters
     ----------
-    measure : in words; mechanism, epsilon : played with; devices : as a multiple of those there are.
+    mitigation : in words; mechanism, epsilon : played with; devices : as a multiple of those there are.
     exposed : share of users exposed by the asked number of events; sure : of whom the adversary is sure then.
     cost : what it takes, in words.
     """
 
-    measure: str
+    mitigation: str
     mechanism: str
     epsilon: float
     devices: float
@@ -191,8 +193,8 @@ class Advice:
     horizon : events that every trial was played to.
     findings : what each mechanism can do; recommendation : the choice; recommended : its scenario.
     alternatives : the mechanism that is best in each criterion, with its price.
-    sentence : the recommendation in words; gives : what would have to give, where nothing fits; notes : what else a
-        reader must know.
+    sentence : the recommendation in words; relaxations : what would have to give, where nothing fits; notes : what else
+        a reader must know.
     curve : share of the verifying users exposed by each number of events.
     sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
     assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
@@ -208,7 +210,7 @@ class Advice:
     recommended: Scenario
     alternatives: tuple[Alternative, ...]
     sentence: str
-    gives: tuple[str, ...]
+    relaxations: tuple[str, ...]
     notes: tuple[str, ...]
     curve: tuple[Estimate, ...]
     sensitivity: tuple[Case, ...]
@@ -228,7 +230,7 @@ class Advice:
             "adversary": self.adversary,
             "horizon": self.horizon,
             "sentence": self.sentence,
-            "gives": list(self.gives),
+            "relaxations": list(self.relaxations),
             "notes": list(self.notes),
             "recommendation": flat(self.recommendation),
             "alternatives": [flat(alternative) for alternative in self.alternatives],

@@ -19,7 +19,7 @@ from poolscope.game.game import Game
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.precision import select
-from poolscope.metrics.records import Record, summarise
+from poolscope.metrics.records import Record, summarize
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
@@ -50,7 +50,7 @@ MET, SAME = 0.04, 1.004
 HORIZON, RANGE, JUMP = "horizon", "range", "jump"
 
 
-class Choice(NamedTuple):
+class Configuration(NamedTuple):
     """What a deployment sets."""
 
     kind: str
@@ -61,7 +61,7 @@ class Choice(NamedTuple):
 class Setting(NamedTuple):
     """A choice, the share of searching users that it exposes, and what keeps it from being larger, if anything."""
 
-    choice: Choice
+    choice: Configuration
     exposed: float
     limit: str | None = None
 
@@ -94,7 +94,7 @@ class RefinedCap:
     def __init__(self, candidate: Candidate, finding: Finding) -> None:
         assert finding.at_smallest is not None
         self.candidate, self.coarse = candidate, finding
-        self.epsilon, self.asked = finding.at_smallest.epsilon, candidate.question.reports
+        self.epsilon, self.asked = finding.at_smallest.epsilon, candidate.question.horizon
         self.furthest = candidate.players.horizon(candidate.kind)
         likely = max(self.asked, finding.at_smallest.cap.high)
         self.played = self._play(min(self.furthest, math.ceil(FURTHER * likely)))
@@ -105,7 +105,9 @@ class RefinedCap:
 
     @property
     def design_effect(self) -> float:
-        return self.played.design_effect(largest(self.played.counts() / self.users, self.candidate.question.exposed))
+        return self.played.design_effect(
+            largest(self.played.counts() / self.users, self.candidate.question.max_exposed)
+        )
 
     def at(self, share: float, target: float) -> Setting:
         shares = self.played.counts() / self.users
@@ -117,7 +119,7 @@ class RefinedCap:
             cap = self.asked
         cap = max(1, cap)
         limit = HORIZON if cap == self.furthest else JUMP if shares[cap + 1] > target else None
-        return Setting(Choice(self.candidate.kind, self.epsilon, cap), float(shares[cap]), limit)
+        return Setting(Configuration(self.candidate.kind, self.epsilon, cap), float(shares[cap]), limit)
 
     def finding(self) -> Finding:
         refined = self.candidate.trial_of(self.epsilon, self.played)
@@ -128,9 +130,9 @@ class RefinedCap:
         """Play the searching users no further than needed; where that takes long, only those that have not played."""
         candidate = self.candidate
         further = None if candidate.kind in candidate.players.efforts else horizon
-        stage = f"Refining the cap of {candidate.kind} at epsilon {self.epsilon:.3g}, {candidate.most_users:,} users"
+        stage = f"Refining the cap of {candidate.kind} at epsilon {self.epsilon:.3g}, {candidate.max_users:,} users"
         candidate.players.progress.stage(stage)
-        return candidate.played(self.epsilon, candidate.most_users, further)
+        return candidate.played(self.epsilon, candidate.max_users, further)
 
 
 class RefinedEpsilon:
@@ -141,8 +143,8 @@ class RefinedEpsilon:
         self.trials = {trial.epsilon: trial for trial in finding.trials}
         self.quick = candidate.kind not in candidate.players.efforts
         furthest = candidate.players.horizon(candidate.kind)
-        self.horizon = min(furthest, math.ceil(FURTHER * self.question.reports)) if self.quick else None
-        self.most = candidate.most_users
+        self.horizon = min(furthest, math.ceil(FURTHER * self.question.horizon)) if self.quick else None
+        self.most = candidate.max_users
 
     @property
     def users(self) -> int:
@@ -150,7 +152,7 @@ class RefinedEpsilon:
 
     @property
     def design_effect(self) -> float:
-        near = min(self.trials.values(), key=lambda trial: abs(trial.exposed.value - self.question.exposed))
+        near = min(self.trials.values(), key=lambda trial: abs(trial.exposed.value - self.question.max_exposed))
         return near.design_effect
 
     def at(self, share: float, target: float) -> Setting:
@@ -177,7 +179,7 @@ class RefinedEpsilon:
         epsilon = best.epsilon if best.epsilon == self.question.highest else rounded_down(best.epsilon, 4)
         _, above = bracket(list(self.trials.values()), target, best.epsilon, self.question.highest)
         limit = RANGE if best.epsilon == self.question.highest else JUMP if above < SAME * best.epsilon else None
-        return Setting(Choice(self.candidate.kind, epsilon, self.question.reports), best.exposed.value, limit)
+        return Setting(Configuration(self.candidate.kind, epsilon, self.question.horizon), best.exposed.value, limit)
 
     def _met(self, share: float) -> Trial | None:
         """Find the trial of all users that exposes about this share of them."""
@@ -201,8 +203,8 @@ class RefinedEpsilon:
 
 def refining(candidate: Candidate, finding: Finding) -> Refining:
     """Refine the cap where an error holds epsilon, else epsilon, for the share that is aimed at first."""
-    refined: Refining = (RefinedEpsilon if candidate.question.error is None else RefinedCap)(candidate, finding)
-    target = candidate.question.exposed
+    refined: Refining = (RefinedEpsilon if candidate.question.max_error is None else RefinedCap)(candidate, finding)
+    target = candidate.question.max_exposed
     independent = refined.users / refined.design_effect
     refined.at(aim_of(target, independent, independent), target)
     return refined
@@ -227,7 +229,7 @@ class Verified:
         pool.
     """
 
-    choice: Choice
+    choice: Configuration
     limit: str | None
     game: Game
     seed: int
@@ -254,21 +256,21 @@ def verify(refining: Refining, players: Players) -> tuple[Verified, tuple[Attemp
     effect, contradicted = refining.design_effect, None
     while True:
         searched = refining.users + sum(attempt.users for attempt in attempts)
-        aim = aim_of(question.exposed, searched / effect, refining.users / effect)
+        aim = aim_of(question.max_exposed, searched / effect, refining.users / effect)
         prior = aim * refining.users
         level = (prior + hits) / (prior + expected)
-        setting = refining.at(aim / level, question.exposed / level)
+        setting = refining.at(aim / level, question.max_exposed / level)
         if setting.choice == contradicted:
             setting = setting._replace(choice=step_back(setting.choice, question), limit=JUMP)
         found = play_choice(setting, players, players.seed + 1 + len(attempts))
         share = found.exposed
         epsilon, cap, users = setting.choice.epsilon, setting.choice.cap, len(found.users)
-        kept = verdict(share, question.exposed)
-        attempts.append(Attempt(epsilon=epsilon, cap=cap, users=users, exposed=share, kept=kept))
-        last = len(attempts) == ATTEMPTS or (cap == 1 and question.error is not None)
+        kept = verdict(share, question.max_exposed)
+        attempts.append(Attempt(epsilon=epsilon, cap=cap, users=users, exposed=share, meets_targets=kept))
+        last = len(attempts) == ATTEMPTS or (cap == 1 and question.max_error is not None)
         if last or accepted(found, players):
             return found, tuple(attempts)
-        if kept == NO or (share.value > question.exposed and not retriable(found, players)):
+        if kept == NO or (share.value > question.max_exposed and not retriable(found, players)):
             contradicted = setting.choice
         hits += share.value * users
         expected += setting.exposed * users
@@ -282,25 +284,25 @@ def accepted(found: Verified, players: Players) -> bool:
     being larger. Where more attempts would not tell, or the cap is what was asked for, an undecided one is accepted.
     """
     question, share = players.question, found.exposed
-    if share.value > question.exposed:
+    if share.value > question.max_exposed:
         return False
-    asked = question.error is not None and found.choice.cap == question.reports
+    asked = question.max_error is not None and found.choice.cap == question.horizon
     if asked or not retriable(found, players):
         return True
-    used = found.limit is not None or share.value >= MIN_AIM * question.exposed
-    return used and verdict(share, question.exposed) == YES
+    used = found.limit is not None or share.value >= MIN_AIM * question.max_exposed
+    return used and verdict(share, question.max_exposed) == YES
 
 
 def retriable(found: Verified, players: Players) -> bool:
     """Say whether other users would tell more: there are others, enough of them, and they play quickly."""
     independent = len(found.users) / found.exposures.design_effect(found.choice.cap)
     slow = found.game.recorded is not None or found.choice.kind in players.efforts
-    return not slow and decidable(players.question.exposed, independent)
+    return not slow and decidable(players.question.max_exposed, independent)
 
 
-def step_back(choice: Choice, question: Question) -> Choice:
+def step_back(choice: Configuration, question: Question) -> Configuration:
     """Take a smaller cap where the error holds epsilon, else a smaller epsilon."""
-    if question.error is not None:
+    if question.max_error is not None:
         return choice._replace(cap=max(1, int(BACK * choice.cap)))
     return choice._replace(epsilon=rounded_down(BACK * choice.epsilon))
 
@@ -315,10 +317,10 @@ def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
     changes = {"devices.cap": capped(choice, variant), "attack.observations": counts}
     limited = changed(variant, changes, name=variant.name)
     game = build_game(limited, seed, players.engine.map)
-    there, most = playing(game, None), players.most_users(choice.kind)
+    there, most = playing(game, None), players.max_users(choice.kind)
     users = range(most) if there is None else range(searching(there, most), there)
     outcomes = players.outcomes(game, users, seed)
-    *_, record = summarise(outcomes, game, seed, question.confidence)
+    *_, record = summarize(outcomes, game, seed, question.threshold)
     adversary = game.adversaries[0]
     at_cap = pool_sums(select(outcomes, adversary.name, game.horizon), game.horizon, EXPOSED_AT_THRESHOLD)
     names = (*adversary.universe.pool_names, *([NONE] if game.none else []))
@@ -330,10 +332,10 @@ def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
         users=users,
         exposures=exposures_of(outcomes, adversary, game),
         record=record,
-        by_pool=tuple(pool_records([at_cap], adversary.name, game.horizon, names, question.confidence)),
+        by_pool=tuple(pool_records([at_cap], adversary.name, game.horizon, names, question.threshold)),
     )
 
 
-def capped(choice: Choice, scenario: Scenario) -> int:
+def capped(choice: Configuration, scenario: Scenario) -> int:
     """The cap in reports: of the events up to it, those that are reported."""
-    return max(1, round(choice.cap * scenario.devices.sample))
+    return max(1, round(choice.cap * scenario.devices.sampling_rate))

@@ -63,14 +63,14 @@ class Found:
     Parameters
     ----------
     trials : all of them, by epsilon.
-    largest : the largest epsilon that meets the target. Its value is where the share crosses it, between the largest
-        epsilon whose interval lies below the target and the smallest whose interval lies above; an end of the range
-        where nothing in the range lies on that side. None where no epsilon of the range meets it.
+    epsilon_max : the largest epsilon that meets the target. Its value is where the share crosses it, between the
+        largest epsilon whose interval lies below the target and the smallest whose interval lies above; an end of the
+        range where nothing in the range lies on that side. None where no epsilon of the range meets it.
     monotone : whether no smaller epsilon exposes significantly more users than a larger one.
     """
 
     trials: tuple[Trial, ...]
-    largest: Estimate | None
+    epsilon_max: Estimate | None
     monotone: bool
 
 
@@ -109,7 +109,7 @@ def largest_epsilon(
 def found_in(trials: Sequence[Trial], target: float, low: float, high: float) -> Found:
     """Read the border off the trials of a mechanism."""
     ordered = tuple(sorted(trials, key=lambda trial: trial.epsilon))
-    return Found(trials=ordered, largest=_border(ordered, target, low, high), monotone=_monotone(ordered))
+    return Found(trials=ordered, epsilon_max=_border(ordered, target, low, high), monotone=_monotone(ordered))
 
 
 def bracket(trials: Sequence[Trial], share: float, low: float, high: float, tail: float = TAIL) -> tuple[float, float]:

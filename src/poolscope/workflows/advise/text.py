@@ -25,35 +25,37 @@ MAX_POOLS = 5
 def asked(question: Question, scenario: Scenario) -> str:
     """The question, as a person asks it."""
     words = (
-        f"Which mechanism, epsilon and cap expose at most {share(question.exposed)} of the users by "
-        f"{question.reports:,} {events(scenario)}{_time(question, scenario)}, with a confidence of "
-        f"{share(question.confidence)}"
+        f"Which mechanism, epsilon and cap expose at most {share(question.max_exposed)} of the users by "
+        f"{question.horizon:,} {events(scenario)}{_time(question, scenario)}, with a confidence of "
+        f"{share(question.threshold)}"
     )
-    if question.error is not None:
-        words += f", and estimate a frequency with an error of at most {number(question.error)} (RMSE) from one report "
+    if question.max_error is not None:
+        words += (
+            f", and estimate a frequency with an error of at most {number(question.max_error)} (RMSE) from one report "
+        )
         words += f"of each of {question.devices:,} devices"
     return words + "?"
 
 
 def sentence_of(found: Recommendation, question: Question, scenario: Scenario) -> str:
     """The recommendation, with numbers and intervals, as fresh users found it."""
-    by, what = min(question.reports, found.cap), events(scenario)
+    by, what = min(question.horizon, found.cap), events(scenario)
     words = (
         f"{found.mechanism} at epsilon {found.epsilon:g} with a cap of {found.cap:,} {what}: of {found.users:,} "
         f"held-out users, {_of_users(found.exposed, found.users)} are exposed by {by:,} {what}"
     )
     if found.cap > by:
         words += f" and {_of_users(found.exposed_at_cap, found.users)} by the cap, for good"
-    words += f", where at most {share(question.exposed)} was asked for"
+    words += f", where at most {share(question.max_exposed)} was asked for"
     if found.errors is not None:
         words += f"; the error of a frequency from {found.reports:,} reports is {number(found.errors.rmse)} (RMSE)"
-        words += f", where {number(question.error)} was asked for" if question.error is not None else ""
-    return f"{words}. {BINDING[found.binds]} {MEETING[found.meets]}"
+        words += f", where {number(question.max_error)} was asked for" if question.max_error is not None else ""
+    return f"{words}. {BINDING[found.limiting_constraint]} {MEETING[found.meets_targets]}"
 
 
 def spent_in_words(found: Recommendation, recommended: Scenario) -> str:
     """What the epsilon of the choice adds up to, with its cap: of kept answers, the longitudinal one."""
-    return f"{found.mechanism}, {in_words([found.epsilon_in_time], build_sending(recommended))}"
+    return f"{found.mechanism}, {in_words([found.cumulative_epsilon], build_sending(recommended))}"
 
 
 MEETING = {
@@ -72,23 +74,23 @@ BINDING = {
 
 def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
     """Where no mechanism fits, by how much each target would have to give, mechanism by mechanism."""
-    if any(finding.fits != NO for finding in findings):
+    if any(finding.feasible != NO for finding in findings):
         return
     for finding in findings:
-        at, largest = finding.at_smallest, finding.largest
-        if question.error is not None and finding.smallest is None:
-            least = "–" if finding.least_error is None else number(finding.least_error)
+        at, largest = finding.at_smallest, finding.epsilon_max
+        if question.max_error is not None and finding.epsilon_min is None:
+            least = "–" if finding.rmse_min is None else number(finding.rmse_min)
             yield f"{finding.mechanism}: the error would have to be {least} or more, up to epsilon {question.highest:g}"
             continue
         parts = []
         if at is not None:
-            parts.append(f"exposed would have to be {with_ends(at.exposed)} instead of {share(question.exposed)}")
+            parts.append(f"exposed would have to be {with_ends(at.exposed)} instead of {share(question.max_exposed)}")
             cap = f"{at.cap.value:,.0f} ({at.cap.low:,.0f} to {at.cap.high:,.0f})"
-            parts.append(f"or the cap {cap} instead of {question.reports:,} {events(scenario)}")
+            parts.append(f"or the cap {cap} instead of {question.horizon:,} {events(scenario)}")
         if largest is None:
             parts.append(f"no epsilon from {question.lowest:g} on exposes few enough")
-        elif finding.error_at_largest is not None and question.error is not None:
-            parts.append(f"or the error {number(finding.error_at_largest)} instead of {number(question.error)}")
+        elif finding.error_at_largest is not None and question.max_error is not None:
+            parts.append(f"or the error {number(finding.error_at_largest)} instead of {number(question.max_error)}")
             if finding.devices_at_largest is not None and math.isfinite(finding.devices_at_largest):
                 parts.append(f"or the devices {finding.devices_at_largest:,.0f} instead of {question.devices:,}")
         yield f"{finding.mechanism}: " + ", ".join(parts)
@@ -101,14 +103,16 @@ def notes_of(
     if len(found.attempts) > 1:
         first = found.attempts[0]
         seen = (
-            "showed that the first choice could be larger" if first.kept == YES else "did not confirm the first choice"
+            "showed that the first choice could be larger"
+            if first.meets_targets == YES
+            else "did not confirm the first choice"
         )
         yield (
             f"Held-out users {seen}: epsilon {first.epsilon:g} with a cap of {first.cap:,} exposed "
             f"{with_ends(first.exposed)} of them. It was refined {counted(len(found.attempts) - 1, 'time')}; other "
             "users verified each attempt, but for recorded ones."
         )
-    if found.attempts[-1].kept == NO:
+    if found.attempts[-1].meets_targets == NO:
         yield "Held-out users contradict the last attempt too: take a smaller cap or epsilon, and ask again."
     for finding in findings:
         if not finding.monotone:
@@ -117,12 +121,12 @@ def notes_of(
                 "estimated popularity, and parameters that are whole numbers, depend on epsilon as well. There may be "
                 "other epsilons that fit."
             )
-    if question.error is None:
+    if question.max_error is None:
         yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."
-    if found.attempts[-1].kept == UNDECIDED:
+    if found.attempts[-1].meets_targets == UNDECIDED:
         yield (
             f"The interval of the verified share contains the target: {found.users:,} users cannot decide. "
-            f"{decisive(question.exposed)}"
+            f"{decisive(question.max_exposed)}"
         )
     yield from slack_of(found, question, limit)
     yield from pools_above(found, question)
@@ -130,7 +134,7 @@ def notes_of(
 
 def pools_above(found: Recommendation, question: Question) -> Iterator[str]:
     """Name pools whose users are exposed significantly more often than the target, which is for all users."""
-    above = [one for one in found.by_pool if one.users >= MIN_USERS and one.exposed.low > question.exposed]
+    above = [one for one in found.by_pool if one.users >= MIN_USERS and one.exposed.low > question.max_exposed]
     if not above:
         return
     above.sort(key=lambda one: -one.exposed.value)
@@ -150,19 +154,20 @@ def share_or_count(found: Estimate, users: int) -> str:
 
 def slack_of(found: Recommendation, question: Question, limit: str | None) -> Iterator[str]:
     """Why the recommendation exposes much less than was allowed, where it does."""
-    if found.exposed_at_cap.value >= MIN_PART * question.exposed:
+    if found.exposed_at_cap.value >= MIN_PART * question.max_exposed:
         return
-    what = "epsilon" if question.error is None else "cap"
+    what = "epsilon" if question.max_error is None else "cap"
     why = {
         "horizon": f"no play goes beyond {found.cap:,}, and the error needs no larger epsilon.",
         "range": f"epsilon is the largest of the range, {question.highest:g}.",
         "jump": f"the next larger {what} exposes more than that.",
     }
-    part = f"It exposes {share(found.exposed_at_cap.value)} of the users, of {share(question.exposed)} allowed: "
+    part = f"It exposes {share(found.exposed_at_cap.value)} of the users, of {share(question.max_exposed)} allowed: "
     if limit in why:
         yield part + why[limit]
-    elif not decidable(question.exposed, found.users):
-        yield f"{part}{found.users:,} users cannot say how much larger the {what} may be. {decisive(question.exposed)}"
+    elif not decidable(question.max_exposed, found.users):
+        unsaid = f"{found.users:,} users cannot say how much larger the {what} may be."
+        yield f"{part}{unsaid} {decisive(question.max_exposed)}"
     else:
         yield f"{part}the attempts to find a larger {what} were not confirmed."
 
@@ -181,7 +186,7 @@ def efforts_in_words(efforts: Mapping[str, Effort], question: Question) -> Itera
         yield (
             f"{kind}: at most {effort.users:,} users play a trial, as one takes {effort.seconds:.2g} s of a processor; "
             f"if none of them is exposed, up to {share(most)} of all may be"
-            + (f", which cannot show that {share(question.exposed)} holds" if most > question.exposed else "")
+            + (f", which cannot show that {share(question.max_exposed)} holds" if most > question.max_exposed else "")
             + f". Epsilon is closed in on in wide steps, and other assumptions are not played. `users` {KEEPING} tells "
             "more, and takes longer by that."
         )
@@ -202,19 +207,19 @@ def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterat
     )
     yield (
         "The error is that of one collection: one report of each device"
-        + (" that sends one" if scenario.devices.sample < 1 else "")
+        + (" that sends one" if scenario.devices.sampling_rate < 1 else "")
         + ", averaged over all objects."
     )
     if scenario.keeps_answers:
         yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
     yield "All reports of a device can be linked" + (
-        f" within {scenario.devices.window:,} reports." if scenario.devices.window else "."
+        f" within {scenario.devices.rotate_after:,} reports." if scenario.devices.rotate_after else "."
     )
 
 
 def events(scenario: Scenario) -> str:
     """What n counts."""
-    return "events" if scenario.devices.sample < 1 else "reports"
+    return "events" if scenario.devices.sampling_rate < 1 else "reports"
 
 
 def share(value: float) -> str:
@@ -246,4 +251,4 @@ def number(value: float) -> str:
 
 def _time(question: Question, scenario: Scenario) -> str:
     rate = scenario.devices.reports_per_day
-    return "" if rate is None else f" ({in_days([question.reports], rate)})"
+    return "" if rate is None else f" ({in_days([question.horizon], rate)})"

@@ -11,10 +11,10 @@ from poolscope.core.errors import InputError
 from poolscope.devices.protocols import Keeping
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
-from poolscope.metrics.exposure import sure
+from poolscope.metrics.exposure import confident
 from poolscope.metrics.precision import select
-from poolscope.population.behavior import Behaviour
-from poolscope.population.densities import UNIFORM, Beta
+from poolscope.population.behavior import Behavior
+from poolscope.population.priors import UNIFORM, Beta
 from poolscope.scenario.build import build_game
 from poolscope.scenario.scenario import Scenario, changed
 from poolscope.workflows.advise.accuracy import devices_needed, smallest_serving
@@ -22,7 +22,7 @@ from poolscope.workflows.advise.findings import Candidate
 from poolscope.workflows.advise.plays import LOOKS, Exposures, Players, exposures_of, looks
 from poolscope.workflows.advise.question import Question
 from poolscope.workflows.advise.records import Case, Mitigation
-from poolscope.workflows.advise.refine import Choice, Verified
+from poolscope.workflows.advise.refine import Configuration, Verified
 from poolscope.workflows.compare import variants
 
 #: Users of each case at most.
@@ -45,9 +45,9 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
     game, users = uncapped(verified, players), verified.users[:USERS]
     players.progress.stage("Asking what the answer hangs on")
     # with a cap that is never reached, it was played already
-    again = list(game.observations) != list(verified.game.observations) or game.sending.sample < 1
+    again = list(game.observations) != list(verified.game.observations) or game.policy.sampling_rate < 1
     found = players.exposures(game, users, verified.seed) if again else verified.exposures.first_users(len(users))
-    yield from by_behaviour(found, game, question)
+    yield from by_behavior(found, game, question)
     if game.recorded is None and not players.hurried(choice.kind):
         yield from _by_population(game, found, players, verified)
         yield from _by_knowledge(game, found, players, verified)
@@ -61,10 +61,10 @@ def uncapped(verified: Verified, players: Players) -> Game:
     """The game of a verified choice without its cap, played as far as trials are."""
     kind, keeps = verified.choice.kind, isinstance(verified.game.device, Keeping)
     counts = players.looks(kind, players.horizon(kind), keeps)
-    return replace(verified.game, sending=replace(verified.game.sending, cap=None), observations=counts)
+    return replace(verified.game, policy=replace(verified.game.policy, cap=None), observations=counts)
 
 
-def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[Case]:
+def by_behavior(found: Exposures, game: Game, question: Question) -> Iterator[Case]:
     """Users by relevant interest and polarization, in thirds of what these can be."""
     k = game.adversaries[0].k
     polarized = found.delta > 1 / k + (1 - 1 / k) * 2 / 3
@@ -77,30 +77,30 @@ def by_behaviour(found: Exposures, game: Game, question: Question) -> Iterator[C
     yield _case("all", "all users", found, AS_ASKED, question)
     for case, some in groups.items():
         if some.any():
-            yield _case("behaviour", case, found.of(some), AS_ASKED, question)
+            yield _case("behavior", case, found.of(some), AS_ASKED, question)
 
 
 def _by_population(game: Game, found: Exposures, players: Players, verified: Verified) -> Iterator[Case]:
     """Other populations, before the adversary as asked or the one whose prior matches them: the worse of the two."""
     (mine,), users = game.adversaries, verified.users[:USERS]
     for case, interest in POPULATIONS.items():
-        behaviour = replace(game.behaviour, interest=interest)
-        matched = _matched(mine, behaviour)
+        behavior = replace(game.behavior, interest=interest)
+        matched = _matched(mine, behavior)
         adversaries = [mine] if matched.belief == mine.belief else [mine, matched]
-        if behaviour == game.behaviour and len(adversaries) == 1:
+        if behavior == game.behavior and len(adversaries) == 1:
             exposures = [found]
         else:
-            other = replace(game, behaviour=behaviour, adversaries=adversaries)
+            other = replace(game, behavior=behavior, adversaries=adversaries)
             outcomes = players.outcomes(other, users, verified.seed)
             exposures = [exposures_of(outcomes, adversary, other) for adversary in adversaries]
         cases = [_case("users", case, *both, players.question) for both in zip(exposures, PRIORS, strict=False)]
         yield max(cases, key=lambda one: one.exposed.value)
 
 
-def _matched(adversary: Adversary, behaviour: Behaviour) -> Adversary:
+def _matched(adversary: Adversary, behavior: Behavior) -> Adversary:
     """The adversary whose prior of interest and polarization is the truth about some users."""
-    redraws = tuple(_matched(redraw, behaviour) for redraw in adversary.redraws)
-    belief = replace(adversary.belief, interest=behaviour.interest, polarization=behaviour.polarization)
+    redraws = tuple(_matched(redraw, behavior) for redraw in adversary.redraws)
+    belief = replace(adversary.belief, interest=behavior.interest, polarization=behavior.polarization)
     name = f"{adversary.name}, with a prior that matches the users"
     return replace(adversary, name=name, belief=belief, redraws=redraws)
 
@@ -110,7 +110,7 @@ def _by_knowledge(game: Game, found: Exposures, players: Players, verified: Veri
     (mine,) = game.adversaries
     entry = players.scenario.adversaries[0]
     others: list[Adversary] = []
-    if (matched := _matched(mine, game.behaviour)).belief != mine.belief:
+    if (matched := _matched(mine, game.behavior)).belief != mine.belief:
         others.append(matched)
     if entry.popularity != "true":
         others.append(replace(mine, name="knows the popularity exactly", popularity=game.popularity, redraws=()))
@@ -144,11 +144,11 @@ def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
 def _case(about: str, case: str, found: Exposures, prior: str, question: Question) -> Case:
     return Case(
         about=about,
-        case=case,
+        variant=case,
         prior=prior,
         users=found.users,
-        exposed=found.share(question.reports),
-        cap=found.cap(question.exposed),
+        exposed=found.share(question.horizon),
+        cap=found.cap(question.max_exposed),
     )
 
 
@@ -175,33 +175,33 @@ def measures(n: int) -> tuple[Measure, ...]:
     return (
         Measure(words=f"cap of {third:,} reports", devices={"cap": third}, left=third / n),
         Measure(words=f"cap of {sixth:,} reports", devices={"cap": sixth}, left=sixth / n),
-        Measure(words="a third of the events", devices={"sample": 1 / 3}, left=1 / 3),
+        Measure(words="a third of the events", devices={"sampling_rate": 1 / 3}, left=1 / 3),
         Measure(
             words=f"a new pseudonym after {third:,} reports",
-            devices={"window": third},
+            devices={"rotate_after": third},
             cost="pseudonyms must not be linkable, by addresses, times or kept answers; nothing in the frequencies",
         ),
         Measure(
             words=f"a new pseudonym after {sixth:,} reports",
-            devices={"window": sixth},
+            devices={"rotate_after": sixth},
             cost="the same",
         ),
         Measure(
             words="kept answers (memory)",
-            devices={"memory": True},
+            devices={"memoize": True},
             cost="devices store an answer for each object; noise of one collection comes again in the next, so that "
             f"errors do not average out over time. Played with at most {KEEPING} users and {LOOKS} looks",
         ),
     )
 
 
-def mitigations(choice: Choice, candidates: Mapping[str, Candidate]) -> Iterator[Mitigation]:
+def mitigations(choice: Configuration, candidates: Mapping[str, Candidate]) -> Iterator[Mitigation]:
     """What each buys and costs, from the recommended mechanism and epsilon without any limit on."""
     own = candidates[choice.kind]
     question, reports = own.question, own.reports
     yield _played(own, choice.epsilon, {}, "nothing more", 1.0, "the measure of all below")
     target = own.errors(choice.epsilon)
-    for measure in measures(question.reports):
+    for measure in measures(question.horizon):
         if measure.left == 1 or target is None:
             yield _played(own, choice.epsilon, measure.devices, measure.words, 1.0, measure.cost)
             continue
@@ -240,23 +240,23 @@ def _played(
     players.progress.stage(f"Playing {words}")
     (variant,) = variants(players.scenario, [candidate.kind], [epsilon])
     changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
-    memory = bool(devices.get("memory", variant.keeps_answers))
-    changes["attack.observations"] = looks(question.reports, question.reports, memory)
+    memory = bool(devices.get("memoize", variant.keeps_answers))
+    changes["attack.observations"] = looks(question.horizon, question.horizon, memory)
     limited = changed(variant, changes, name=variant.name)
     # users who chose nothing, the same for all measures
     seed = players.seed + 1
     game = build_game(limited, seed, players.engine.map)
-    most = min(KEEPING, players.most_users(candidate.kind)) if memory else MAX_USERS
+    most = min(KEEPING, players.max_users(candidate.kind)) if memory else MAX_USERS
     users = range(min(question.users, most if game.recorded is None else len(game.recorded)))
     outcomes = players.outcomes(game, users, seed)
     found = exposures_of(outcomes, game.adversaries[0], game)
     return Mitigation(
-        measure=words,
+        mitigation=words,
         mechanism=candidate.kind,
         epsilon=epsilon,
         devices=factor,
         users=found.users,
-        exposed=found.share(question.reports),
-        sure=sure(select(outcomes, game.adversaries[0].name, game.horizon), question.confidence),
+        exposed=found.share(question.horizon),
+        sure=confident(select(outcomes, game.adversaries[0].name, game.horizon), question.threshold),
         cost=cost,
     )

@@ -24,7 +24,7 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import check_output, writing
-from poolscope.game.columns import CONFIDENCE_ERROR
+from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.inputs import input_paths
@@ -49,8 +49,8 @@ class Inferred:
     users, reports : how many there are in the file; pools : those of all adversaries.
     threshold : confidence below which there is no guess, if there is one.
     results : a record for each adversary and observation count.
-    head : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
-    judged : how right each adversary is, where the truth is known.
+    preview : the first rows of the table of posteriors; top : of each adversary the surest ones, after all reports.
+    evaluation : how right each adversary is, where the truth is known.
     estimated : the adversaries who estimated the popularity, once: what is found holds given that estimate.
     joined : which pseudonyms are whose, where they were joined; users are then devices.
     violations : what contradicts the scenario, each in one line: reports that do not fit it, see `Checks`, and
@@ -62,9 +62,9 @@ class Inferred:
     pools: Sequence[str]
     threshold: float | None
     results: Sequence[Guessed]
-    head: Sequence[Mapping[str, Any]]
+    preview: Sequence[Mapping[str, Any]]
     top: Sequence[Mapping[str, Any]]
-    judged: Sequence[Judged] = ()
+    evaluation: Sequence[Judged] = ()
     estimated: Sequence[str] = ()
     joined: Joined | None = None
     violations: Sequence[str] = ()
@@ -91,10 +91,10 @@ def attack(
     overwrite: bool = False,
     raw: bool = False,
     top: int = 0,
-    truth: str | PathLike[str] | None = None,
-    join: float | None = None,
+    ground_truth: str | PathLike[str] | None = None,
+    link_fdr: float | None = None,
     seed: int = 0,
-    most_bytes: int = MEMORY_BYTES,
+    max_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
     progress: Progress = SILENT,
 ) -> Inferred:
@@ -108,16 +108,17 @@ def attack(
     pools : a table ``object,pool`` whose pools take the place of the scenario's; objects that it lacks are neutral.
     observations : after how many reports, in place of the scenario's counts; after all where nobody says.
     threshold : confidence below which there is no guess; the scenario's where absent.
-    out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``head`` of what is returned.
+    out : the table of posteriors, Parquet or CSV by its ending; its first rows are in the ``preview`` of what is
+        returned.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     top : how many of the users that each adversary is surest of are in the ``top`` of what is returned.
-    truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are held; a
-        pool that no adversary has is refused.
-    join : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the file,
-        for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
+    ground_truth : a table ``user,pool`` of what users really prefer, against which the guesses after all reports are
+        held; a pool that no adversary has is refused.
+    link_fdr : pseudonyms that kept answers show to be one device's are one user, called by the first of them in the
+        file, for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
-    most_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
+    max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
     progress : told the number of reports, and reports, half of each when it is read and half when it is used.
 
     Examples
@@ -131,33 +132,35 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, truth))
+        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, ground_truth))
     if not 0 <= top <= MOST_TOP:
         raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
-    if truth is not None and target is None:
-        raise InputError("must have `out`, the table that it is held against", value=str(truth), place="truth")
-    check_rate(join)
-    known = None if truth is None else read_truth(truth)
+    if ground_truth is not None and target is None:
+        raise InputError(
+            "must have `out`, the table that it is held against", value=str(ground_truth), place="ground_truth"
+        )
+    check_rate(link_fdr)
+    known = None if ground_truth is None else read_truth(ground_truth)
     engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())
-        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, most_bytes, engine, beside))
+        ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, beside))
         scorer, folder = ready.scorer, ready.reading.folder
-        if known is not None and truth is not None:
-            check_pools(known, scorer.pool_names, truth)
+        if known is not None and ground_truth is not None:
+            check_pools(known, scorer.pool_names, ground_truth)
         violations = ready.violations(scenario)
         _warn(violations)
         joined = None
-        if join is not None:
+        if link_fdr is not None:
             progress.stage("Joining pseudonyms")
-            joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
+            joined = join_pseudonyms(ready, link_fdr, path, scenario, max_bytes)
             ready, known = with_devices(ready, joined), None if known is None else joined.of_devices(known)
-        elif scenario.devices.window is not None:
+        elif scenario.devices.rotate_after is not None:
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
         weighing = Weighing(reading=ready.reading, scorer=scorer)
-        max_reports = fitting_reports(scorer.told_bytes, most_bytes)
+        max_reports = fitting_reports(scorer.told_bytes, max_bytes)
         with located(file=path):
             weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
             done = list(bounded(weighed, max_reports, scorer.horizon))
@@ -174,7 +177,7 @@ def attack(
             joined=joined,
         )
         tally = Tally(scorer, HEAD, top)
-        found = crowds(done, scorer.told_bytes, int(most_bytes * CROWD))
+        found = crowds(done, scorer.told_bytes, int(max_bytes * CROWD))
         with located(file=path):
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
@@ -190,9 +193,9 @@ def attack(
         pools=scorer.pool_names,
         threshold=scorer.threshold,
         results=tally.results(),
-        head=tally.head,
+        preview=tally.head,
         top=tally.top,
-        judged=judgments,
+        evaluation=judgments,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
         joined=joined,
         violations=[*violations, *miscalibrated],
@@ -206,7 +209,7 @@ def _warn(violations: Sequence[str]) -> None:
 
 def chance_of(found: Inferred) -> str:
     """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
-    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_ERROR}`")
+    return chance_in_words(found.results, f"and of each user in the column `{CONFIDENCE_MCSE}`")
 
 
 def estimate_of(found: Inferred) -> str:

@@ -109,7 +109,7 @@ def _file(folder: Path, piece: int, what: str) -> str:
 
 
 class Section(NamedTuple):
-    """Neighbouring users of a piece: their names, hashes and how many rows each has; the first of these is `row`."""
+    """Neighboring users of a piece: their names, hashes and how many rows each has; the first of these is `row`."""
 
     folder: Path
     piece: int
@@ -161,7 +161,7 @@ class Piece:
     def count(self) -> int:
         return sum(rows.count for rows in self.rows)
 
-    def batches(self, columns: Sequence[str], *, most_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
         """The rows as they were cut, for the same memory."""
         for rows in self.rows:
             batch = rows.read(columns)
@@ -205,19 +205,19 @@ class Weighed(NamedTuple):
 
 
 def cut(
-    source: Source, reading: Reading, *, size: int, letters: int, most_bytes: int
+    source: Source, reading: Reading, *, size: int, letters: int, max_bytes: int
 ) -> tuple[list[Piece], pl.DataType]:
     """Pieces of at most `size` rows and `letters` bytes of names, in order, and the type of users' names.
 
-    `most_bytes` is for reading.
+    `max_bytes` is for reading.
     """
     columns = reading.mechanism.report_columns
-    row = max(READING * row_bytes(columns), -(-most_bytes // size))
+    row = max(READING * row_bytes(columns), -(-max_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
     pieces: list[Piece] = []
     held: list[Rows] = []
     dtype = None
-    for rows in source.rows(wanted, most_bytes=most_bytes, row_bytes=row, folder=reading.folder):
+    for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
         if rows.first == 1:
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         full = sum(each.count for each in held) + rows.count > size

@@ -81,23 +81,23 @@ def check_rate(rate: float | None) -> None:
 def names_of(scorer: Scorer) -> str:
     """What is said where devices change their pseudonyms and these are not joined."""
     told = "reports are linked by the users that the file names, whatever [devices] has as window"
-    return f"{told}; `join` joins them by kept answers" if scorer.grouping else told
+    return f"{told}; `link_fdr` joins them by kept answers" if scorer.grouping else told
 
 
-def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, most_bytes: int) -> Joined:
+def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
     """Which names of the file are one device's."""
     scorer = ready.scorer
     if not isinstance(scorer.device, Keeping):
         rule, remedy = (
             "must have devices that keep answers, by which pseudonyms are joined",
-            "if they do, memory = true",
+            "if they do, memoize = true",
         )
         raise InputError(rule, file=scenario.file, place="devices", remedy=remedy)
     if not scorer.grouping:
         rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are joined"
-        raise InputError(rule, file=scenario.file, place="adversary", remedy="leave out knows_memory = false")
+        raise InputError(rule, file=scenario.file, place="adversary", remedy="leave out knows_memoization = false")
     with located(file=path):
-        most = most_bytes // (COPIES * row_bytes(scorer.mechanism.report_columns))
+        most = max_bytes // (COPIES * row_bytes(scorer.mechanism.report_columns))
         if ready.reports > most:
             rule = f"must have at most {most:,} reports for its pseudonyms to be joined"
             raise InputError(rule, value=ready.reports, remedy=REMEDY)
@@ -116,7 +116,7 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
     made = joined(linked(pairs, len(names), rate), order[ends - sizes], order[ends - 1])
     evidence = np.full(len(names), np.nan)
     for side in (made.links.first, made.links.second):
-        np.fmax.at(evidence, side, made.links.log_evidence)
+        np.fmax.at(evidence, side, made.links.log_e_value)
     table = pl.DataFrame({"pseudonym": names, "user": names.gather(made.device), "evidence": evidence})
     return Joined(
         rate=rate,

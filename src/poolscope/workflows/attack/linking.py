@@ -37,7 +37,7 @@ def link_users(
     overwrite: bool = False,
     raw: bool = False,
     seed: int = 0,
-    most_bytes: int = MEMORY_BYTES,
+    max_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
 ) -> pl.DataFrame:
     """The likeliest other pseudonym of each in a file of reports, for adversaries who know that devices keep answers.
@@ -48,12 +48,12 @@ def link_users(
         of each adversary. Pairs that are no likelier one device's than two (a score of 0) are left out.
     overwrite : whether an existing ``out`` may be replaced; a file that is read never is.
     raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
-    pools, seed, engine : as of `attack`; most_bytes : of what reading takes.
+    pools, seed, engine : as of `attack`; max_bytes : of what reading takes.
     """
     path, target, engine = Path(reports_path), Path(out), engine or Local()
     check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
     check_links(path, scenario)
-    with prepared(path, scenario, pools, None, seed, most_bytes, engine, target.parent) as ready:
+    with prepared(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
         scorer = ready.scorer
         found = [block(ready.reading, piece) for piece in ready.pieces]
         ready.check_unchanged()
@@ -71,7 +71,7 @@ def link_users(
 
 def check_links(path: Path, scenario: Scenario) -> None:
     """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of kept answers."""
-    if not scenario.keeps_answers or not any(adversary.knows_memory for adversary in scenario.adversaries):
+    if not scenario.keeps_answers or not any(adversary.knows_memoization for adversary in scenario.adversaries):
         rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
         raise InputError(rule, file=scenario.file, place="adversary")
     most, source = min(MOST, CELLS // scenario.universe().size), open_table(path)

@@ -40,10 +40,10 @@ class Story:
     user : whose reports; reports : how many.
     pools : those of all adversaries.
     table : for each adversary and report ``adversary``, ``n`` and, for each pool, ``mass.<pool>`` (the popularity of
-        the pool's objects that the report supports), ``evidence.<pool>`` (natural logarithm of how much likelier the
-        report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it. Where
-        somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the same,
-        for whoever groups, and if reports are answers.
+        the pool's objects that the report supports), ``log_bayes_factor.<pool>`` (natural logarithm of how much
+        likelier the report is from this pool than from one of the pools at random) and ``posterior.<pool>``, after it.
+        Where somebody groups reports by the answers that devices keep, also ``answer``: the first report that has the
+        same, for whoever groups, and if reports are answers.
     violations : what of the scenario the reports of the file contradict, as of `attack`.
     """
 
@@ -63,33 +63,33 @@ def attack_user(
     out: str | PathLike[str] | None = None,
     overwrite: bool = False,
     raw: bool = False,
-    join: float | None = None,
+    link_fdr: float | None = None,
     seed: int = 0,
-    most_bytes: int = MEMORY_BYTES,
+    max_bytes: int = MEMORY_BYTES,
     engine: Engine | None = None,
 ) -> Story:
     """One user of a file of reports, report by report; see `attack` for the parameters.
 
-    An adversary who estimates the popularity from the reports themselves does so from those of all users. With `join`
-    a user is a device, by any of its pseudonyms.
+    An adversary who estimates the popularity from the reports themselves does so from those of all users. With
+    `link_fdr` a user is a device, by any of its pseudonyms.
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
-    check_rate(join)
+    check_rate(link_fdr)
     beside = target.parent if target else Path(tempfile.gettempdir())
-    with prepared(path, scenario, pools, None, seed, most_bytes, engine, beside) as ready:
+    with prepared(path, scenario, pools, None, seed, max_bytes, engine, beside) as ready:
         violations = ready.violations(scenario)
         for line in violations:
             warnings.warn(line, stacklevel=2)
-        if join is not None:
-            joined = join_pseudonyms(ready, join, path, scenario, most_bytes)
+        if link_fdr is not None:
+            joined = join_pseudonyms(ready, link_fdr, path, scenario, max_bytes)
             ready, user = with_devices(ready, joined), joined.device_of(user)
-        elif scenario.devices.window is not None:
+        elif scenario.devices.rotate_after is not None:
             warnings.warn(names_of(ready.scorer), stacklevel=2)
         found, count = [], 0
         row = ready.scorer.told_bytes + row_bytes(ready.scorer.mechanism.report_columns)
-        max_reports = fitting_reports(row, most_bytes)
+        max_reports = fitting_reports(row, max_bytes)
         for piece in ready.pieces:
             users, reports = block(ready.reading, piece)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())

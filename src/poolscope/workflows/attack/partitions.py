@@ -52,7 +52,7 @@ class Scoring:
     max_reports : of a user that fit into memory.
     dtype : of the users' names in the table.
     parts : where the table goes, if anywhere.
-    head : rows of it that are handed back; top : of each adversary the surest users, as many.
+    preview : rows of it that are handed back; top : of each adversary the surest users, as many.
     joined : how pseudonyms are joined to users, if they are.
     """
 
@@ -76,19 +76,19 @@ class ScoredCrowd(NamedTuple):
     top: pl.DataFrame
 
 
-def crowds(done: Sequence[Weighed], row: int, most_bytes: int) -> Iterator[Crowd]:
-    """So many equal intervals of hashes that a crowd takes about `most_bytes` bytes, what is told of a report `row`."""
+def crowds(done: Sequence[Weighed], row: int, max_bytes: int) -> Iterator[Crowd]:
+    """So many equal intervals of hashes that a crowd takes about `max_bytes` bytes, what is told of a report `row`."""
     users, rows, letters = (sum(counts) for counts in list(zip(*done, strict=True))[:3])
     needed = COPIES * ((row + 8) * rows + letters) + NAMED * users
-    count = min(users, -(-needed // max(1, most_bytes)))
+    count = min(users, -(-needed // max(1, max_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
         yield Crowd(number, edges[number], edges[number + 1])
 
 
-def fitting_reports(row: int, most_bytes: int) -> int:
+def fitting_reports(row: int, max_bytes: int) -> int:
     """How many reports of one user fit into so many bytes, what is told of a report `row`; some always do."""
-    return max(ALWAYS, most_bytes // ((COPIES + SCORED) * (row + 8)))
+    return max(ALWAYS, max_bytes // ((COPIES + SCORED) * (row + 8)))
 
 
 def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> ScoredCrowd | None:

@@ -77,7 +77,7 @@ def prepared(
     pools: str | PathLike[str] | None,
     threshold: float | None,
     seed: int,
-    most_bytes: int,
+    max_bytes: int,
     engine: Engine,
     beside: Path,
 ) -> Iterator[Prepared]:
@@ -96,13 +96,13 @@ def prepared(
     with scratch_folder(beside) as folder:
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
-        size = rows_within(most_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
-        letters = int(most_bytes * PIECE / COPIES)
-        pieces, dtype = cut(source, reading, size=size, letters=letters, most_bytes=int(most_bytes * READING))
-        learnt = _learnt(reading, pieces, engine)
+        size = rows_within(max_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        letters = int(max_bytes * PIECE / COPIES)
+        pieces, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
+        learned = _learnt(reading, pieces, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),
-            adversaries=list(_adversaries(scenario, mechanism, universe, other, learnt, seed, engine)),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, learned, seed, engine)),
             observations=scenario.attack.observations if scenario.attack else None,
             threshold=threshold,
             seed=seed,
@@ -123,16 +123,16 @@ def _adversaries(
     mechanism: Mechanism,
     universe: Universe,
     other: Universe | None,
-    learnt: Mapping[str | None, Floats],
+    learned: Mapping[str | None, Floats],
     seed: int,
     engine: Engine,
 ) -> Iterator[Adversary]:
     """The scenario's adversaries, with other pools if there are some."""
     popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
     for index, entry in enumerate(scenario.adversaries):
-        if entry.popularity == "estimated" and entry.reports is None:
+        if entry.popularity == "estimated" and entry.estimate_from is None:
             with located(file=scenario.file, place=f"adversary[{index}]"):
-                adversary = adversary_of(entry, other_pools(entry, universe), [learnt[entry.method]])
+                adversary = adversary_of(entry, other_pools(entry, universe), [learned[entry.method]])
         else:
             adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
         if other is not None:
@@ -146,7 +146,7 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
     found: list[StatedPopularity] = []
     for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
         popularity = adversary.popularity
-        if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.reports is None):
+        if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
             continue
         if entry.popularity == "estimated":
             # estimated from simulated reports, whose popularity is known without noise
@@ -159,7 +159,9 @@ def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Advers
 
 def _methods(scenario: Scenario) -> tuple[str | None, ...]:
     """How adversaries estimate the popularity from the reports that they attack; none if nobody does."""
-    learning = (entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.reports is None)
+    learning = (
+        entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.estimate_from is None
+    )
     return tuple(dict.fromkeys(entry.method for entry in learning))
 
 

@@ -22,7 +22,7 @@ from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import Device, Keeping
-from poolscope.game.columns import CONFIDENCE_ERROR, exposed_columns
+from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.independent import CHUNK, believed, guesses
 from poolscope.inference.memoized.attack import grouped_posterior
@@ -97,7 +97,7 @@ class Scorer:
     def grouping(self) -> list[int]:
         """Which adversaries group reports by the answers that devices keep."""
         kept = isinstance(self.device, Keeping)
-        return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memory]
+        return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memoization]
 
     @cached_property
     def single(self) -> list[int]:
@@ -136,7 +136,7 @@ class Scorer:
             if other.any():
                 user = users[int(np.searchsorted(ends, other.argmax(), side="right"))]
                 rule = f"must have one {name} in all reports, as devices keep it"
-                raise InputError(rule, place=f"user {user}", remedy="or have knows_memory = false")
+                raise InputError(rule, place=f"user {user}", remedy="or have knows_memoization = false")
 
     @property
     def pool_names(self) -> list[str]:
@@ -244,7 +244,7 @@ class Scorer:
         kept = pl.Series(np.broadcast_to(new[:, None, :], who.shape).ravel())
         frame = frame.with_columns(exposed).with_columns(self._pool_columns(scored))
         if self.grouping:
-            frame = frame.with_columns(pl.Series(CONFIDENCE_ERROR, scored.error.ravel()))
+            frame = frame.with_columns(pl.Series(CONFIDENCE_MCSE, scored.error.ravel()))
         return frame.filter(kept)
 
     def guessed(self, scored: Scored) -> Integers:

@@ -15,7 +15,7 @@ from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.tables import read_table
 from poolscope.game.columns import CORRECT
 from poolscope.inference.levels import with_threshold
-from poolscope.metrics.calibration import calibration_error, calibration_limit
+from poolscope.metrics.calibration import ece, ece_null_p95
 from poolscope.metrics.intervals import Estimate
 from poolscope.metrics.precision import precision
 from poolscope.workflows.attack.scoring import Scored, Scorer
@@ -32,7 +32,7 @@ class Counts(NamedTuple):
     users: int
     used: Integers
     confidence: Integers
-    sure: Integers
+    confident_at_threshold: Integers
     guesses: Integers
     error: Integers
     largest: Integers
@@ -51,7 +51,9 @@ def count(scorer: Scorer, scored: Scored) -> Counts:
         users=len(scored.used),
         used=scored.used.sum(axis=0),
         confidence=np.rint(scored.confidence / GRAIN).astype(np.int64).sum(axis=0),
-        sure=np.stack([(scored.confidence >= level).sum(axis=0) for level in with_threshold(scorer.threshold)]),
+        confident_at_threshold=np.stack(
+            [(scored.confidence >= level).sum(axis=0) for level in with_threshold(scorer.threshold)]
+        ),
         guesses=np.stack([(guessed == pool).sum(axis=0) for pool in range(pools + 1)], axis=-1),
         error=error.sum(axis=0),
         largest=error.max(axis=0),
@@ -66,9 +68,9 @@ class Guessed:
     ----------
     n : None is all reports; reports : how many were used of all users together.
     confidence : the mean over users; baseline : 1/k, what a random guess has.
-    sure : of how many users it is sure at n, by the confidence that this takes.
+    confident_at_threshold : of how many users it is sure at n, by the confidence that this takes.
     guesses : for how many users each of its pools is guessed; no_guess : for how many none, as with a threshold.
-    confidence_error, confidence_error_most : where its posteriors are sampled, the standard error that this leaves a
+    confidence_mcse, confidence_mcse_max : where its posteriors are sampled, the standard error that this leaves a
         confidence with, in the mean and at most.
     """
 
@@ -76,12 +78,12 @@ class Guessed:
     n: int | None
     reports: int
     confidence: float
-    sure: Mapping[float, int]
+    confident_at_threshold: Mapping[float, int]
     guesses: Mapping[str, int]
     no_guess: int
     baseline: float
-    confidence_error: float | None = None
-    confidence_error_most: float | None = None
+    confidence_mcse: float | None = None
+    confidence_mcse_max: float | None = None
 
 
 def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
@@ -138,7 +140,10 @@ class Tally:
                 n=n,
                 reports=int(sums.used[o]),
                 confidence=sums.confidence[a, o] / self.users * GRAIN,
-                sure={level: int(sums.sure[i, a, o]) for i, level in enumerate(with_threshold(scorer.threshold))},
+                confident_at_threshold={
+                    level: int(sums.confident_at_threshold[i, a, o])
+                    for i, level in enumerate(with_threshold(scorer.threshold))
+                },
                 guesses={
                     name: int(sums.guesses[a, o, i])
                     for i, name in enumerate(scorer.pool_names)
@@ -146,8 +151,8 @@ class Tally:
                 },
                 no_guess=int(sums.guesses[a, o, -1]),
                 baseline=1.0 / len(adversary.hypotheses),
-                confidence_error=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
-                confidence_error_most=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
+                confidence_mcse=sums.error[a, o] / self.users * GRAIN if a in scorer.grouping else None,
+                confidence_mcse_max=sums.largest[a, o] * GRAIN if a in scorer.grouping else None,
             )
             for a, adversary in enumerate(scorer.adversaries)
             for o, n in enumerate(asked)
@@ -166,7 +171,7 @@ class Judged:
     ----------
     users : how many these are; guessed : about how many of them there is a guess.
     precision : share of right guesses among these.
-    calibration_error : mean gap of confidence and success; calibration_error_limit : what chance explains in 95 of 100
+    ece : mean gap of confidence and success; ece_null_p95 : what chance explains in 95 of 100
         cases.
     calibrated : whether chance explains the gap, in all but `ERROR` of the cases.
     """
@@ -175,18 +180,18 @@ class Judged:
     users: int
     guessed: int
     precision: Estimate | None
-    calibration_error: Estimate | None
-    calibration_error_limit: float | None
+    ece: Estimate | None
+    ece_null_p95: float | None
     calibrated: bool | None
 
     @property
     def violation(self) -> str:
         """What is wrong with one that is not calibrated."""
-        assert self.calibration_error is not None
-        gap = f"confidence and success differ by {self.calibration_error.value:.3f}"
+        assert self.ece is not None
+        gap = f"confidence and success differ by {self.ece.value:.3f}"
         return (
             f"adversary {self.adversary} is not calibrated: {gap}, where chance explains "
-            f"{self.calibration_error_limit:.3f}; its assumptions do not hold for these users"
+            f"{self.ece_null_p95:.3f}; its assumptions do not hold for these users"
         )
 
 
@@ -215,7 +220,7 @@ def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Jud
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
     found = last.join(truth.lazy(), on="user", how="inner").collect().sort("user")
     if not found.height:
-        raise InputError("must have users of the reports", place="truth")
+        raise InputError("must have users of the reports", place="ground_truth")
     names = rows.select("adversary").unique(maintain_order=True).collect()["adversary"]
     level = 1.0 - ERROR / len(names)
     return [_judged(name, found.filter(pl.col("adversary") == name), seed, level) for name in names]
@@ -224,13 +229,13 @@ def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Jud
 def _judged(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Judged:
     guessed = rows.drop_nulls("guess").with_columns((pl.col("guess") == pl.col("pool")).alias(CORRECT))
     some = guessed.height > 0
-    gap = calibration_error(guessed, seed) if some else None
+    gap = ece(guessed, seed) if some else None
     return Judged(
         adversary=adversary,
         users=rows.height,
         guessed=guessed.height,
         precision=precision(guessed, seed) if some else None,
-        calibration_error=gap,
-        calibration_error_limit=calibration_limit(guessed, seed) if some else None,
-        calibrated=None if gap is None else gap.value <= calibration_limit(guessed, seed, level=level),
+        ece=gap,
+        ece_null_p95=ece_null_p95(guessed, seed) if some else None,
+        calibrated=None if gap is None else gap.value <= ece_null_p95(guessed, seed, level=level),
     )

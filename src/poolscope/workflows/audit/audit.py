@@ -30,7 +30,7 @@ from poolscope.game.game import Game
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.inference.levels import DEFAULT_THRESHOLD
 from poolscope.metrics.bounds import devices_in_words, epsilon_of, in_words
-from poolscope.metrics.linkability import trackability
+from poolscope.metrics.linkability import linkability
 from poolscope.metrics.pools import PoolRecord, pool_records, pool_sums
 from poolscope.metrics.records import Counted, Record, counted_columns, record_of
 from poolscope.metrics.tables import Records
@@ -225,15 +225,15 @@ def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: Out
         version=manifest.version,
         pools=list(game.universe.pool_names),
         horizon=game.horizon,
-        reports_per_day=game.sending.reports_per_day,
+        reports_per_day=game.policy.reports_per_day,
         epsilon=epsilon_of(game),
         devices=[
-            f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.sending)}",
+            f"{scenario.mechanism.kind}, {in_words([epsilon_of(game)], game.policy)}",
             users_in_words(game),
             *devices_in_words(game),
         ],
         adversaries=descriptions,
         results=Records(record for record, _ in found),
         pool_results=tuple(record for _, by_pool in found for record in by_pool),
-        trackability=trackability(game, manifest.users, manifest.seed),
+        linkability=linkability(game, manifest.users, manifest.seed),
     )

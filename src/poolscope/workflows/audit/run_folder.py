@@ -28,13 +28,13 @@ from poolscope.game.blocks import Part
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.inference.independent import MOST_USERS
-from poolscope.metrics.bounds import EpsilonInTime
-from poolscope.metrics.linkability import Trackability
+from poolscope.metrics.bounds import CumulativeEpsilon
+from poolscope.metrics.linkability import Linkability
 from poolscope.metrics.pools import PoolRecord
 from poolscope.metrics.reading import Row
 from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
-from poolscope.metrics.text import in_plain_words
+from poolscope.metrics.text import summary_text
 from poolscope.scenario.inputs import named_files
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.tables import Tables, tables
@@ -73,12 +73,12 @@ class Summary(BaseModel, frozen=True):
     pools: list[str] = Field(min_length=2)
     horizon: int = Field(ge=1)
     reports_per_day: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    epsilon: EpsilonInTime | None = None
+    epsilon: CumulativeEpsilon | None = None
     devices: list[str] = []
     adversaries: dict[str, str]
     results: InstanceOf[Records[Record]]
     pool_results: tuple[InstanceOf[PoolRecord], ...] = ()
-    trackability: tuple[InstanceOf[Trackability], ...] = ()
+    linkability: tuple[InstanceOf[Linkability], ...] = ()
     seconds: float | None = None
 
     @property
@@ -96,13 +96,13 @@ class Summary(BaseModel, frozen=True):
             raise InputError("must not be empty", place="results")
         return Records(_row(Record, f"results.{row}", found) for row, found in enumerate(results))
 
-    @field_validator("trackability", "pool_results", mode="before")
+    @field_validator("linkability", "pool_results", mode="before")
     @classmethod
     def _read_rows(cls, found: Any, info: ValidationInfo) -> Any:
         kind, rows = _KINDS[info.field_name or ""], enumerate(found) if isinstance(found, list) else None
         return found if rows is None else tuple(_row(kind, f"{info.field_name}.{row}", one) for row, one in rows)
 
-    @field_serializer("trackability", "pool_results")
+    @field_serializer("linkability", "pool_results")
     def _write_rows(self, found: tuple[Row, ...]) -> list[dict[str, Any]]:
         return [record.as_json() for record in found]
 
@@ -111,7 +111,7 @@ class Summary(BaseModel, frozen=True):
         return [record.as_json() for record in results]
 
     @field_serializer("epsilon")
-    def _write_epsilon(self, epsilon: EpsilonInTime | None) -> Any:
+    def _write_epsilon(self, epsilon: CumulativeEpsilon | None) -> Any:
         return None if epsilon is None else plain(asdict(epsilon))
 
     def as_json(self) -> dict[str, Any]:
@@ -120,12 +120,12 @@ class Summary(BaseModel, frozen=True):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the title, the sentence, the records."""
-        title, words = escape(self.scenario.title), escape(in_plain_words(self.results, self.adversaries))
+        title, words = escape(self.scenario.title), escape(summary_text(self.results, self.adversaries))
         return f"<p><strong>{title}</strong></p><p>{words}</p>{self.results.to_html()}"
 
 
 #: What the rows of a field are.
-_KINDS: dict[str, type[Row]] = {"trackability": Trackability, "pool_results": PoolRecord}
+_KINDS: dict[str, type[Row]] = {"linkability": Linkability, "pool_results": PoolRecord}
 
 
 def _row(kind: type[Row], place: str, found: Any) -> Any:

@@ -13,7 +13,7 @@ from poolscope.game.columns import CORRECT, NON_PRIVATE
 from poolscope.game.outcome_files import Attack, OutcomeFiles, Part, needed, part_of
 from poolscope.metrics.calibration import calibration
 from poolscope.metrics.exposure import exposure_columns, exposure_counts, exposure_shares
-from poolscope.metrics.precision import behaviour_counts, behaviour_shares, precision_curve
+from poolscope.metrics.precision import behavior_counts, behavior_shares, precision_curve
 
 HELD = ("confidence", CORRECT)
 """Columns of the outcomes that are held of one attack."""
@@ -49,7 +49,7 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: f
 
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Part, Counts, Counts]:
         own = groups.get(attack[0], 1)
-        behaved = behaviour_counts(rows, k, groups=own) if attack in mapped else 0
+        behaved = behavior_counts(rows, k, groups=own) if attack in mapped else 0
         exposed = exposure_counts(rows, horizon, threshold, own) if first[attack[0]] == attack else 0
         return part_of(rows, held), behaved, exposed
 
@@ -62,7 +62,7 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: f
             "calibration": calibration(rows).select(label),
         }
         if attack in mapped:
-            found["maps"] = behaviour_shares(np.asarray(sum(behaved)), k).select(label)
+            found["maps"] = behavior_shares(np.asarray(sum(behaved)), k).select(label)
         if first[attack[0]] == attack:
             shares = exposure_shares(np.asarray(sum(exposed)), threshold)
             found["exposure"] = shares.with_columns(label[0])

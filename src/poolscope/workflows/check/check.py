@@ -52,7 +52,7 @@ from poolscope.workflows.check.sampling import (
     reads_keys,
     spread,
 )
-from poolscope.workflows.check.verdict import Figure, Sampled, Verdict
+from poolscope.workflows.check.verdict import LowerBound, Sampled, Verdict
 
 #: Eighths of the samples that may be spent on the choice of an event.
 TURNS = 3
@@ -93,7 +93,7 @@ def examine(
         independent = repeats(sampler, position, event, samples, independence)
     return Sampled(
         method=sampler.method,
-        shown=shown,
+        lower_bound=shown,
         guessed=found,
         shares=shares,
         fit=fit,
@@ -143,7 +143,7 @@ def _positions(pairs: NDArray[np.int64], objects: Sequence[int]) -> NDArray[np.i
 def _learnt(sampler: Sampler, samples: int) -> tuple[list[Family], int]:
     """Events worth trying, and how many samples they took.
 
-    Where no law says which bit an object has under a hash, that must be learnt for each hash: a quarter of the
+    Where no law says which bit an object has under a hash, that must be learned for each hash: a quarter of the
     samples more, of two objects.
     """
     objects, columns = sampler.objects, declared_columns(sampler.mechanism)
@@ -167,7 +167,7 @@ def _find(families: Sequence[Family], event: int) -> Family:
     raise AssertionError("an event belongs to a family")
 
 
-def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, name: Name) -> Figure:
+def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, name: Name) -> LowerBound:
     """What fresh samples prove by the chosen event."""
     of_one = int(sampler.generator(Stage.SPREAD, TURNS).binomial(planned.trials, planned.share))
     trials = of_one, planned.trials - of_one
@@ -175,7 +175,7 @@ def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, n
         sum(int(telling.family.holds(seen).sum()) for seen in sampler.draw(Stage.TEST, position, count))
         for position, count in zip((telling.one, telling.other), trials, strict=True)
     )
-    return Figure(
+    return LowerBound(
         epsilon=planned.bound((one_hits, other_hits), trials),
         event=telling.family.words(0, name),
         one=sampler.objects[telling.one],
@@ -226,7 +226,7 @@ def check(
     Examples
     --------
     >>> verdict = ps.check(mechanism, samples=5000, seed=1)
-    >>> verdict.kept, verdict.claimed
+    >>> verdict.passed, verdict.declared
     (True, 3.0)
     """
     if samples < FEWEST_SAMPLES:
@@ -255,7 +255,7 @@ def check(
         played = examine(player, few, fewer, error, independence, claimed, named)
     return Verdict(
         mechanism=name or _known_as(what),
-        claimed=claimed,
+        declared=claimed,
         exact=exact(mechanism),
         sampled=examine(sampler, wide, samples, error, independence, claimed, named),
         played=played,

@@ -56,7 +56,7 @@ class Share:
     stated: float
     low: float
     high: float
-    kept: bool | None
+    passed: bool | None
 
 
 def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
@@ -107,11 +107,11 @@ def exact(mechanism: Mechanism) -> Exact | None:
     consistent = None
     if law.size <= CELLS_SOLVED:
         support = mechanism.support(reports) if is_pure(mechanism) else None  # type: ignore[attr-defined]
-        consistent = normalises(law, support, stated(mechanism, "p_star"))
+        consistent = normalizes(law, support, stated(mechanism, "p_star"))
     return Exact(epsilon=exact_epsilon(law.T), reports=len(law), consistent=consistent)
 
 
-def normalises(law: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
+def normalizes(law: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
     """Whether the likelihoods can be probabilities: sum to one for every object, and to p* over its support.
 
     The likelihood of a report is stated up to a factor of its own; sought are factors that are not negative (a linear
@@ -168,7 +168,7 @@ def _exactly(name: str, value: float, hits: NDArray[np.int64], trials: NDArray[n
     each = clopper_pearson(hits, trials, LAW_ERROR / len(hits))
     low, high = (float(bound) for bound in clopper_pearson(int(hits.sum()), int(trials.sum()), LAW_ERROR))
     kept = bool(low <= value <= high and np.all(each[0] <= value) and np.all(value <= each[1]))
-    return Share(name=name, stated=value, low=low, high=high, kept=kept)
+    return Share(name=name, stated=value, low=low, high=high, passed=kept)
 
 
 def _between(
@@ -183,4 +183,4 @@ def _between(
     """A probability that is the mean of many shares, of which each object's smallest and largest count are given."""
     low = float(clopper_pearson(few, trials, LAW_ERROR / shares)[0].min())
     high = float(clopper_pearson(many, trials, LAW_ERROR / shares)[1].max())
-    return Share(name=name, stated=value, low=low, high=high, kept=low <= value <= high if shares >= fewest else None)
+    return Share(name=name, stated=value, low=low, high=high, passed=low <= value <= high if shares >= fewest else None)

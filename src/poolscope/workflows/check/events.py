@@ -7,10 +7,10 @@ References
 ----------
 I. Mironov. On significance of the least significant bits for differential privacy. CCS 2012.
 
-Events by which two objects could be told apart: families of them, learnt from a first look at some reports.
+Events by which two objects could be told apart: families of them, learned from a first look at some reports.
 
 An event is anything that a report may or may not satisfy; whatever is chosen here is tested on other reports, so a bad
-choice costs power and never truth. Events come from the stated law (which objects a report favours) and, because the
+choice costs power and never truth. Events come from the stated law (which objects a report favors) and, because the
 law need not be what is sampled, from the columns themselves: values, thresholds, bits, whole reports.
 """
 
@@ -311,12 +311,12 @@ class Among:
     """The whole report is one of some.
 
     prints : (reports,) fingerprints, rising; chosen : (events, reports) which of them each event holds;
-    shown : (reports,) how each is written.
+    written : (reports,) how each is written.
     """
 
     prints: NDArray[np.uint64]
     chosen: Truths
-    shown: tuple[str, ...]
+    written: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -335,7 +335,7 @@ class Among:
 
     def words(self, event: int, name: Name = numbered) -> str:
         (members,) = np.nonzero(self.chosen[event])
-        first = self.shown[members[0]]
+        first = self.written[members[0]]
         return f"the report is {first}" if len(members) == 1 else f"the report is one of {len(members)}, as {first}"
 
 

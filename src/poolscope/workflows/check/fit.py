@@ -42,7 +42,7 @@ class Fit:
     stated: float
     low: float
     high: float
-    kept: bool
+    passed: bool
 
 
 class Fitting:
@@ -87,7 +87,7 @@ class Fitting:
             stated=float(stated[worst]),
             low=float(low[worst]),
             high=float(high[worst]),
-            kept=not wrong.any(),
+            passed=not wrong.any(),
         )
 
 

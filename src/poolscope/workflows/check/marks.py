@@ -1,7 +1,7 @@
-"""Marks that objects leave in reports, learnt without a stated law: what joins columns, and values sent before.
+"""Marks that objects leave in reports, learned without a stated law: what joins columns, and values sent before.
 
 A hash or a cohort decides where in a report an object shows. One column alone then tells nothing of it; which bit an
-object sets *under each hash* is learnt from a first look, and the event is that the report has the object's bit there.
+object sets *under each hash* is learned from a first look, and the event is that the report has the object's bit there.
 """
 
 from __future__ import annotations

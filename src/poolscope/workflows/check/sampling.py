@@ -250,9 +250,9 @@ def _likelier(looks: Sequence[Seen], objects: tuple[int, ...], pairs: NDArray[np
     logs = [look.log_likelihood(objects) for look in looks]
     for a, b in pairs:
         ratio = difference(logs[a][:, a], logs[a][:, b])
-        favouring = np.sort(ratio[ratio > SLACK])
-        if len(favouring):
-            levels = [favouring[int(level * (len(favouring) - 1))] for level in LEVELS]
+        favoring = np.sort(ratio[ratio > SLACK])
+        if len(favoring):
+            levels = [favoring[int(level * (len(favoring) - 1))] for level in LEVELS]
             for value in dict.fromkeys(round(float(level), 9) for level in levels):
                 one.append(a)
                 other.append(b)
@@ -358,7 +358,7 @@ def _whole(looks: Sequence[Seen], objects: Sequence[int], pairs: NDArray[np.int6
         columns = looks[look].reports.items()
         shown.append(", ".join(f"{name} {_written(column[i - starts[look]])}" for name, column in columns))
     if len(chosen):
-        yield Among(prints=prints, chosen=chosen, shown=tuple(shown))
+        yield Among(prints=prints, chosen=chosen, written=tuple(shown))
 
 
 def bit_rates(column: NDArray[Any], bits: BitColumn) -> Floats:

@@ -26,7 +26,7 @@ TESTED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class LowerBound:
     """What the samples prove: an event that one object causes more often than another.
 
     epsilon : lower bound, not below 0.
@@ -51,7 +51,8 @@ class Sampled:
     """What the reports of one method show.
 
     method : "obfuscate" or "report".
-    shown : what the most telling event proves, and guessed : what guesses prove; None where there is a single object.
+    lower_bound : what the most telling event proves, and guessed : what guesses prove; None where there is a single
+        object.
     shares : p* and q* beside samples; empty where the mechanism states none.
     fit : stated likelihoods beside samples; None where none are stated.
     repeats : whether reports are independent; None where calls of `obfuscate` have shown that already.
@@ -60,7 +61,7 @@ class Sampled:
     """
 
     method: str
-    shown: Figure | None
+    lower_bound: LowerBound | None
     guessed: Guessed | None
     shares: tuple[Share, ...]
     fit: Fit | None
@@ -71,7 +72,7 @@ class Sampled:
     @property
     def epsilon(self) -> float:
         """The largest lower bound."""
-        return max((found.epsilon for found in (self.shown, self.guessed) if found), default=0.0)
+        return max((found.epsilon for found in (self.lower_bound, self.guessed) if found), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class Verdict:
 
     Parameters
     ----------
-    mechanism : its name; claimed : its epsilon, NaN where it claims none.
+    mechanism : its name; declared : its epsilon, NaN where it claims none.
     exact : the stated law by enumeration; None where its reports are too many.
     sampled : what reports of `obfuscate` show; its parts are the verdict's own as well.
     played : what reports of `report` show, which games play; None where `obfuscate` is made of it.
@@ -90,7 +91,7 @@ class Verdict:
     """
 
     mechanism: str
-    claimed: float
+    declared: float
     exact: Exact | None
     sampled: Sampled
     played: Sampled | None
@@ -101,8 +102,8 @@ class Verdict:
     confidence: float
 
     @property
-    def shown(self) -> Figure | None:
-        return self.sampled.shown
+    def lower_bound(self) -> LowerBound | None:
+        return self.sampled.lower_bound
 
     @property
     def guessed(self) -> Guessed | None:
@@ -131,13 +132,13 @@ class Verdict:
         return self.sampled.epsilon
 
     @property
-    def reasons(self) -> tuple[str, ...]:
+    def violations(self) -> tuple[str, ...]:
         """Why the promise is broken; empty where it is kept."""
-        return tuple(self._reasons())
+        return tuple(self._violations())
 
     @property
-    def kept(self) -> bool:
-        return not self.reasons
+    def passed(self) -> bool:
+        return not self.violations
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -152,9 +153,9 @@ class Verdict:
         """What a tried object is called."""
         return self.names[self.objects.index(object_number)]
 
-    def _reasons(self) -> Iterator[str]:
-        if self.exact and self.exact.epsilon > self.claimed * (1.0 + ROUNDING):
-            yield f"its stated law has epsilon {self.exact.epsilon:.4g}, it claims {self.claimed:g}"
+    def _violations(self) -> Iterator[str]:
+        if self.exact and self.exact.epsilon > self.declared * (1.0 + ROUNDING):
+            yield f"its stated law has epsilon {self.exact.epsilon:.4g}, it claims {self.declared:g}"
         if self.exact and self.exact.consistent is False:
             yield "no probabilities fit its stated likelihoods and p*"
         yield from self._found(self.sampled, "")
@@ -164,15 +165,15 @@ class Verdict:
     def _found(self, sampled: Sampled, prefix: str) -> Iterator[str]:
         """What contradicts the promise in the reports of one method."""
         sure = f"{100 * self.confidence:g} %"
-        if sampled.shown and sampled.shown.epsilon > self.claimed:
-            least = f"an epsilon of at least {sampled.shown.epsilon:.3g} ({sure})"
-            yield f"{prefix}samples show {least}, it claims {self.claimed:g}"
-        if sampled.guessed and sampled.guessed.epsilon > self.claimed:
-            yield f"{prefix}guesses {self._guesses(sampled.guessed)} ({sure}), it claims {self.claimed:g}"
+        if sampled.lower_bound and sampled.lower_bound.epsilon > self.declared:
+            least = f"an epsilon of at least {sampled.lower_bound.epsilon:.3g} ({sure})"
+            yield f"{prefix}samples show {least}, it claims {self.declared:g}"
+        if sampled.guessed and sampled.guessed.epsilon > self.declared:
+            yield f"{prefix}guesses {self._guesses(sampled.guessed)} ({sure}), it claims {self.declared:g}"
         for share in sampled.shares:
-            if share.kept is False:
+            if share.passed is False:
                 yield f"{prefix}samples do not follow its stated {share.name}"
-        if sampled.fit and not sampled.fit.kept:
+        if sampled.fit and not sampled.fit.passed:
             fit = sampled.fit
             stated = f"of reports that its law gives to {self.name(fit.object)} with probability {fit.stated:.3g}"
             yield f"{prefix}samples do not fit its stated likelihoods: {stated}, {fit.low:.3g} to {fit.high:.3g} are"
@@ -180,6 +181,6 @@ class Verdict:
             yield f"{prefix}{found}"
 
     def _guesses(self, guessed: Guessed) -> str:
-        most = 1.0 / (1.0 + (guessed.objects - 1) * math.exp(-self.claimed))
+        most = 1.0 / (1.0 + (guessed.objects - 1) * math.exp(-self.declared))
         right = f"of {guessed.rule}, {guessed.share} are guessed right among {guessed.objects:,} objects"
         return f"show an epsilon of at least {guessed.epsilon:.3g}: {right}, where at most {most:.3g} may be"

@@ -43,7 +43,7 @@ class Density(Protocol):
 
     Examples
     --------
-    >>> nodes, _, weights = ps.densities.Beta(a=2.0, b=5.0).rule(8)
+    >>> nodes, _, weights = ps.priors.Beta(a=2.0, b=5.0).rule(8)
     >>> round(float(nodes @ weights), 3)
     0.286
     """
@@ -74,7 +74,7 @@ class Beta:
 
     Examples
     --------
-    >>> ps.densities.Beta(a=2.0, b=2.0).quantile(np.array([0.5])).round(3)
+    >>> ps.priors.Beta(a=2.0, b=2.0).quantile(np.array([0.5])).round(3)
     array([0.5])
     """
 
@@ -169,7 +169,7 @@ def _christoffel(points: Floats, diagonal: Floats, beside: Floats, step: int = 1
 
 @dataclass(frozen=True)
 class FunctionDensity:
-    """Any density given as a function on (0, 1); it need not be normalised.
+    """Any density given as a function on (0, 1); it need not be normalized.
 
     The function is sampled once on a fine Gauss-Legendre grid; the rules are the Gauss rules of that discrete
     measure (Stieltjes procedure), hence exact for polynomials up to twice the number of nodes.
@@ -180,7 +180,7 @@ class FunctionDensity:
 
     Examples
     --------
-    >>> rising = ps.densities.FunctionDensity(lambda x: 2.0 * x)
+    >>> rising = ps.priors.FunctionDensity(lambda x: 2.0 * x)
     >>> nodes, _, weights = rising.rule(16)
     >>> round(float(nodes @ weights), 3)
     0.667
@@ -239,14 +239,14 @@ SHALLOW, PIECES = 0.05, 4
 class StepDensity:
     """A density that is constant on each of as many equal cells of (0, 1] as there are weights.
 
-    Weights need not be normalised, and some may be zero. The rules are the density's own Gauss rules, exact for
+    Weights need not be normalized, and some may be zero. The rules are the density's own Gauss rules, exact for
     polynomials up to twice the number of nodes: as many Legendre nodes in each cell have all the moments that a Gauss
     rule needs, whatever jumps lie between the cells. Where some steps are (almost) zero, each run of cells without such
     a jump has a rule of that many nodes of its own.
 
     Examples
     --------
-    >>> ps.densities.StepDensity(weights=(1.0, 3.0)).quantile(np.array([0.25])).round(3)
+    >>> ps.priors.StepDensity(weights=(1.0, 3.0)).quantile(np.array([0.25])).round(3)
     array([0.5])
     """
 
@@ -279,7 +279,7 @@ class StepDensity:
 
 
 def _runs(weights: tuple[float, ...]) -> list[list[int]]:
-    """Cells with a weight, in runs of neighbours none of which is much below the run's mean."""
+    """Cells with a weight, in runs of neighbors none of which is much below the run's mean."""
     runs: list[list[int]] = []
     for cell in np.flatnonzero(weights).tolist():
         last = runs[-1] if runs else []
