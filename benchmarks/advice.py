@@ -68,26 +68,26 @@ class Asked(NamedTuple):
 
 QUESTIONS = {
     "error target": Asked(
-        LARGE | {"reports": 180},
-        {"exposed": 0.05, "error": 0.002, "devices": 200_000, "mechanisms": ["olh", "oue", "grr"]},
+        LARGE | {"horizon": 180},
+        {"max_exposed": 0.05, "max_error": 0.002, "devices": 200_000, "mechanisms": ["olh", "oue", "grr"]},
         seeds=4,
     ),
-    "no error target": Asked(LARGE | {"reports": 180}, {"exposed": 0.02, "mechanisms": ["olh", "oue", "grr"]}),
+    "no error target": Asked(LARGE | {"horizon": 180}, {"max_exposed": 0.02, "mechanisms": ["olh", "oue", "grr"]}),
     "nothing meets it": Asked(
-        LARGE | {"reports": 180},
-        {"exposed": 0.02, "error": 0.001, "devices": 200_000, "mechanisms": ["oue", "olh"]},
+        LARGE | {"horizon": 180},
+        {"max_exposed": 0.02, "max_error": 0.001, "devices": 200_000, "mechanisms": ["oue", "olh"]},
     ),
     "popularity estimated": Asked(
-        EMOJIS | {"reports": 90, "adversary": 'popularity = "estimated"\nestimate_from = 100_000'},
-        {"exposed": 0.05, "mechanisms": ["cms", "oue", "grr"]},
+        EMOJIS | {"horizon": 90, "adversary": 'popularity = "estimated"\nestimate_from = 100_000'},
+        {"max_exposed": 0.05, "mechanisms": ["cms", "oue", "grr"]},
     ),
     "estimated from 1,000 reports": Asked(
-        SMALL | {"reports": 40, "adversary": 'popularity = "estimated"\nestimate_from = 1000'},
-        {"exposed": 0.1, "mechanisms": ["oue", "grr"]},
+        SMALL | {"horizon": 40, "adversary": 'popularity = "estimated"\nestimate_from = 1000'},
+        {"max_exposed": 0.1, "mechanisms": ["oue", "grr"]},
     ),
     "half of the events reported": Asked(
-        SMALL | {"reports": 60, "sample": 0.5},
-        {"exposed": 0.1, "error": 0.01, "devices": 20_000, "mechanisms": ["oue", "grr"]},
+        SMALL | {"horizon": 60, "sample": 0.5},
+        {"max_exposed": 0.1, "max_error": 0.01, "devices": 20_000, "mechanisms": ["oue", "grr"]},
     ),
 }
 

@@ -99,7 +99,7 @@ PLAIN: Mapping[str, Metric] = {
     "exposed_95": lambda rows: metrics.exposed(rows, 0.95, N),
     "reports_to_exposure": lambda rows: metrics.reports_to_exposure(rows, 0.5),
     "bayes_security": lambda rows: metrics.bayes_security(rows, K, SEED),
-    "evidence": lambda rows: metrics.evidence(rows, dict.fromkeys(POOLS, 1 / K)),
+    "evidence": lambda rows: metrics.log_odds_gain(rows, dict.fromkeys(POOLS, 1 / K)),
     "brier": metrics.brier,
     "ece": lambda rows: metrics.ece(rows, SEED),
 }

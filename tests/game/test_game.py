@@ -75,7 +75,7 @@ def test_first_reports_are_the_same_in_a_longer_run(mechanism):
     long = replace(GAME, device=Fresh(mechanism), observations=[7, 30, 180])
     short = replace(long, observations=[7, 30])
     one, other = play(short, 200, SEED), play(long, 200, SEED).filter(pl.col("n") <= 30)
-    crossings = [c for c in one.columns if c.startswith("exposed")]
+    crossings = [c for c in one.columns if c.startswith("exposed_at_threshold")]
     assert_frame_equal(one.drop(crossings), other.drop(crossings), check_exact=True)
     for name in crossings:
         late = pl.when(pl.col(name) <= 30).then(pl.col(name)).alias(name)
@@ -85,7 +85,7 @@ def test_first_reports_are_the_same_in_a_longer_run(mechanism):
 def test_adversaries_do_not_touch_each_other(outcomes):
     alone = play(replace(GAME, adversaries=[ORACLE], non_private=False), 500, SEED)
     expected = outcomes.filter(pl.col("adversary") == "oracle")
-    columns = ["user", "n", "gamma", "delta", "confidence", "posterior_true", "exposed_90"]
+    columns = ["user", "n", "gamma", "delta", "confidence", "posterior_true", "exposed_at_90"]
     assert_frame_equal(alone.select(columns), expected.select(columns), check_exact=True)
 
 

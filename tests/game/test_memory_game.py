@@ -83,7 +83,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
     for name in ("naive", "non-private"):
         rows = outcomes.filter(pl.col("adversary") == name)
         assert (rows["confidence_mcse"] == 0).all()
-        for column in ("exposed_50", "exposed_90", "exposed_95"):
+        for column in ("exposed_at_50", "exposed_at_90", "exposed_at_95"):
             assert rows[column].equals(rows[column + "_early"])
             assert rows[column].equals(rows[column + "_late"])
     alone = replace(game(RAPPOR), adversaries=[NAIVE])
@@ -104,7 +104,7 @@ def test_the_summary_tells_the_error_of_chance():
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
     outcomes = play(game(SKETCH, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
-    assert set(outcomes["exposed_50"].drop_nulls()) <= {4, 9, 15}
+    assert set(outcomes["exposed_at_50"].drop_nulls()) <= {4, 9, 15}
 
 
 SCENARIO = """

@@ -96,12 +96,12 @@ def test_outcomes_are_those_of_the_definitions(policy):
 
 
 @pytest.mark.parametrize(
-    ("sample", "cap", "window"), [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)], ids=["w", "sw", "c", "swc"]
+    ("sampling_rate", "cap", "rotate_after"), [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)], ids=["w", "sw", "c", "swc"]
 )
-def test_precision_is_that_of_all_reports_there_can_be(sample, cap, window):
+def test_precision_is_that_of_all_reports_there_can_be(sampling_rate, cap, rotate_after):
     users, n = 20_000, 6
     outcomes = play(tiny((n,), sampling_rate=sampling_rate, cap=cap, rotate_after=rotate_after), users, SEED)
-    right, expected = (outcomes["guess"] == outcomes["pool"]).mean(), share_right(REFERENCE, n, sample, cap, window)
+    right, expected = (outcomes["guess"] == outcomes["pool"]).mean(), share_right(REFERENCE, n, sampling_rate, cap, rotate_after)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(right - expected) < 4 * error
     assert abs(right - REFERENCE.right(n)) > 4 * error, "what limits the devices matters"
@@ -109,9 +109,9 @@ def test_precision_is_that_of_all_reports_there_can_be(sample, cap, window):
 
 def test_exposure_is_that_of_all_reports_there_can_be():
     """A user is exposed by one pseudonym: neither by the last alone, nor by all reports together."""
-    users, n, window = 20_000, 6, 3
+    users, n, rotate_after = 20_000, 6, 3
     outcomes = play(tiny((n,), rotate_after=rotate_after), users, SEED)
-    found, expected = outcomes["exposed_90"].is_not_null().mean(), share_exposed(REFERENCE, n, window, 0.9)
+    found, expected = outcomes["exposed_at_90"].is_not_null().mean(), share_exposed(REFERENCE, n, rotate_after, 0.9)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(found - expected) < 4 * error
     for other in (share_exposed(REFERENCE, window, window, 0.9), share_exposed(REFERENCE, n, NEVER, 0.9)):
@@ -144,7 +144,7 @@ def test_with_a_cap_nothing_changes_after_it():
     assert_frame_equal(capped.filter(early).select(COLUMNS), free.filter(early).select(COLUMNS), check_exact=True)
     at = {n: capped.filter(pl.col("n") == n)["confidence"] for n in (8, 15)}
     assert at[8].equals(at[15])
-    assert capped["exposed_50"].max() <= 8
+    assert capped["exposed_at_50"].max() <= 8
 
 
 def test_the_larger_share_has_the_smaller_one():
@@ -164,7 +164,7 @@ def test_confidence_keeps_its_meaning():
     game = replace(crowd((15,), sampling_rate=0.8, rotate_after=4), non_private=False)
     outcomes = play(game, 8000, SEED)
     assert ece(outcomes, SEED).value < ece_null_p95(outcomes, SEED)
-    surest = outcomes.filter(pl.col("exposed_50").is_not_null())
+    surest = outcomes.filter(pl.col("exposed_at_50").is_not_null())
     at_least = surest.with_columns(pl.col("confidence").clip(0.5))
     assert ece(at_least, SEED).value > ece_null_p95(at_least, SEED)
 
@@ -184,7 +184,7 @@ def test_memory_is_attacked_on_what_was_sent(limits):
     """The posterior at n is that of a user who never did more than what is sent by then."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
     outcomes = play(crowd(memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
-    assert outcomes.filter(pl.col("n") == 15)["exposed_50"].drop_nulls().is_between(0, 15).all()
+    assert outcomes.filter(pl.col("n") == 15)["exposed_at_50"].drop_nulls().is_between(0, 15).all()
     short = play(crowd((4,), memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
     assert_frame_equal(short.select(COLUMNS), outcomes.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
 

@@ -79,7 +79,7 @@ def test_the_report_shows_it(run, threshold):
     assert not USUAL.search(words)
     # the card's number is of that confidence, as the outcomes have it
     rows = ps.metrics.select(outcomes_of(folder), record.adversary, record.n)
-    assert record.exposed_share.value == (rows["exposed"] <= record.n).sum() / 60 == record.exposed.value
+    assert record.exposed_share.value == (rows["exposed_at_threshold"] <= record.n).sum() / 60 == record.exposed.value
     assert record.exposed_share != record.exposed_90
     levels = "50 % 90 % 95 %" if threshold == 0.95 else "50 % 62.5 % 90 % 95 %"
     assert f"sure at {said} {levels} {levels} error" in words

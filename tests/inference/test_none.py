@@ -120,7 +120,7 @@ def test_to_be_sure_of_no_preference_exposes_nobody(played):
     _, outcomes = played(0.95, 0.95, users=200)
     sure = outcomes.filter(pl.col("adversary") == "doubts", pl.col("guess") == NONE, pl.col("confidence") > 0.9)
     assert sure.height > 50
-    assert sure["exposed_90"].null_count() > 0.9 * sure.height
+    assert sure["exposed_at_90"].null_count() > 0.9 * sure.height
 
 
 def test_without_it_nothing_changes(played):

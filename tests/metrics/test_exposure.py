@@ -46,7 +46,7 @@ def test_whoever_is_sure_at_n_has_exposed_by_n():
 
 
 def test_reports_to_exposure_count_those_who_never_are():
-    rows = pl.DataFrame({"exposed_90": [3, 5, None, None, 9], "exposed_50": [0, 1, 2, 3, 4]})
+    rows = pl.DataFrame({"exposed_at_90": [3, 5, None, None, 9], "exposed_at_50": [0, 1, 2, 3, 4]})
     assert metrics.reports_to_exposure(rows).value == 9
     assert metrics.reports_to_exposure(rows).high == np.inf
     assert metrics.reports_to_exposure(rows, 0.5).value == 2
@@ -72,9 +72,9 @@ def test_early_and_late_widen_who_is_exposed():
     rows = pl.DataFrame(
         {
             **{f"exposed_{level}{end}": [1, 1, 1, 1] for level in (50, 95) for end in ("", "_early", "_late")},
-            "exposed_90": [3, 5, None, None],
-            "exposed_90_plus_mcse": [3, 3, 5, None],
-            "exposed_90_minus_mcse": [5, None, None, None],
+            "exposed_at_90": [3, 5, None, None],
+            "exposed_at_90_plus_mcse": [3, 3, 5, None],
+            "exposed_at_90_minus_mcse": [5, None, None, None],
         }
     )
     assert metrics.exposed(rows, 0.9, 3) == (1 / 4, share_of(0, 4).low, share_of(2, 4).high)
@@ -84,7 +84,7 @@ def test_early_and_late_widen_who_is_exposed():
     many = pl.concat([rows] * 50)
     value, low, high = metrics.reports_to_exposure(many, level=0.4)
     assert (value, low, high) == (5.0, 3.0, np.inf)
-    assert metrics.reports_to_exposure(many.select("exposed_90"), level=0.4) == (5.0, 5.0, 5.0)
+    assert metrics.reports_to_exposure(many.select("exposed_at_90"), level=0.4) == (5.0, 5.0, 5.0)
     assert metrics.exposed(rows, 0.5, 1) == share_of(4, 4)
 
 

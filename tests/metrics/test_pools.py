@@ -16,7 +16,7 @@ def rows():
             "pool": ["a", "a", "a", "a", "b", "b", "b", "b"],
             "guess": ["a", "a", "a", "b", "b", "a", "a", "a"],
             "posterior_true": [0.9, 0.8, 0.7, 0.2, 0.6, 0.1, 0.2, 0.3],
-            "exposed_90": [3, 7, 12, None, 2, None, None, 4],
+            "exposed_at_90": [3, 7, 12, None, 2, None, None, 4],
         },
         schema_overrides={"pool": pl.Enum(["b", "a"]), "guess": pl.Enum(["b", "a"])},
     )
@@ -33,7 +33,7 @@ def test_each_pool_has_its_own_numbers_in_the_order_of_the_universe(rows):
 
 def test_parts_of_a_table_add_up(rows):
     whole = ps.metrics.per_pool(rows, 10)
-    parts = [pool_sums(part, 10, "exposed_90") for part in (rows[:3], rows[3:])]
+    parts = [pool_sums(part, 10, "exposed_at_90") for part in (rows[:3], rows[3:])]
     joined = pool_records(parts, "strong", 10, ["b", "a"], 0.9)
     assert [record.as_json() for record in joined] == [record.as_json() for record in whole]
 

@@ -69,7 +69,7 @@ def test_the_threshold_that_was_asked_for_says_who_is_exposed(scenario, tmp_path
     outcomes = pl.read_parquet(tmp_path / "run" / "outcomes" / "*.parquet")
     for row in summary.results:
         mine = outcomes.filter(pl.col("adversary") == row.adversary, pl.col("n") == row.n)
-        firsts = mine["exposed"].cast(pl.Float64).fill_null(float("inf")).sort()
+        firsts = mine["exposed_at_threshold"].cast(pl.Float64).fill_null(float("inf")).sort()
         assert row.exposed_at == 0.6
         for name, place in (("reports_to_1pct", 0), ("reports_to_5pct", 2), ("reports_to_10pct", 4)):
             value, low, high = getattr(row, name)

@@ -45,7 +45,7 @@ observations = [2]
 """
 
 MECHANISMS = ["grr", "oue"]
-ASKED = {"reports": 10, "error": 0.02, "devices": 20_000, "users": 800, "seed": SEED, "mechanisms": MECHANISMS}
+ASKED = {"horizon": 10, "max_error": 0.02, "devices": 20_000, "users": 800, "seed": SEED, "mechanisms": MECHANISMS}
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_what_the_answer_hangs_on(done):
 
 
 def test_measures_are_played_for_the_same_error(small):
-    asked = {"reports": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
+    asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
     found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)
     rows = {entry.mitigation: entry for entry in found.mitigations}
     none = rows["nothing more"]
@@ -260,23 +260,23 @@ def test_measures_are_played_for_the_same_error(small):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"exposed": 0}, "`exposed` must be above 0 and below 1, got 0"),
-        ({"exposed": 1.0}, "`exposed` must be above 0"),
-        ({"exposed": math.nan}, "`exposed` must be above 0"),
-        ({"exposed": -0.1}, "`exposed` must be above 0"),
-        ({"confidence": math.nan}, "`confidence` must be above 0"),
+        ({"max_exposed": 0}, "`max_exposed` must be above 0 and below 1, got 0"),
+        ({"max_exposed": 1.0}, "`max_exposed` must be above 0"),
+        ({"max_exposed": math.nan}, "`max_exposed` must be above 0"),
+        ({"max_exposed": -0.1}, "`max_exposed` must be above 0"),
+        ({"threshold": math.nan}, "`threshold` must be above 0"),
         (
-            {"confidence": 0.3},
-            "`confidence` must be above 0.333, which the adversary has of everyone before any report",
+            {"threshold": 0.3},
+            "`threshold` must be above 0.333, which the adversary has of everyone before any report",
         ),
-        ({"error": 0.1}, "`error` must come with `devices`"),
+        ({"max_error": 0.1}, "`max_error` must come with `devices`"),
         ({"devices": 10}, "`devices` must come with `error`"),
-        ({"error": 0.0, "devices": 10}, "`error` must be above 0"),
-        ({"error": math.nan, "devices": 10}, "`error` must be above 0"),
-        ({"error": 0.1, "devices": 0}, "`devices` must be at least 1"),
-        ({"error": 1e-6, "devices": 1000}, "`error` must be at least 0.005"),
-        ({"reports": 0}, "`reports` must be at least 1"),
-        ({"reports": 5, "days": 5}, "must not be both `reports` and `days`"),
+        ({"max_error": 0.0, "devices": 10}, "`max_error` must be above 0"),
+        ({"max_error": math.nan, "devices": 10}, "`max_error` must be above 0"),
+        ({"max_error": 0.1, "devices": 0}, "`devices` must be at least 1"),
+        ({"max_error": 1e-6, "devices": 1000}, "`max_error` must be at least 0.005"),
+        ({"horizon": 0}, "`horizon` must be at least 1"),
+        ({"horizon": 5, "days": 5}, "must not be both `reports` and `days`"),
         ({"days": math.nan}, "`days` must be long enough"),
         ({"users": 0}, "`users` must be at least 1"),
         ({"tolerance": 0}, "`tolerance` must be above 0"),
@@ -288,16 +288,16 @@ def test_measures_are_played_for_the_same_error(small):
             {"adversary": "stronk"},
             "adversary: must be an adversary of the scenario, got 'stronk'; did you mean 'strong'",
         ),
-        ({"exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]}, "no mechanism exposes as few users as 0.001"),
+        ({"max_exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]}, "no mechanism exposes as few users as 0.001"),
         (
-            {"error": 0.03, "devices": 50, "mechanisms": ["grr"], "epsilon": (0.1, 0.2)},
+            {"max_error": 0.03, "devices": 50, "mechanisms": ["grr"], "epsilon": (0.1, 0.2)},
             "no mechanism has an error of 0.03",
         ),
     ],
 )
 def test_bad_questions_are_one_line(small, asked, message, tmp_path):
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        advise(small, **{"exposed": 0.1, "users": 50, **asked}, out=tmp_path / "out")
+        advise(small, **{"max_exposed": 0.1, "users": 50, **asked}, out=tmp_path / "out")
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
 

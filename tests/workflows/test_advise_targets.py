@@ -270,7 +270,7 @@ def test_an_error_that_no_epsilon_meets_is_refused_before_anything_is_played(man
 
 def test_what_the_error_refuses_is_not_played_beside_others(many, monkeypatch):
     monkeypatch.setattr(plays, "_seconds", lambda *_: pytest.fail("timed"))
-    asked = {"error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
+    asked = {"max_error": 0.002, "devices": 200_000, "mechanisms": ["dbitflip", "grr"], "users": 100}
     found = advise(many, max_exposed=0.5, horizon=3, seed=SEED, **asked)
     refused, played = found.findings
     assert (refused.mechanism, refused.feasible, refused.trials, refused.epsilon_min) == ("dbitflip", "no", (), None)
@@ -321,7 +321,7 @@ def epsilon_advice(known):
 
 @pytest.fixture(scope="module")
 def cap_advice(known):
-    asked = {"error": 0.002, "devices": 100_000, "mechanisms": ["grr", "oue"]}
+    asked = {"max_error": 0.002, "devices": 100_000, "mechanisms": ["grr", "oue"]}
     return advise(known, max_exposed=0.1, horizon=40, seed=SEED, **asked)
 
 

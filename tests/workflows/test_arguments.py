@@ -164,7 +164,7 @@ def test_outcomes_of_ones_own(outcomes):
     renamed = outcomes.with_columns(adversary=pl.lit("wek"))
     with pytest.raises(ps.InputError, match="must be of the game's adversaries, got 'wek'; did you mean 'weak'"):
         ps.summarize(renamed, GAME, seed=1)
-    for name in ("adversary", "n", "pool", "guess", "confidence", "exposed_90"):
+    for name in ("adversary", "n", "pool", "guess", "confidence", "exposed_at_90"):
         with pytest.raises(ps.InputError, match=f"outcomes must have a column '{name}'"):
             ps.summarize(outcomes.drop(name), GAME, seed=1)
     for confidence in (pl.lit("confident_at_threshold"), pl.lit(1.5), pl.lit(None, dtype=pl.Float64)):

@@ -85,7 +85,7 @@ def test_the_table_is_the_contract(tmp_path):
     scenario, path = small_attack(tmp_path)
     found = posteriors(scenario, path)
     pools = ["posterior.a", "posterior.b", "posterior.c"]
-    exposed = ["exposed_50", "exposed_90", "exposed_95"]
+    exposed = ["exposed_at_50", "exposed_at_90", "exposed_at_95"]
     assert found.columns == ["user", "adversary", "n", "guess", "confidence", *exposed, *pools]
     reports = pl.read_parquet(path)
     order = by_hash(reports["user"].unique())
@@ -118,7 +118,7 @@ def test_a_threshold_marks_no_guess(tmp_path):
     tau = float(sure["confidence"].median())
     found = posteriors(scenario, path, threshold=tau)
     assert found["guess"].is_null().equals(found["confidence"] < tau)
-    assert found.drop("guess", "exposed").equals(sure.drop("guess"))
+    assert found.drop("guess", "exposed_at_threshold").equals(sure.drop("guess"))
     summary = attack(path, scenario, threshold=tau)
     for row in summary.results:
         # of each user the largest count up to this one

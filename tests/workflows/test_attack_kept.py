@@ -84,7 +84,7 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
         expected = ps.posterior(device, reports, adversary, observations=[3, 10])
         assert np.array_equal(mine.select("^posterior\\..*$").to_numpy(), expected)
         sure = [n for n, row in zip((0, 3, 10), [np.full(3, 1 / 3), *expected], strict=True) if row.max() >= 0.5]
-        assert mine["exposed_50"].to_list() == [sure[0] if sure else None] * 2
+        assert mine["exposed_at_50"].to_list() == [sure[0] if sure else None] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,7 +94,7 @@ def test_posteriors_are_those_of_the_game(tmp_path, kind):
     attack(path, scenario, out=tmp_path / "found.parquet", seed=SEED)
     found = pl.read_parquet(tmp_path / "found.parquet").with_columns(pl.col("user").cast(pl.Int64))
     played = ps.play(scenario.game(SEED), USERS, SEED).with_columns(pl.col("adversary").cast(pl.String))
-    columns = "adversary", "user", "n", "confidence", "exposed_50", "exposed_90"
+    columns = "adversary", "user", "n", "confidence", "exposed_at_50", "exposed_at_90"
     beside = [table.sort("adversary", "user", "n").select(columns) for table in (found, played)]
     for name in columns:
         assert beside[0][name].to_list() == beside[1][name].to_list(), name

@@ -51,13 +51,13 @@ def test_exposed_is_the_first_report_with_that_confidence(folder):
     path, scenario = folder
     _, rows = table(path, scenario, threshold=0.6)
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
-    assert last["exposed_50"].null_count() < last.height
+    assert last["exposed_at_50"].null_count() < last.height
     for user in ("user 1", "user 2", "user 3"):
         story = attack_user(path / "reports.parquet", scenario, user).table.filter(pl.col("n") <= 10)
         for name in ("weak", "curious"):
             sure = story.filter(pl.col("adversary") == name).select(pl.max_horizontal("^posterior\\..*$")).to_series()
             (row,) = last.filter(pl.col("user") == user, pl.col("adversary") == name).iter_rows(named=True)
-            for column, level in (("exposed_50", 0.5), ("exposed", 0.6), ("exposed_90", 0.9)):
+            for column, level in (("exposed_at_50", 0.5), ("exposed_at_threshold", 0.6), ("exposed_at_90", 0.9)):
                 hits = np.flatnonzero(sure.to_numpy() >= level)
                 assert row[column] == (hits[0] + 1 if len(hits) else None)
 
