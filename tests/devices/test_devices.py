@@ -1,5 +1,8 @@
 """Devices: which one sends a mechanism's reports, and what it sends; memoized ones are in tests/inference."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from cases.memory import traces_of
@@ -20,6 +23,13 @@ def test_a_device_for_every_mechanism(mechanism, memoize, kind):
     assert type(device) is kind
     assert isinstance(device, Device)
     assert device.mechanism is mechanism
+
+
+def test_the_device_does_not_depend_on_imports():
+    """A process that has asked for nothing else gives mechanisms of two steps their devices."""
+    code = "import poolscope as ps; print(type(ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=9, epsilon=1.0))))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "KeptResponse" in run.stdout
 
 
 def test_a_mechanism_is_no_device():

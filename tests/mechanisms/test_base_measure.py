@@ -5,7 +5,7 @@ import pytest
 from oracle.kinds import EPSILONS, KINDS, tiny
 
 from poolscope.core.errors import InputError
-from poolscope.mechanisms import SHE, adapt, device_of, histogram
+from poolscope.mechanisms import SHE, Likelihood, ReportColumn, adapt, device_of, histogram
 from poolscope.population.universe import Universe
 
 #: Kinds whose devices keep reports as they are, and of which all reports can be listed.
@@ -75,3 +75,37 @@ def test_a_mechanism_of_ones_own_must_state_it():
 
     with pytest.raises(InputError, match=r"log_base_measure must give a number for each report, \(2,\)"):
         device_of(adapt(Short(), universe), memoize=True).evidence(reports)
+
+
+class Whole(Coarse):
+    """States its probabilities, and all its reports."""
+
+    def log_likelihood(self, reports):
+        return np.log(0.25) + super().log_likelihood(reports)
+
+    def all_reports(self):
+        return np.arange(2)
+
+
+def test_probabilities_that_sum_to_one_leave_nothing_out():
+    """Of a mechanism that lists its reports, adapted or a `Likelihood`; one with other sums must state what it is."""
+    universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
+    law = device_of(adapt(Whole(), universe), memoize=True).evidence(reports).law
+    np.testing.assert_allclose(np.exp(law.log_law), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]])
+
+    class Listing(Coarse):
+        all_reports = Whole.all_reports
+
+    with pytest.raises(InputError, match="must have a method `log_base_measure` where devices memoize"):
+        device_of(adapt(Listing(), universe), memoize=True).evidence(reports)
+
+    class Own(Likelihood):
+        universe, epsilon, report_columns = 4, np.log(3.0), {"report": ReportColumn("integer", 2)}
+
+        def report(self, objects, keys):
+            return {"report": objects % 2}
+
+        def log_likelihood(self, reports):
+            return Whole().log_likelihood(np.asarray(reports["report"]))
+
+    np.testing.assert_allclose(device_of(Own(), memoize=True).evidence(reports).law.log_law, law.log_law)

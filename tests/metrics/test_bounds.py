@@ -11,7 +11,7 @@ from oracle.bounds import exp, mpf
 from scipy import special
 
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import device_of
+from poolscope.devices.memoized import device_of
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary

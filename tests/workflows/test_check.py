@@ -13,7 +13,7 @@ from poolscope.cli.check import rows, sentence
 from poolscope.cli.commands import app
 from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS, make
-from poolscope.mechanisms.channel import all_reports
+from poolscope.mechanisms.pure import all_reports
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.bounds import most_telling
 from poolscope.workflows.check.check import check

@@ -8,10 +8,10 @@ and its law says how likely a set is, given the slot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,9 @@ from poolscope.core.arguments import as_integers
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import Stream, children
-from poolscope.kernels.random import uniforms
-from poolscope.mechanisms.checking import check_mechanism, check_permanent
-from poolscope.mechanisms.protocols import Mechanism, Reports, check_objects, distinct, stated
-from poolscope.mechanisms.pure import tabulated
-from poolscope.mechanisms.rappor import Rappor
+from poolscope.mechanisms.checking import check_mechanism
+from poolscope.mechanisms.custom import is_ours, owner
+from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
 
 
 class Identical(NamedTuple):
@@ -145,37 +143,9 @@ class Keeping(Device, Protocol):
         ...
 
 
-def device_of(mechanism: Mechanism, *, memoize: bool | None = None) -> Device:
-    """The device that sends the mechanism's reports: with memory those of two steps keep the permanent one, others all.
-
-    Without a word, mechanisms that are made for it have memory (L-GRR and the like, dBitFlip), and others have none.
-
-    Examples
-    --------
-    >>> type(ps.mechanisms.device_of(mechanism, memoize=True)).__name__
-    'Memoized'
-    """
-    if memoize is not None and not isinstance(memoize, bool):
-        raise InputError("memoize must be true, false or None", value=memoize)
-    from poolscope.devices import memoized  # noqa: F401 (registers the devices of two rounds)
-
-    return keeping(mechanism) if is_kept(mechanism, memoize) else Fresh(mechanism)
-
-
-def is_kept(mechanism: object, memoize: bool | None) -> bool:
-    """Whether devices of a mechanism, or of a kind of mechanisms, keep answers: as they are told, or else as it is."""
-    return bool(getattr(mechanism, "kept", False)) if memoize is None else memoize
-
-
-@singledispatch
-def keeping(mechanism: Mechanism) -> Device:
-    """The device with memory of a mechanism."""
-    return Memoized(mechanism)
-
-
-@keeping.register
-def _(mechanism: Rappor) -> Device:
-    return RapporMemory(mechanism)
+def memoizes(device: Device) -> TypeGuard[Keeping]:
+    """Whether reports of a device come from memoized responses, as the device states it (`attack_on` checks it)."""
+    return device.memoizes
 
 
 def reports_of(device: Device, traces: Objects, users: Keys) -> Reports:
@@ -223,120 +193,34 @@ def draws_fresh(device: Device) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Memoized:
-    """Any mechanism, with memory: a user obfuscates an object once and sends the same report ever after.
+class Memoizing(ABC):
+    """A device that draws the permanent responses of one kind of mechanism."""
 
-    RAPPOR does this without its instantaneous step. The reports are those of the mechanism itself, whose public
-    randomness (a hash function, say) is that of the object's one report.
+    mechanism: Any
 
-    Examples
-    --------
-    >>> kept = ps.mechanisms.Memoized(mechanism)
-    >>> keys = np.array([1], dtype=np.uint64)
-    >>> reports = ps.mechanisms.reports_of(kept, np.array([[7, 7, 7]]), keys)["value"]
-    >>> len(set(reports.tolist()))
-    1
-    """
-
-    mechanism: Mechanism
-
+    kind: ClassVar[type]
     memoizes: ClassVar[bool] = True
-    own: ClassVar[Mapping[str, int]] = {}
 
     def __post_init__(self) -> None:
+        kind = type(self.mechanism)
+        if not isinstance(self.mechanism, self.kind):
+            raise InputError(f"must be a mechanism {self.kind.__name__}", value=kind.__name__)
         check_mechanism(self.mechanism)
-
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
-        made = self.mechanism.report(objects[first], distinct)
-        return {name: column[which] for name, column in made.items()}
-
-    def evidence(self, reports: Reports) -> Evidence:
-        """Different answers in order of arrival."""
-        law, (first, which) = stated(self.mechanism), distinct(reports)
-        arrived = np.argsort(first)
-        different = {name: column[first[arrived]] for name, column in reports.items()}
-        log_law = tabulated(law.log_likelihood, different, law.universe)
-        log_law += law.log_base_measure(different)[:, None]
-        return Evidence(np.arange(law.universe), Identical(np.argsort(arrived)[which], log_law))
-
-
-@dataclass(frozen=True, eq=False)
-class RapporMemory:
-    r"""RAPPOR as its authors run it: the user's cohort and the permanent answers stay, the instantaneous step is new.
-
-    The permanent answer b' to an object is drawn once from its Bloom filter b, a bit being one with probability 1 - f/2
-    where b is one and f/2 where it is zero. Every report of the object draws each bit anew: one with probability q
-    where b' is one and p where it is zero. What c reports with s_j ones at bit j say of an object is
-
-    .. math:: \prod_j \sum_{x \in \{0,1\}} \Pr[b'_j = x | b_j] \, \Pr[1 | x]^{s_j} (1 - \Pr[1 | x])^{c - s_j} ,
-
-    exactly, if they come from one permanent answer. A single report has the law of the mechanism without memory.
-
-    Examples
-    --------
-    >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
-    >>> device = ps.mechanisms.RapporMemory(rappor)
-    >>> keys = np.array([1], dtype=np.uint64)
-    >>> reports = ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys)
-    >>> len(set(reports["cohort"].tolist()))
-    1
-    """
-
-    mechanism: Rappor
-
-    memoizes: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_permanent(self.mechanism, Rappor)
+        if not is_ours(owner(kind, "report")):
+            rule = f"{kind.__name__} overrides report, which a device that memoizes does not call"
+            raise InputError(rule, remedy="take poolscope.mechanisms.Memoized(mechanism), or Fresh(mechanism)")
 
     @property
     def own(self) -> Mapping[str, int]:
-        return {"cohort": self.mechanism.family.size}
+        return {}
 
-    def cohorts(self, users: Keys) -> NDArray[np.int64]:
-        """(users,) everybody's cohort."""
-        draws = np.empty(len(users))
-        uniforms(own_keys(users), 0, draws)
-        return (draws * self.mechanism.family.size).astype(np.int64)
 
-    def positions(self, cohort: int) -> NDArray[np.uint32]:
-        """(hashes, universe) the bits of every object in a cohort, each once: m where a function repeats another."""
-        buckets: NDArray[np.uint32] = self.mechanism.family.buckets(np.array([cohort]))[0]
-        return buckets
-
-    def pattern(self, cohort: int) -> NDArray[np.bool_]:
-        """(universe, m) the Bloom filter of every object in a cohort."""
-        out = np.zeros((self.mechanism.universe, self.mechanism.m + 1), dtype=bool)
-        for row in self.positions(cohort):
-            out[np.arange(len(out)), row] = True
-        return out[:, :-1]
-
-    def permanent(self, objects: Objects, users: Keys) -> NDArray[np.bool_]:
-        """(reports, m) the permanent answers to objects (reports,), each of the user of that key."""
-        check_objects(objects, self.mechanism.universe)
-        half, cohorts = self.mechanism.f / 2.0, self.cohorts(users)
-        ones = np.empty((len(objects), self.mechanism.m), dtype=bool)
-        for cohort in np.unique(cohorts):
-            mine = cohorts == cohort
-            ones[mine] = self.pattern(int(cohort))[objects[mine]]
-        return _coins(answer_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
-
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        answers = self.permanent(objects, users)
-        fresh = _coins(fresh_keys(users, places), self.mechanism.m)
-        bits = fresh < np.where(answers, self.mechanism.q, self.mechanism.p)
-        return {"cohort": self.cohorts(users).astype(np.int32), "bits": np.packbits(bits, axis=1, bitorder="little")}
-
-    def bits(self, reports: Reports) -> NDArray[np.uint8]:
-        """(reports, m) zeros and ones."""
-        return np.unpackbits(np.asarray(reports["bits"]), axis=1, bitorder="little", count=self.mechanism.m)
-
-    def evidence(self, reports: Reports) -> Evidence:
-        cohort = int(reports["cohort"][0])
-        permanent = 1.0 - self.mechanism.f / 2.0, self.mechanism.f / 2.0
-        law = Bits(self.bits(reports), self.positions(cohort), permanent, (self.mechanism.q, self.mechanism.p))
-        return Evidence(np.arange(self.mechanism.universe), law)
+def identical(reports: Reports, log_law: Callable[[Reports], Floats]) -> Identical:
+    """Reports that are sent as they are memoized: the different ones in order of arrival, and their law."""
+    first, which = distinct(reports)
+    arrived = np.argsort(first)
+    different = {name: np.asarray(column)[first[arrived]] for name, column in reports.items()}
+    return Identical(np.argsort(arrived)[which], log_law(different))
 
 
 def fresh_keys(users: Keys, places: Objects) -> Keys:
@@ -352,11 +236,3 @@ def own_keys(users: Keys) -> Keys:
 def answer_keys(slots: Objects, users: Keys) -> Keys:
     """The key of each permanent answer: the same for the same user and object, or what the object is kept as."""
     return children(children(children(users, Stream.REPORTS), ANSWERS), slots)
-
-
-def _coins(keys: Keys, count: int) -> Floats:
-    """(keys, count) uniform numbers, the first words of each key's stream."""
-    out = np.empty((count, len(keys)))
-    for i in range(count):
-        uniforms(keys, i, out[i])
-    return out.T

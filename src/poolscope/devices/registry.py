@@ -8,8 +8,8 @@ from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.devices.dbitflip import DBitFlip
-from poolscope.devices.l_mechanisms import LGRR, LOSUE, LOUE, LSOUE, LSUE
 from poolscope.devices.loloha import LOLOHA
+from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE
 from poolscope.mechanisms.channel import Channel, Empirical
 from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
 from poolscope.mechanisms.grr import GRR, Identity

@@ -22,7 +22,6 @@ import polars as pl
 from poolscope.core.arrays import Floats
 from poolscope.core.errors import PoolscopeError
 from poolscope.core.executors import Local
-from poolscope.devices.protocols import Fresh
 from poolscope.game.blocks import playing
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, blocks, in_order, play_block
@@ -189,7 +188,7 @@ class Crowd:
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many users it had best have, one after another."""
-        return CROWDS if isinstance(self._game.device, Fresh) else (KEPT_CROWD, *CROWDS)
+        return (KEPT_CROWD, *CROWDS) if self._game.device.memoizes else CROWDS
 
     def grow(self, users: int) -> None:
         """Play until there are so many users, or all whom there are."""

@@ -12,7 +12,6 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Fresh
 from poolscope.game.game import Game, estimate_of
 from poolscope.inference.adversary import Adversary, views
 from poolscope.inference.attack import attack_on
@@ -86,7 +85,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
         found = preferences(game.universe, game.popularity, drawn, looking.universe)
     sent = game.policy.sent(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
-    asked = _counts(horizon, isinstance(game.device, Fresh))
+    asked = _counts(horizon, not game.device.memoizes)
     attack = attack_on(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
     posterior = believed(attack[0].of(slice(0, 1))[0][0], looking)
     reports = sent.reports(game.device, keys)

@@ -8,7 +8,7 @@ import numpy as np
 
 from poolscope.core.arrays import Floats, places
 from poolscope.core.executors import Local
-from poolscope.devices.protocols import Keeping
+from poolscope.devices.protocols import Keeping, memoizes
 from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores
@@ -39,7 +39,7 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     Nor are there any where names never change, answers are not kept, or two devices' are more than memory should hold.
     """
     window, device = game.policy.rotate_after, game.device
-    if window is None or not isinstance(device, Keeping) or 2 * window > game.horizon:
+    if window is None or not memoizes(device) or 2 * window > game.horizon:
         return None
     some = min(MOST, REPORTS // window, CELLS // (window * game.universe.size))
     if some < 2:

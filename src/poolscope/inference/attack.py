@@ -22,12 +22,12 @@ def attack_on(device: Device) -> Attack:
         lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
         rule = f"must be a device, which has {', '.join(lacking)}"
         raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
-    if isinstance(device, Keeping):
-        return OnKept(device)
-    if device.memoizes:
+    if not device.memoizes:
+        return OnFresh(device)
+    if not isinstance(device, Keeping):
         rule = "a device that memoizes must have own and evidence"
         raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoized has them")
-    return OnFresh(device)
+    return OnKept(device)
 
 
 def posterior(

@@ -26,8 +26,6 @@ C. Varin, N. Reid, D. Firth. An overview of composite likelihood methods. Statis
 from __future__ import annotations
 
 import math
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,14 +104,18 @@ def _owners(
     return which[: len(heads[0])], which[len(heads[0]) :]
 
 
-@singledispatch
-def log_ratios(law: Any, weight: Floats, cut: int) -> Floats:
+def log_ratios(law: Identical | Bits | Values, weight: Floats, cut: int) -> Floats:
     """(cut, rest) log kappa of each of the first reports and each of the others; slots are picked with that weight."""
-    raise TypeError(f"no ratios are known of the law {type(law).__name__}")
+    match law:
+        case Identical():
+            return _identical_ratios(law, weight, cut)
+        case Values():
+            return _value_ratios(law, weight, cut)
+        case Bits():
+            return _bit_ratios(law, weight, cut)
 
 
-@log_ratios.register
-def _(law: Identical, weight: Floats, cut: int) -> Floats:
+def _identical_ratios(law: Identical, weight: Floats, cut: int) -> Floats:
     """Pr[r, u | s] is Pr[r | s] if both are one answer, else 0."""
     with np.errstate(divide="ignore"):
         logs = law.log_law + np.log(weight)
@@ -129,8 +131,7 @@ def _(law: Identical, weight: Floats, cut: int) -> Floats:
     return ratios
 
 
-@log_ratios.register
-def _(law: Values, weight: Floats, cut: int) -> Floats:
+def _value_ratios(law: Values, weight: Floats, cut: int) -> Floats:
     """The chance of a value is q + (p - q) m, with m the weight of the slots whose answer it is."""
     (p, q), (sent, other) = law.permanent, law.instantaneous
     one, two = law.value[:cut], law.value[cut:]
@@ -146,8 +147,7 @@ def _(law: Values, weight: Floats, cut: int) -> Floats:
     return ratios
 
 
-@log_ratios.register
-def _(law: Bits, weight: Floats, cut: int) -> Floats:
+def _bit_ratios(law: Bits, weight: Floats, cut: int) -> Floats:
     """A product over bits, by whether the slot sets them."""
     # a bit that nothing sets is taken for a very rare one: else two reports that have it cannot be compared
     set_, unset = law.permanent

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poolscope.devices.dbitflip import DBitFlip
-    from poolscope.devices.l_mechanisms import LGRR, LOSUE, LOUE, LSOUE, LSUE
     from poolscope.devices.loloha import LOLOHA
-    from poolscope.devices.memoized import KeptFlips, KeptHash, KeptPositions, KeptResponse
+    from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE
+    from poolscope.devices.memoized import (
+        KeptFlips,
+        KeptHash,
+        KeptPositions,
+        KeptResponse,
+        Memoized,
+        RapporMemory,
+        device_of,
+    )
     from poolscope.devices.policy import ReportingPolicy
-    from poolscope.devices.protocols import Device, Fresh, Memoized, RapporMemory, device_of, reports_of
+    from poolscope.devices.protocols import Device, Fresh, reports_of
     from poolscope.devices.registry import MECHANISMS, composed, make
     from poolscope.mechanisms.channel import Channel, Empirical
     from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
@@ -87,88 +95,39 @@ __all__ = [
     "reports_of",
 ]
 
-#: Module -> its public names. Devices lie above mechanisms, so that nothing is imported before it is asked for.
+#: Public name -> its module. Devices lie above mechanisms, so that nothing is imported before it is asked for.
 _HOME = {
-    "devices.dbitflip": ("DBitFlip",),
-    "devices.l_mechanisms": (
-        "LGRR",
-        "LOSUE",
-        "LOUE",
-        "LSOUE",
-        "LSUE",
-    ),
-    "devices.loloha": ("LOLOHA",),
-    "devices.memoized": (
-        "KeptFlips",
-        "KeptHash",
-        "KeptPositions",
-        "KeptResponse",
-    ),
-    "devices.policy": ("ReportingPolicy",),
-    "devices.protocols": (
-        "Device",
-        "Fresh",
-        "Memoized",
-        "RapporMemory",
-        "device_of",
-        "reports_of",
-    ),
-    "devices.registry": (
-        "MECHANISMS",
-        "composed",
-        "make",
-    ),
-    "mechanisms.channel": (
-        "Channel",
-        "Empirical",
-    ),
-    "mechanisms.cms": (
-        "CMS",
-        "HCMS",
-        "NoHashCMS",
-    ),
-    "mechanisms.custom": (
-        "Adapted",
-        "adapt",
-    ),
-    "mechanisms.grr": (
-        "GRR",
-        "Identity",
-    ),
-    "mechanisms.hadamard_response": ("HadamardResponse",),
-    "mechanisms.histogram": ("SHE",),
-    "mechanisms.local_hashing": (
-        "BLH",
-        "OLH",
-    ),
-    "mechanisms.pi_rappor": ("PIRappor",),
-    "mechanisms.protocols": (
-        "Countable",
-        "Mechanism",
-        "ReportColumn",
-        "Reports",
-        "Views",
-    ),
-    "mechanisms.pure": (
-        "Likelihood",
-        "Pure",
-    ),
-    "mechanisms.rappor": ("Rappor",),
-    "mechanisms.subset": ("SubsetSelection",),
-    "mechanisms.unary": (
-        "OUE",
-        "SUE",
-        "SpotMe",
-        "THE",
-    ),
+    name: module
+    for module, names in {
+        "devices.dbitflip": "DBitFlip",
+        "devices.loloha": "LOLOHA",
+        "devices.longitudinal": "LGRR LOSUE LOUE LSOUE LSUE",
+        "devices.memoized": "KeptFlips KeptHash KeptPositions KeptResponse Memoized RapporMemory device_of",
+        "devices.policy": "ReportingPolicy",
+        "devices.protocols": "Device Fresh reports_of",
+        "devices.registry": "MECHANISMS composed make",
+        "mechanisms.channel": "Channel Empirical",
+        "mechanisms.cms": "CMS HCMS NoHashCMS",
+        "mechanisms.custom": "Adapted adapt",
+        "mechanisms.grr": "GRR Identity",
+        "mechanisms.hadamard_response": "HadamardResponse",
+        "mechanisms.histogram": "SHE",
+        "mechanisms.local_hashing": "BLH OLH",
+        "mechanisms.pi_rappor": "PIRappor",
+        "mechanisms.protocols": "Countable Mechanism ReportColumn Reports Views",
+        "mechanisms.pure": "Likelihood Pure",
+        "mechanisms.rappor": "Rappor",
+        "mechanisms.subset": "SubsetSelection",
+        "mechanisms.unary": "OUE SUE SpotMe THE",
+    }.items()
+    for name in names.split()
 }
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOME.items():
-        if name in names:
-            return getattr(import_module(f"poolscope.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"poolscope.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

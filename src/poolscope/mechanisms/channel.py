@@ -1,8 +1,8 @@
-"""Mechanisms with a small output space: the matrix of their probabilities, known or estimated; all their reports."""
+"""Mechanisms with a small output space: the matrix of their probabilities, known or estimated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ from poolscope.core.randomness import generator
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import (
-    Mechanism,
     ReportColumn,
     Reports,
     Stated,
@@ -27,13 +26,10 @@ from poolscope.mechanisms.protocols import (
     report_count,
     settle,
 )
-from poolscope.mechanisms.pure import Likelihood
+from poolscope.mechanisms.pure import TOLERANCE, Likelihood, all_probabilities
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
 MOST_CELLS = 1 << 27
-
-#: How far from one a row may sum: what single precision leaves of a long row. Rows are rescaled to one.
-TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -241,61 +237,6 @@ def _checked(matrix: NDArray[Any]) -> Floats:
     return copy
 
 
-#: Reports times objects that are listed.
-CELLS_LISTED = 1 << 22
-
-
-def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
-    """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
-    offered = getattr(mechanism, "all_reports", None)
-    if offered is None:
-        return of_columns(declared_columns(mechanism), most)
-    reports = offered()
-    return reports if reports is not None and report_count(reports) <= most else None
-
-
-def of_columns(columns: Mapping[str, ReportColumn], most: int) -> Reports | None:
-    """Every report that columns can hold; None where there are more than so many, or no columns."""
-    sizes = [_values(column) for column in columns.values()]
-    if not sizes or any(size is None for size in sizes):
-        return None
-    counts = [size for size in sizes if size is not None]
-    total = 1
-    for size in counts:
-        total *= size
-        if total > most:
-            return None
-    index = np.unravel_index(np.arange(total), counts)
-    return {name: _column(column, i) for (name, column), i in zip(columns.items(), index, strict=True)}
-
-
-def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
-    """What the mechanism says of its report columns; nothing where it is silent."""
-    try:
-        return getattr(mechanism, "report_columns", {})
-    except InputError:
-        return {}
-
-
-def _values(column: ReportColumn) -> int | None:
-    """How many values a column can have; None for a kind that cannot be listed."""
-    if column.kind in ("integer", "object"):
-        return column.size
-    if column.kind == "sign":
-        return 2
-    # more bits than these are too many reports anyway
-    return 1 << column.size if column.kind == "bits" and column.size <= 24 else None
-
-
-def _column(column: ReportColumn, index: NDArray[np.intp]) -> NDArray[Any]:
-    if column.kind == "sign":
-        return (1 - 2 * index).astype(np.int8)
-    if column.kind == "bits":
-        bits = (index[:, None] >> np.arange(column.size)) & 1
-        return np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
-    return index.astype(np.int64)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Listed(Channel):
     """A channel whose reports are those of another mechanism, numbered as they are listed."""
@@ -320,15 +261,6 @@ class Listed(Channel):
 
 
 def as_channel(mechanism: Stated) -> Listed | None:
-    """The mechanism as a channel, where its reports are few and known and it states their probabilities.
-
-    Likelihoods may lack a factor of each report; those that sum to one for every object lack none.
-    """
-    listed = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
-    if listed is None:
-        return None
-    with np.errstate(over="ignore"):
-        matrix = np.exp(mechanism.log_likelihood(listed)).T
-    if not np.all(np.abs(matrix.sum(axis=1) - 1.0) < TOLERANCE):
-        return None
-    return Listed(universe=mechanism.universe, matrix=matrix, listed=listed)
+    """The mechanism as a channel, where its reports are few and known and it states their probabilities."""
+    listed = all_probabilities(mechanism)
+    return None if listed is None else Listed(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])

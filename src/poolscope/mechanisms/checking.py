@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.channel import declared_columns
 from poolscope.mechanisms.custom import Adapted, as_columns, is_ours, owner
 from poolscope.mechanisms.protocols import ReportColumn, Reports
-from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring
+from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Scoring, declared_columns
 from poolscope.mechanisms.unary import check_bits
 
 #: What a game and an attack call.
@@ -70,16 +69,6 @@ def check_mechanism(mechanism: object) -> None:
         raise InputError(rule, remedy=remedy)
 
 
-def check_permanent(mechanism: object, kind: type) -> None:
-    """Refuse what a device cannot memoize for: it draws permanent responses and reports without `report`."""
-    if not isinstance(mechanism, kind):
-        raise InputError(f"must be a mechanism {kind.__name__}", value=type(mechanism).__name__)
-    check_mechanism(mechanism)
-    if not is_ours(owner(type(mechanism), "report")):
-        rule = f"{type(mechanism).__name__} overrides report, which a device that memoizes does not call"
-        raise InputError(rule, remedy="take poolscope.mechanisms.Memoized(mechanism), or Fresh(mechanism)")
-
-
 def ignored(kind: type) -> tuple[str, str] | None:
     """A method that a class outside this package overrides, and one of ours that would go on without it."""
     overridden = {name for name in FOLLOWERS if not is_ours(owner(kind, name))}
@@ -119,26 +108,21 @@ def checked_reports(mechanism: object, reports: Any) -> Reports:
             rule = f"must be rows of the shape {made[name].shape[1:]}, as the mechanism makes them"
             raise InputError(rule, value=columns[name].shape[1:], place=name)
         # what a mechanism of one's own declares may be another form than it makes: that of a file
-        if name in expected and (made is None or made[name].shape[1:] == _row(expected[name])):
+        if name in expected and (made is None or made[name].shape[1:] == expected[name].row):
             _check_column(name, columns[name], expected[name])
     return columns
 
 
-def _row(column: ReportColumn) -> tuple[int, ...]:
-    """The shape of a report's value in a column."""
-    return {"bits": (-(-column.size // 8),), "reals": (column.size,)}.get(column.kind, ())
-
-
 def _check_column(name: str, values: NDArray[Any], column: ReportColumn) -> None:
     if column.kind == "bits":
-        _check_shape(name, values, _row(column), "bytes (uint8)", values.dtype == np.uint8)
+        _check_shape(name, values, column.row, "bytes (uint8)", values.dtype == np.uint8)
         try:
             check_bits(values, column.size)
         except InputError as error:
             raise error.at(place=name) from None
         return
     if column.kind == "reals":
-        _check_shape(name, values, _row(column), "finite numbers", values.dtype.kind in "fiu")
+        _check_shape(name, values, column.row, "finite numbers", values.dtype.kind in "fiu")
         _refuse(name, values, np.isfinite(values), "must be finite numbers")
         return
     _check_shape(name, values, (), "integers", values.dtype.kind in "iu")

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.channel import CELLS_LISTED, declared_columns, of_columns
 from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, report_count
-from poolscope.mechanisms.pure import Counting, Likelihood, unstated
+from poolscope.mechanisms.pure import CELLS_LISTED, Counting, Likelihood, declared_columns, of_columns, unstated
 from poolscope.population.universe import Universe
 
 #: The name of the only column where a mechanism's reports are one array.
@@ -101,10 +100,12 @@ class Adapted(Likelihood):
         return checked_likelihood(values, report_count(reports), self.universe)
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """As the mechanism states it."""
+        """As the mechanism states it, or zeros where its probabilities sum to one."""
         stated = getattr(self.mechanism, "log_base_measure", None)
-        if stated is None:
+        if stated is None and not self.is_normalized:
             raise unstated(self.mechanism)
+        if stated is None:
+            return np.zeros(report_count(reports))
         count, values = report_count(reports), np.asarray(stated(self._own(reports)), dtype=np.float64)
         if values.shape != (count,) or np.isnan(values).any() or np.any(values == np.inf):
             raise InputError(f"log_base_measure must give a number for each report, {(count,)}", value=values.shape)
@@ -165,9 +166,9 @@ def adapt(mechanism: Own, universe: int | Universe) -> Adapted:
         where it is there: ``epsilon``, what it claims; ``report(objects, keys)``, reports from a 64-bit key each, which
         is faster than a call for each report; ``report_columns``, what its reports are in a file (`ReportColumn`);
         ``all_reports()``, every report that there is; ``log_base_measure(reports)``, (reports,) what `log_likelihood`
-        leaves out of the logarithm of the probability, which devices that memoize need. One that has
-        ``support(reports)``, whether each report supports each object, with ``p_star`` and ``q_star``, how often it
-        supports its own object and another, has the linear estimate.
+        leaves out of the logarithm of the probability, which devices that memoize need (nothing where the likelihoods
+        of all reports sum to one). One that has ``support(reports)``, whether each report supports each object, with
+        ``p_star`` and ``q_star``, how often it supports its own object and another, has the linear estimate.
     universe : the universe, or its size.
 
     Examples

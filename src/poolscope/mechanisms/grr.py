@@ -14,6 +14,12 @@ from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_o
 from poolscope.mechanisms.pure import Sized, drawn, even_measure
 
 
+def response(epsilon: float, values: int) -> tuple[float, float]:
+    """Randomized response: the probability of the truth, and of each other value."""
+    truth = 1.0 / (1.0 + (values - 1) * math.exp(-epsilon))
+    return truth, math.exp(-epsilon) * truth
+
+
 @dataclass(frozen=True, kw_only=True)
 class GRR(Sized):
     r"""k-ary (generalized) randomized response.
@@ -47,11 +53,11 @@ class GRR(Sized):
 
     @property
     def p_star(self) -> float:
-        return 1.0 / (1.0 + (self.universe - 1) * math.exp(-self.epsilon))
+        return response(self.epsilon, self.universe)[0]
 
     @property
     def q_star(self) -> float:
-        return math.exp(-self.epsilon) * self.p_star
+        return response(self.epsilon, self.universe)[1]
 
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)

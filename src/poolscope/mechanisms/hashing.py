@@ -144,13 +144,11 @@ class TableFamily:
 
     @property
     def size(self) -> int:
-        functions: int = self.table.shape[0]
-        return functions
+        return len(self.table)
 
     @property
     def universe(self) -> int:
-        objects: int = self.table.shape[1]
-        return objects
+        return int(self.table.shape[1])
 
     @cached_property
     def collisions(self) -> Collisions:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Keys, Objects
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.kernels import hadamard, hashing
-from poolscope.kernels import hadamard as kernels
+from poolscope.mechanisms.grr import response
 from poolscope.mechanisms.protocols import (
     LARGEST_EPSILON,
     ReportColumn,
@@ -31,28 +32,45 @@ Seeds = NDArray[np.int64]
 Values = NDArray[np.integer]
 
 
-class SeededHash(Protocol):
+@dataclass(frozen=True)
+class SeededHash(ABC):
     """Functions of objects 0..universe-1, and which objects the reports (seed, value) support: those of that value."""
+
+    universe: int
+    g: int
+
+    #: Of values of objects, supports and counts of supports.
+    kernels: ClassVar[tuple[Callable[..., None], ...]]
+
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[Any, ...]:
+        """What every kernel is told of the functions."""
 
     def values(self, seed: Seeds, objects: Objects) -> Integers:
         """(reports,) the value of one object under each seed: seeds and objects side by side."""
-        ...
+        out = np.empty(len(seed), dtype=np.int64)
+        self.kernels[0](seed, objects, *self.parameters, out)
+        return out
 
     def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
         """(reports, universe) whether the seed hashes each object to the value."""
-        ...
+        out = np.empty((len(seed), self.universe), dtype=np.bool_)
+        self.kernels[1](seed, value, *self.parameters, out)
+        return out
 
     def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
         """(universe,) how many of the seeds hash each object to their values."""
-        ...
+        out = np.zeros(self.universe, dtype=np.int64)
+        self.kernels[2](seed, value, *self.parameters, out)
+        return out
 
+    @abstractmethod
     def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         """(reports, width) sum of the rows of the matrix (universe, width) at the supported objects."""
-        ...
 
 
-@dataclass(frozen=True)
-class MultiplyShift:
+class MultiplyShift(SeededHash):
     r"""Strongly universal functions of 63 bits of seed.
 
     With a and b the words 0 and 1 that SplitMix64 makes of the seed, and h the upper 32 bits of (a z + b) modulo 2^64,
@@ -68,23 +86,11 @@ class MultiplyShift:
     STACS 1996.
     """
 
-    universe: int
-    g: int
+    kernels = hadamard.hashed_values, hadamard.hashed_support, hadamard.hashed_counts
 
-    def values(self, seed: Seeds, objects: Objects) -> Integers:
-        out = np.empty(len(seed), dtype=np.int64)
-        hadamard.hashed_values(seed, objects, self.g, out)
-        return out
-
-    def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
-        out = np.empty((len(seed), self.universe), dtype=np.bool_)
-        hadamard.hashed_support(seed, value, self.g, out)
-        return out
-
-    def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
-        out = np.zeros(self.universe, dtype=np.int64)
-        hadamard.hashed_counts(seed, value, self.g, out)
-        return out
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return (self.g,)
 
     def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         out = np.empty((len(seed), views.width))
@@ -93,7 +99,7 @@ class MultiplyShift:
 
 
 @dataclass(frozen=True)
-class XXHash32:
+class XXHash32(SeededHash):
     r"""The functions of pure-ldp and multi-freq-ldpy, and of the authors of local hashing before them.
 
     .. math:: h_s(z) = \mathrm{XXH32}(\text{z in decimals}, s \bmod 2^{32}) \bmod g
@@ -103,34 +109,23 @@ class XXHash32:
     every version of the library xxhash, without a call for each report and object.
     """
 
-    universe: int
-    g: int
     texts: NDArray[np.uint8] = field(init=False, repr=False, compare=False)
     lengths: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+
+    kernels = hashing.values, hashing.support, hashing.counts
 
     def __post_init__(self) -> None:
         written = np.arange(self.universe).astype(f"S{len(str(self.universe))}")
         texts = written.view(np.uint8).reshape(self.universe, -1)
         settle(self, texts=texts, lengths=np.count_nonzero(texts, axis=1).astype(np.int64))
 
-    def values(self, seed: Seeds, objects: Objects) -> Integers:
-        out = np.empty(len(seed), dtype=np.int64)
-        hashing.values(seed, objects, self.texts, self.lengths, self.g, out)
-        return out
-
-    def support(self, seed: Seeds, value: Values) -> NDArray[np.bool_]:
-        out = np.empty((len(seed), self.universe), dtype=np.bool_)
-        hashing.support(seed, value, self.texts, self.lengths, self.g, out)
-        return out
-
-    def counts(self, seed: Seeds, value: Values) -> NDArray[np.int64]:
-        out = np.zeros(self.universe, dtype=np.int64)
-        hashing.counts(seed, value, self.texts, self.lengths, self.g, out)
-        return out
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return self.texts, self.lengths, self.g
 
     def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
         out = np.empty((len(seed), views.width))
-        hashing.mass(seed, value, self.texts, self.lengths, self.g, packed(views).rows(), out)
+        hashing.mass(seed, value, *self.parameters, packed(views).rows(), out)
         return out
 
 
@@ -203,7 +198,7 @@ class LocalHashing(Sized):
 
     @property
     def p_star(self) -> float:
-        return 1.0 / (1.0 + (self.g - 1) * math.exp(-self.epsilon))
+        return response(self.epsilon, self.g)[0]
 
     @property
     def q_star(self) -> float:
@@ -212,8 +207,8 @@ class LocalHashing(Sized):
     def report(self, objects: Objects, keys: Keys) -> Reports:
         check_objects(objects, self.universe)
         seed, value = np.empty(len(objects), dtype=np.int64), np.empty(len(objects), dtype=np.int32)
-        kernels.seeds(keys, np.uint64(64 - self.seed_bits), seed)
-        kernels.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
+        hadamard.seeds(keys, np.uint64(64 - self.seed_bits), seed)
+        hadamard.respond(self.functions.values(seed, objects), keys, self.g, self.p_star, value)
         return {"seed": seed, "value": value}
 
     def log_base_measure(self, reports: Reports) -> Floats:

@@ -68,6 +68,28 @@ class ReportColumn:
     kind: Literal["integer", "bits", "sign", "object", "reals"]
     size: int = 2
 
+    @property
+    def row(self) -> tuple[int, ...]:
+        """The shape of a report's value."""
+        return {"bits": (-(-self.size // 8),), "reals": (self.size,)}.get(self.kind, ())
+
+    @property
+    def count(self) -> int | None:
+        """How many values there are; None where they cannot be listed."""
+        if self.kind == "bits":
+            # more bits than these are too many reports anyway
+            return 1 << self.size if self.size <= 24 else None
+        return {"integer": self.size, "object": self.size, "sign": 2}.get(self.kind)
+
+    def values(self, index: NDArray[np.intp]) -> NDArray[Any]:
+        """The values with these numbers, from 0 to below `count`."""
+        if self.kind == "sign":
+            return (1 - 2 * index).astype(np.int8)
+        if self.kind == "bits":
+            bits = (index[:, None] >> np.arange(self.size)) & 1
+            return np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
+        return index.astype(np.int64)
+
 
 class Mechanism(Protocol):
     """What the game, the attack and files of reports need of a mechanism.

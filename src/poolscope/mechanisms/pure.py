@@ -1,24 +1,19 @@
 """What every mechanism of ours has without stating it: it follows from what the mechanism does state.
 
 A protocol (`protocols.Mechanism`, `protocols.Countable`) says what there must be; these classes fill in what follows.
-
-Pure mechanisms, and all that follows from one.
-
 A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
 supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
-audit follow from here for all of them.
-
-Mechanisms that are not pure: they state the likelihood of a report itself.
+audit follow from here for all of them. Mechanisms that are not pure state the likelihood of a report itself.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, ClassVar, Self, TypeVar
+from functools import cached_property, reduce
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +26,9 @@ from poolscope.mechanisms.protocols import (
     Countable,
     Mechanism,
     Rates,
+    ReportColumn,
     Reports,
+    Stated,
     Views,
     at,
     check_epsilon,
@@ -296,6 +293,53 @@ class Sized(Pure):
         check_epsilon(self.epsilon)
 
 
+#: How far from one a row may sum: what single precision leaves of a long row. Rows are rescaled to one.
+TOLERANCE = 1e-5
+
+#: Reports times objects that are listed.
+CELLS_LISTED = 1 << 22
+
+
+def all_reports(mechanism: Mechanism, most: int) -> Reports | None:
+    """Every report of a mechanism, if they are few: what its `all_reports` offers, else all values of its columns."""
+    offered = getattr(mechanism, "all_reports", None)
+    if offered is None:
+        return of_columns(declared_columns(mechanism), most)
+    reports = offered()
+    return reports if reports is not None and report_count(reports) <= most else None
+
+
+def of_columns(columns: Mapping[str, ReportColumn], most: int) -> Reports | None:
+    """Every report that columns can hold; None where there are more than so many, or no columns."""
+    counts = [column.count for column in columns.values()]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts) or math.prod(known) > most:
+        return None
+    index = np.unravel_index(np.arange(math.prod(known)), known)
+    return {name: column.values(i) for (name, column), i in zip(columns.items(), index, strict=True)}
+
+
+def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
+    """What the mechanism says of its report columns; nothing where it is silent."""
+    try:
+        return getattr(mechanism, "report_columns", {})
+    except InputError:
+        return {}
+
+
+def all_probabilities(mechanism: Stated) -> tuple[Reports, Floats] | None:
+    """All reports, and (reports, universe) their probabilities; None where they are many or not known.
+
+    Likelihoods may lack a factor of each report; those that sum to one for every object lack none.
+    """
+    listed = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
+    if listed is None:
+        return None
+    with np.errstate(over="ignore"):
+        found = np.exp(mechanism.log_likelihood(listed))
+    return (listed, found) if np.all(np.abs(found.sum(axis=0) - 1.0) < TOLERANCE) else None
+
+
 class Likelihood(Reporting, ABC):
     """All that follows from `log_likelihood`: masses are likelihoods, each report's largest over objects being one.
 
@@ -321,8 +365,15 @@ class Likelihood(Reporting, ABC):
         """(reports, universe) natural logarithm of Pr[report | z], up to a constant of the report; -inf: impossible."""
 
     def log_base_measure(self, reports: Reports) -> Floats:
-        """(reports,) that constant: what `log_likelihood` leaves out; only devices that memoize need it."""
-        raise unstated(self)
+        """(reports,) that constant, which only devices that memoize need: zeros where probabilities sum to one."""
+        if not self.is_normalized:
+            raise unstated(self)
+        return np.zeros(report_count(reports))
+
+    @cached_property
+    def is_normalized(self) -> bool:
+        """Whether `log_likelihood` leaves out nothing: of all reports, where these are few, it sums to one."""
+        return all_probabilities(cast(Stated, self)) is not None
 
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""

@@ -147,10 +147,23 @@ class Unary(ObjectBits):
     r"""The one-hot vector of the object, each bit with noise of its own.
 
     The object's bit is reported as one with probability p*, every other bit with probability q*: a mechanism states the
-    two. An object whose bit is set is likelier than one whose bit is not by the odds of the two bits,
+    two (`one_probabilities`). An object whose bit is set is likelier than one whose bit is not by the odds of the bits,
 
     .. math:: \frac{p^* (1 - q^*)}{q^* (1 - p^*)}
     """
+
+    @property
+    @abstractmethod
+    def one_probabilities(self) -> tuple[float, float]:
+        """p* and q*."""
+
+    @property
+    def p_star(self) -> float:
+        return self.one_probabilities[0]
+
+    @property
+    def q_star(self) -> float:
+        return self.one_probabilities[1]
 
     def draw(self, objects: Objects, keys: Keys, out: Words) -> None:
         raised, dropped = threshold(self.q_star), threshold(1.0 - self.p_star)
@@ -163,6 +176,17 @@ class Unary(ObjectBits):
         """By the closed law: Binomial(own, p*) + Binomial(others, q*) for each object, given whose reports they are."""
         rng, own = drawn(popularity, count, key)
         return rng.binomial(own, self.p_star) + rng.binomial(count - own, self.q_star)
+
+
+def symmetric(epsilon: float) -> tuple[float, float]:
+    """p and q of bits that are flipped one way as often as the other."""
+    flipped = lie(epsilon / 2.0)
+    return 1.0 - flipped, flipped
+
+
+def optimized(epsilon: float) -> tuple[float, float]:
+    """p and q of bits for which the variance of a rare object's count is least."""
+    return 0.5, lie(epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +215,8 @@ class SUE(Unary):
     """
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - lie(self.epsilon / 2.0)
-
-    @property
-    def q_star(self) -> float:
-        return lie(self.epsilon / 2.0)
+    def one_probabilities(self) -> tuple[float, float]:
+        return symmetric(self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,12 +249,8 @@ class OUE(Unary):
         check_finite_epsilon(self.epsilon)
 
     @property
-    def p_star(self) -> float:
-        return 0.5
-
-    @property
-    def q_star(self) -> float:
-        return lie(self.epsilon)
+    def one_probabilities(self) -> tuple[float, float]:
+        return optimized(self.epsilon)
 
 
 #: Where the best threshold lies; at 1/2 the two errors of a bit are alike, beyond 1 the own bit is lost too often.
@@ -278,17 +294,14 @@ class THE(Unary):
             raise InputError(f"must be {LOWEST:g} to {HIGHEST:g}", value=self.threshold, place="threshold")
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - 0.5 * math.exp(self.epsilon * (self.threshold - 1.0) / 2.0)
-
-    @property
-    def q_star(self) -> float:
-        return 0.5 * math.exp(-self.epsilon * self.threshold / 2.0)
+    def one_probabilities(self) -> tuple[float, float]:
+        dropped = 0.5 * math.exp(self.epsilon * (self.threshold - 1.0) / 2.0)
+        return 1.0 - dropped, 0.5 * math.exp(-self.epsilon * self.threshold / 2.0)
 
     @property
     def ratio(self) -> float:
         """Likelihood of an object in the support over that of one outside, at most e^epsilon."""
-        p, q = self.p_star, self.q_star
+        p, q = self.one_probabilities
         return p * (1.0 - q) / (q * (1.0 - p))
 
     @property
@@ -374,12 +387,8 @@ class SpotMe(Unary):
         settle(self, epsilon=spent)
 
     @property
-    def p_star(self) -> float:
-        return 1.0 - self.coin * (1.0 - self.yes)
-
-    @property
-    def q_star(self) -> float:
-        return self.coin * self.yes
+    def one_probabilities(self) -> tuple[float, float]:
+        return 1.0 - self.coin * (1.0 - self.yes), self.coin * self.yes
 
 
 def coin_for(epsilon: float | None, yes: float) -> float:

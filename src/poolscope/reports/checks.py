@@ -32,7 +32,7 @@ import polars as pl
 from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers, Keys
-from poolscope.devices.protocols import Device, Keeping
+from poolscope.devices.protocols import Device
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe
@@ -227,7 +227,7 @@ class Checks:
     """
 
     def __init__(self, device: Device, stated: Sequence[StatedPopularity] = (), error: float = ERROR) -> None:
-        self._memoized = isinstance(device, Keeping)
+        self._memoized = device.memoizes
         self._misfit, self._firsts = Misfit(device.mechanism, error), Firsts()
         least = max((_least(each) for each in stated), default=0.0)
         self._repeats = Repeats(device, least, error)

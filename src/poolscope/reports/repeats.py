@@ -30,7 +30,7 @@ from scipy.special import gammaln, rel_entr
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Device, Identical, Keeping
+from poolscope.devices.protocols import Device, Identical, memoizes
 from poolscope.kernels.hashing import hash_names
 from poolscope.mechanisms.grr import GRR
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
@@ -109,7 +109,7 @@ class Repeats:
     def add(self, reports: Reports) -> None:
         """Add a block."""
         self._hashes.append(hashed(reports))
-        if isinstance(self._device, Keeping) and self._slots is None:
+        if memoizes(self._device) and self._slots is None:
             evidence = self._device.evidence({name: column[:1] for name, column in reports.items()})
             # where noise is added to a memoized response, equal responses do not make equal reports
             self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.law, Identical) else 0
@@ -124,7 +124,7 @@ class Repeats:
         if copies := _copies(equal):
             where = _place(equal, int(equal.lengths.sum()) * (copies - 1) / copies)
             return f"each report stands {copies} times{where}: rows were delivered more than once; remove the copies"
-        if not isinstance(self._device, Keeping):
+        if not self._device.memoizes:
             return self._fresh_found(equal)
         return self._memoized_found(equal, 1.0 / self._slots) if self._slots else None
 

@@ -22,8 +22,9 @@ import numpy as np
 from poolscope.core.arrays import Floats, Map
 from poolscope.core.errors import InputError, located
 from poolscope.core.randomness import curator_key, redraw_keys
+from poolscope.devices.memoized import device_of
 from poolscope.devices.policy import ReportingPolicy
-from poolscope.devices.protocols import Device, device_of
+from poolscope.devices.protocols import Device
 from poolscope.devices.registry import composed, make
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary

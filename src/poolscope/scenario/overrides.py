@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean, located
-from poolscope.devices.protocols import is_kept
+from poolscope.devices.memoized import is_kept
 from poolscope.devices.registry import MECHANISMS
 from poolscope.scenario.scenario import Scenario, changed
 

@@ -184,7 +184,7 @@ class Scenario(Table):
     @property
     def keeps_answers(self) -> bool:
         """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
-        from poolscope.devices.protocols import is_kept
+        from poolscope.devices.memoized import is_kept
         from poolscope.devices.registry import MECHANISMS
 
         return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memoize)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from poolscope.core.arrays import Floats, Integers, Tick
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import Progress
-from poolscope.devices.protocols import Keeping
 from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
 from poolscope.game.game import Game, blocks, play_block
 from poolscope.inference.adversary import Adversary
@@ -126,7 +125,7 @@ def exposures_of(outcomes: pl.DataFrame, adversary: Adversary, game: Game) -> Ex
     """What the outcomes of a game with a threshold say of one adversary."""
     rows = outcomes.filter((pl.col("adversary") == adversary.name) & (pl.col("n") == game.horizon)).sort("user")
     first = rows[EXPOSED_AT_THRESHOLD].cast(pl.Float64).fill_null(float("inf"))
-    grouped = isinstance(game.device, Keeping) and adversary.knows_memoization
+    grouped = game.device.memoizes and adversary.knows_memoization
     return Exposures(
         first=first.to_numpy(),
         gamma=rows["gamma"].to_numpy(),

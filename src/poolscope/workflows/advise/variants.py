@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Keeping
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.exposure import confident
@@ -59,7 +58,7 @@ def sensitivity(verified: Verified, players: Players) -> Iterator[Case]:
 
 def uncapped(verified: Verified, players: Players) -> Game:
     """The game of a verified choice without its cap, played as far as trials are."""
-    kind, keeps = verified.choice.kind, isinstance(verified.game.device, Keeping)
+    kind, keeps = verified.choice.kind, verified.game.device.memoizes
     counts = players.looks(kind, players.horizon(kind), keeps)
     return replace(verified.game, policy=replace(verified.game.policy, cap=None), observations=counts)
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from poolscope.core.errors import InputError, located
 from poolscope.core.tables import check_output, writing
-from poolscope.devices.protocols import Keeping
+from poolscope.devices.protocols import memoizes
 from poolscope.inference.link_evidence import evident
 from poolscope.inference.pseudonyms import joined, linked
 from poolscope.reports.files import row_bytes
@@ -87,7 +87,7 @@ def names_of(scorer: Scorer) -> str:
 def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
     """Which names of the file are one device's."""
     scorer = ready.scorer
-    if not isinstance(scorer.device, Keeping):
+    if not memoizes(scorer.device):
         rule, remedy = (
             "must have devices that keep answers, by which pseudonyms are joined",
             "if they do, memoize = true",

@@ -13,7 +13,7 @@ from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, open_table, writing
-from poolscope.devices.protocols import Keeping
+from poolscope.devices.protocols import memoizes
 from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER
@@ -105,7 +105,7 @@ def _linked(scorer: Scorer, index: int, users: pl.Series, lengths: Integers, rep
 
 def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> Iterator[Floats]:
     """(some users, users) of some after others, as many as have `AT_ONCE` reports or so; of none with itself."""
-    assert isinstance(scorer.device, Keeping)
+    assert memoizes(scorer.device)
     starts = np.cumsum(lengths) - lengths
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)

@@ -16,7 +16,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, writing
-from poolscope.devices.protocols import Device, Identical, Keeping
+from poolscope.devices.protocols import Device, Identical, memoizes
 from poolscope.inference.adversary import posterior_block, views
 from poolscope.inference.attack import posterior
 from poolscope.inference.independent import believed
@@ -144,7 +144,7 @@ def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.Data
 
 def _answers(device: Device, reports: Reports) -> Integers | None:
     """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
-    if not (isinstance(device, Keeping) and isinstance(device.evidence(reports).law, Identical)):
+    if not (memoizes(device) and isinstance(device.evidence(reports).law, Identical)):
         return None
     first, which = distinct(reports)
     return first[which] + 1

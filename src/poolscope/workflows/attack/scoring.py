@@ -21,7 +21,7 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Engine
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Device, Keeping
+from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.independent import CHUNK, believed, guesses
@@ -96,7 +96,7 @@ class Scorer:
     @cached_property
     def grouping(self) -> list[int]:
         """Which adversaries group reports by the answers that devices keep."""
-        kept = isinstance(self.device, Keeping)
+        kept = self.device.memoizes
         return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memoization]
 
     @cached_property
@@ -130,7 +130,7 @@ class Scorer:
     def check(self, users: pl.Series, lengths: Integers, told: Reports) -> None:
         """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
-        for name in self.device.own if self.grouping and isinstance(self.device, Keeping) else ():
+        for name in self.device.own if self.grouping and memoizes(self.device) else ():
             column = told[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():
@@ -175,7 +175,7 @@ class Scorer:
             tick(share * int(lengths[users].sum()))
 
         def grouped(user: int) -> None:
-            assert isinstance(self.device, Keeping)
+            assert memoizes(self.device)
             rows = slice(starts[user], starts[user] + lengths[user])
             reports = {name: told[name][rows] for name in self.mechanism.report_columns}
             for a in self.grouping:

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from poolscope.core.arrays import Floats, Integers
-from poolscope.mechanisms.channel import declared_columns
 from poolscope.mechanisms.protocols import Mechanism, Reports
+from poolscope.mechanisms.pure import declared_columns
 from poolscope.metrics.intervals import clopper_pearson
 from poolscope.workflows.check.events import BitColumn, bit_column, fingerprints
 from poolscope.workflows.check.sampling import BYTES_AT_ONCE, REPORTS_AT_ONCE, Sampler, Stage, bytes_of, joined

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from poolscope.core.arguments import checked
 from poolscope.core.errors import InputError, did_you_mean
-from poolscope.mechanisms.channel import declared_columns
 from poolscope.mechanisms.custom import Adapted, Own, adapt
 from poolscope.mechanisms.protocols import Mechanism
+from poolscope.mechanisms.pure import declared_columns
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario

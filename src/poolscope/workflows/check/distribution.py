@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from poolscope.core.arrays import Floats
-from poolscope.mechanisms.channel import CELLS_LISTED, all_reports, exact_epsilon
+from poolscope.mechanisms.channel import exact_epsilon
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views
-from poolscope.mechanisms.pure import Pure, in_parts
+from poolscope.mechanisms.pure import CELLS_LISTED, Pure, all_reports, in_parts
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
 
