@@ -23,8 +23,10 @@ from poolscope.core.randomness import user_keys
 from poolscope.core.tables import open_table
 from poolscope.population.behavior import draw_traces, draw_users
 from poolscope.reports.files import MEMORY_BYTES, blocks, read_reports, row_bytes, rows_within
+from poolscope.scenario.scenario import changed
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.scoring import Gathered, Scorer
+from poolscope.workflows.attack.scoring import Scorer
+from poolscope.workflows.attack.shuffle import Gathered
 from poolscope.workflows.estimate import estimate
 from poolscope.workflows.obfuscate import obfuscate
 
@@ -35,7 +37,8 @@ class Files:
     """The traces of a game's users and the reports made from them, in a folder."""
 
     def __init__(self, folder: Path, users: int) -> None:
-        self.scenario = load_scenario("apple-emojis")
+        # a file meets one estimate of the popularity
+        self.scenario = changed(load_scenario("apple-emojis"), {"attack.estimates": 1}, name="apple-emojis")
         self.game = replace(self.scenario.game(SEED, Local().map), non_private=False)
         self.users, self.count = users, users * self.game.horizon
         self.traces, self.reports, self.out = (folder / f"{n}.parquet" for n in ("traces", "reports", "posteriors"))
@@ -51,17 +54,16 @@ class Files:
         obfuscate(self.traces, self.scenario, self.reports, SEED)
 
     def attack(self) -> None:
-        attack(self.reports, self.scenario, seed=SEED, out=self.out)
+        attack(self.reports, self.scenario, seed=SEED, out=self.out, overwrite=True)
 
     def attack_in_memory(self) -> None:
         """The masses of all reports and the posteriors of all users."""
         game, engine = self.game, Local()
         scorer = Scorer(device=game.device, adversaries=game.adversaries, observations=game.observations)
         lengths = np.full(self.users, game.horizon, dtype=np.int64)
-        hashes = np.arange(self.users, dtype=np.uint64)
-        scorer.score(
-            Gathered(hashes=hashes, lengths=lengths, told=scorer.told(self.held, engine)), engine, lambda _: None
-        )
+        hashes, told = np.arange(self.users, dtype=np.uint64), scorer.told(self.held, engine)
+        gathered = Gathered(names=pl.Series(hashes), hashes=hashes, lengths=lengths, told=told)
+        scorer.score(gathered, engine, lambda _: None)
 
     def read(self) -> None:
         """What the attack reads: everything once."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolscope.core.errors import InputError, did_you_mean
+from poolscope.devices import memoized  # noqa: F401 - registers its devices with `keeping`
 from poolscope.devices.dbitflip import DBitFlip
 from poolscope.devices.loloha import LOLOHA
 from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE

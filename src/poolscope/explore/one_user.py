@@ -13,7 +13,7 @@ from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, estimate_of
-from poolscope.inference.adversary import Adversary, views
+from poolscope.inference.adversary import Adversary, report_likelihoods, views
 from poolscope.inference.attack import attack_on
 from poolscope.inference.independent import believed
 from poolscope.mechanisms.protocols import ReportColumn, Reports
@@ -147,12 +147,11 @@ def _supports(game: Game, reports: Reports, adversary: Adversary) -> Floats:
     if not len(next(iter(reports.values()))):
         return np.zeros((0, len(adversary.hypotheses)))
     view, columns = views([adversary])
-    # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
-    order = [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]
-    mass = game.mechanism.mass(reports, view)[:, columns[0]][:, order]
-    likelihood = game.mechanism.floor + game.mechanism.slope * mass
+    _, likelihood = report_likelihoods(game.mechanism, adversary, game.mechanism.mass(reports, view)[:, columns[0]])
     total = likelihood.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(likelihood, total, out=np.full_like(likelihood, 1 / len(order)), where=total > 0)
+    shares: Floats = np.divide(
+        likelihood, total, out=np.full_like(likelihood, 1 / likelihood.shape[1]), where=total > 0
+    )
     return shares
 
 

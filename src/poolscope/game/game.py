@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -206,7 +206,12 @@ def play(
     """
     check_count("users", users)
     engine = engine or Local()
-    return in_order(pl.concat(engine.tasks(_play_some, (game, seed), blocks(users, game.block_users), tick)))
+    return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, tick))
+
+
+def play_blocks(game: Game, todo: Iterable[range], seed: int, engine: Engine, tick: Tick | None = None) -> pl.DataFrame:
+    """Outcomes of blocks of users, wherever the engine plays them, held in memory."""
+    return pl.concat(engine.tasks(_play_some, (game, seed), todo, tick))
 
 
 def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:

@@ -17,9 +17,8 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Tick
 from poolscope.devices.policy import ReportBatch
 from poolscope.game.columns import CONFIDENCE_MCSE, ESTIMATE, MINUS_MCSE, PLUS_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import Posteriors, believed, guesses
+from poolscope.inference.independent import Posteriors, decide
 from poolscope.inference.pseudonyms import longest
-from poolscope.kernels import decision as kernels
 from poolscope.population.behavior import NONE, Truth
 
 
@@ -155,31 +154,25 @@ class Referee:
         confidence, of_truth = np.empty((2, *shape))
         error = np.zeros(shape) if posteriors.sampled else None
         # as it is and, where chance has a part in it, with the posteriors more and less by their error
-        signs = {"": 0.0} | ({PLUS_MCSE: 1.0, MINUS_MCSE: -1.0} if posteriors.sampled else {})
-        exposed = {end: np.empty((len(self.keys), len(thresholds)), dtype=np.int32) for end in signs}
+        ends = ("", PLUS_MCSE, MINUS_MCSE) if posteriors.sampled else ("",)
+        exposed = np.empty((len(ends), len(self.keys), len(thresholds)), dtype=np.int32)
         asked = longest(self.sent.counts(self.observations), posteriors.window)
 
         def some(start: int) -> None:
             rows = slice(start, min(start + posteriors.at_once, len(self.keys)))
-            posterior, chance = posteriors.of(rows)
-            belief = believed(np.take_along_axis(posterior, asked[rows, :, None], axis=1), adversary)
-            guess[rows], confidence[rows] = guesses(belief, self.keys[rows], asked[rows])
+            found = decide(adversary, *posteriors.of(rows), asked[rows], asked[rows], self.keys[rows], thresholds)
+            guess[rows], confidence[rows], exposed[:, rows] = found.guess, found.confidence, found.exposed
             # who prefers no pool has no posterior where that is no hypothesis
-            held = truth[rows] < belief.shape[2]
-            own = np.take_along_axis(belief, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
+            held = truth[rows] < found.posterior.shape[2]
+            own = np.take_along_axis(found.posterior, np.where(held, truth[rows], 0)[:, None, None], axis=2)[:, :, 0]
             of_truth[rows] = np.where(held[:, None], own, 0.0)
-            if error is not None and chance is not None:
-                at = np.take_along_axis(chance, asked[rows, :, None], axis=1)
-                error[rows] = np.take_along_axis(at, guess[rows, :, None], axis=2)[:, :, 0]
-            for end, sign in signs.items():
-                shifted = posterior if chance is None else posterior + sign * chance
-                # to be sure that a user prefers no pool exposes nobody
-                kernels.first_sure(shifted[:, :, : adversary.k], thresholds, exposed[end][rows])
+            if error is not None:
+                error[rows] = found.error
             self.tick(share * (rows.stop - rows.start))
 
         for _ in self.threads(some, range(0, len(self.keys), posteriors.at_once)):
             pass
-        events = {end: self.sent.events(first.astype(np.int64)).astype(np.int32) for end, first in exposed.items()}
+        events = [self.sent.events(first.astype(np.int64)).astype(np.int32) for first in exposed]
         return Attacked(
             adversary=adversary.name,
             pool_names=adversary.universe.pool_names + ((NONE,) if self.none else ()),
@@ -192,7 +185,7 @@ class Referee:
             exposed={
                 name + end: first[:, np.searchsorted(thresholds, level)]
                 for name, level in levels.items()
-                for end, first in events.items()
+                for end, first in zip(ends, events, strict=True)
             },
             error=error,
         )

@@ -129,6 +129,13 @@ def view_width(adversaries: Sequence[Adversary]) -> int:
     return len(adversaries) * (max((a.k for a in adversaries), default=0) + 1)
 
 
+def report_likelihoods(mechanism: Mechanism, adversary: Adversary, mass: Floats) -> tuple[Floats, Floats]:
+    """(reports, hypotheses) support masses and likelihoods of single reports, from support masses (reports, k + 1)."""
+    # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
+    own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
+    return own, mechanism.floor + mechanism.slope * own
+
+
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
     """Posteriors (users, n + 1, hypotheses) from support masses (users, n, k + 1)."""
     _, n, _ = mass.shape

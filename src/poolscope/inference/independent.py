@@ -1,4 +1,4 @@
-"""The paper's attack on independent reports, the protocol of attacks, and guesses with their confidence.
+"""The paper's attack on independent reports, the protocol of attacks, and what an adversary decides by posteriors.
 
 Nothing here knows the truth.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolscope.core.arguments import as_counts
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
@@ -209,3 +210,51 @@ def guesses(posterior: Floats, users: Keys, counts: Integers) -> tuple[Integers,
     confidence = np.empty(guess.shape)
     kernels.guesses(posterior, children(users, Stream.GUESS), counts, guess, confidence)
     return guess, confidence
+
+
+class Decision(NamedTuple):
+    """What an adversary makes of some users after some of their reports.
+
+    posterior : (users, observations, hypotheses), the prior where the adversary's model excludes the reports.
+    guess, confidence : (users, observations) the pool of the largest posterior, and that posterior.
+    error : (users, observations) the standard error of the confidence; None where nothing is sampled.
+    exposed : (1, users, thresholds) the first row of posteriors that reaches each threshold, -1 for never; where there
+        is an error (3, users, thresholds), also with the posteriors more, and less, by their error.
+    """
+
+    posterior: Floats
+    guess: Integers
+    confidence: Floats
+    error: Floats | None
+    exposed: NDArray[np.int32]
+
+
+def decide(
+    adversary: Adversary,
+    posterior: Floats,
+    error: Floats | None,
+    rows: Integers,
+    counts: Integers,
+    keys: Keys,
+    thresholds: Floats,
+) -> Decision:
+    """Guesses of the game, of files and of a single user, with their confidence, and who is exposed.
+
+    Parameters
+    ----------
+    posterior, error : (users, n, hypotheses) after more and more reports, and their standard error where sampled.
+    rows, counts : (users, observations) the rows of these that are asked for, and how many reports each is of.
+    keys : (users,) theirs, which break ties; thresholds : confidences, increasing.
+    """
+    belief = believed(np.take_along_axis(posterior, rows[:, :, None], axis=1), adversary)
+    guess, confidence = guesses(belief, keys, counts)
+    of_guess = None
+    if error is not None:
+        asked = np.take_along_axis(error, rows[:, :, None], axis=1)
+        of_guess = np.take_along_axis(asked, guess[:, :, None], axis=2)[:, :, 0]
+    shifted = [posterior] if error is None else [posterior, posterior + error, posterior - error]
+    exposed = np.empty((len(shifted), len(posterior), len(thresholds)), dtype=np.int32)
+    for values, out in zip(shifted, exposed, strict=True):
+        # to be sure that a user prefers no pool exposes nobody
+        kernels.first_sure(values[:, :, : adversary.k], thresholds, out)
+    return Decision(belief, guess, confidence, of_guess, exposed)

@@ -88,7 +88,7 @@ class Bits:
         return self._from_text(batch, called, column) if batch.text else self._from_bytes(batch, called, column)
 
     def written(self, values: NDArray[Any], column: ReportColumn, universe: Universe, text: bool) -> pl.Series:
-        return _positions_text(values, column.size) if text else _binary(values)
+        return _positions_text(values, column.size) if text else binary(values)
 
     def _from_bytes(self, batch: Batch, called: str, column: ReportColumn) -> NDArray[Any]:
         series, m, size = batch.frame[called], column.size, _bytes(column)
@@ -98,7 +98,7 @@ class Bits:
         row = first_false(lengths == size)
         if row is not None:
             raise batch.wrong(f"{called} must have {size} bytes (m = {m})", row, lengths[row])
-        bits = series.cast(pl.List(pl.UInt8)).explode().to_numpy().reshape(len(series), size)
+        bits = bytes_of(series, size)
         spare = bits[:, -1] >> (m - 8 * (size - 1)) if m % 8 else np.zeros(1, dtype=np.uint8)
         if spare.any():
             row = int(spare.astype(bool).argmax())
@@ -179,7 +179,7 @@ def _bytes(column: ReportColumn) -> int:
     return -(-column.size // 8)
 
 
-def _binary(values: NDArray[np.uint8]) -> pl.Series:
+def binary(values: NDArray[np.uint8]) -> pl.Series:
     """Rows of bytes as a column."""
     size = values.shape[1]
     try:
@@ -187,6 +187,11 @@ def _binary(values: NDArray[np.uint8]) -> pl.Series:
     except pl.exceptions.InvalidOperationError:
         # Older versions of polars know no such cast; a list of bytes takes ten times as long.
         return pl.Series(np.ascontiguousarray(values).view(f"V{size}").ravel().tolist(), dtype=pl.Binary)
+
+
+def bytes_of(series: pl.Series, size: int) -> NDArray[np.uint8]:
+    """(rows, size) the bytes of a column, of which every row has as many."""
+    return series.cast(pl.List(pl.UInt8)).explode().to_numpy().reshape(len(series), size)
 
 
 def _packed(batch: Batch, called: str, words: pl.Series, start: int, m: int) -> NDArray[np.uint8]:

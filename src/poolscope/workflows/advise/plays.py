@@ -19,11 +19,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Floats, Integers, Tick
+from poolscope.core.arrays import Floats, Integers
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import Progress
 from poolscope.game.columns import ESTIMATE, EXPOSED_AT_THRESHOLD
-from poolscope.game.game import Game, blocks, play_block
+from poolscope.game.game import Game, blocks, play_block, play_blocks
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
 from poolscope.scenario.build import build_game
@@ -204,8 +204,8 @@ class Players:
     def outcomes(self, game: Game, users: range, seed: int | None = None) -> pl.DataFrame:
         """Outcomes of some users, wherever the engine plays them."""
         todo = [range(users[some.start], users[some.stop - 1] + 1) for some in blocks(len(users), game.block_users)]
-        shared = game, self.seed if seed is None else seed
-        return pl.concat(self.engine.tasks(_play_some, shared, todo, self.progress.tick))
+        seed = self.seed if seed is None else seed
+        return play_blocks(game, todo, seed, self.engine, self.progress.tick)
 
     def exposures(self, game: Game, users: range, seed: int | None = None) -> Exposures:
         """By which event some users are exposed to the first adversary of a game."""
@@ -242,11 +242,6 @@ def looks(horizon: int, n: int, memory: bool, times: int = LOOKS) -> list[int]:
     Where devices keep answers, only what is asked for is worked out, and exposure is seen at some events only.
     """
     return sorted({n, *(max(1, horizon * i // times) for i in range(1, times + 1))}) if memory else [horizon]
-
-
-def _play_some(shared: tuple[Game, int], users: range, engine: Local, tick: Tick) -> pl.DataFrame:
-    game, seed = shared
-    return play_block(game, users, seed, tick, engine)
 
 
 #: Core seconds that an advice may take, about; and how often the users of a trial are played for a mechanism, in few

@@ -1,9 +1,10 @@
 """Attack the reports in a file: a posterior for each user, however large the file, and sentences about it.
 
-There are two passes, on any engine. The first turns each report into the popularity masses of its support, chunk of
-rows by chunk of rows (`chunks`); where an adversary knows that devices memoize, the report itself goes with them. The
-second brings them together partition of users by partition of users, and computes posteriors (`partitions`). No process
-knows all users: a user is the hash of its name, and a partition an interval of hashes. Where an adversary estimates the
+There are two rounds of tasks, on any engine. The first turns each report into the popularity masses of its support,
+chunk of rows by chunk of rows; where an adversary knows that devices memoize, the report itself goes with them. The
+second brings them together partition of users by partition of users (`shuffle`), computes posteriors (`scoring`), and
+writes the partition's part of the table. Partitions follow each other as their hashes do, and so do the users in them:
+the table does not depend on how many partitions there are. No process knows all users. Where an adversary estimates the
 popularity from the reports themselves, they are counted before.
 """
 
@@ -11,30 +12,45 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
 
 from poolscope.core.arguments import checked
+from poolscope.core.arrays import Tick
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.progress import SILENT, Progress
-from poolscope.core.tables import check_output, writing
+from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.overrides import as_asked
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.chunks import Weighing, bounded, warmed, weigh
-from poolscope.workflows.attack.linked_devices import Joined, check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.workflows.attack.partitions import Scoring, crowds, fitting_reports, score_crowd
-from poolscope.workflows.attack.preparation import prepared
-from poolscope.workflows.attack.summary import Guessed, Judged, Tally, check_pools, judged, read_truth
+from poolscope.workflows.attack import shuffle
+from poolscope.workflows.attack.linking import Joined, check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.scoring import Scorer, prepared, warmed
+from poolscope.workflows.attack.shuffle import Crowd, Piece, Reading
+from poolscope.workflows.attack.summary import (
+    Counts,
+    Guessed,
+    Judged,
+    Tally,
+    check_pools,
+    count,
+    judged,
+    read_truth,
+    surest,
+)
 
 #: Rows of the table that a summary shows, and users whom it may be asked for.
 HEAD, MOST_TOP = 12, 1_000_000
@@ -146,7 +162,7 @@ def attack(
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())
         ready = stack.enter_context(prepared(path, scenario, pools, threshold, seed, max_bytes, engine, beside))
-        scorer, folder = ready.scorer, ready.reading.folder
+        scorer = ready.scorer
         if known is not None and ground_truth is not None:
             check_pools(known, scorer.pool_names, ground_truth)
         violations = ready.violations(scenario)
@@ -159,15 +175,10 @@ def attack(
         elif scenario.devices.rotate_after is not None:
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
-        weighing = Weighing(reading=ready.reading, scorer=scorer)
-        max_reports = fitting_reports(scorer.told_bytes, max_bytes)
-        with located(file=path):
-            weighed = warmed(engine, weigh, weighing, ready.pieces, progress.tick)
-            done = list(bounded(weighed, max_reports, scorer.horizon))
-        ready.check_unchanged()
+        max_reports = shuffle.fitting_reports(scorer.told_bytes, max_bytes)
         scoring = Scoring(
             scorer=scorer,
-            folder=folder,
+            reading=ready.reading,
             pieces=len(ready.pieces),
             max_reports=max_reports,
             dtype=ready.dtype,
@@ -176,8 +187,12 @@ def attack(
             top=top,
             joined=joined,
         )
+        with located(file=path):
+            weighed = warmed(engine, weigh, scoring, ready.pieces, progress.tick)
+            users, rows, letters = _summed(weighed, max_reports, scorer.horizon)
+        ready.check_unchanged()
         tally = Tally(scorer, HEAD, top)
-        found = crowds(done, scorer.told_bytes, int(max_bytes * CROWD))
+        found = shuffle.crowds(users, rows, letters, scorer.told_bytes, int(max_bytes * CROWD))
         with located(file=path):
             for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
                 if scored is not None:
@@ -200,6 +215,110 @@ def attack(
         joined=joined,
         violations=[*violations, *miscalibrated],
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scoring:
+    """What the tasks of both rounds need.
+
+    Parameters
+    ----------
+    pieces : how many there are.
+    max_reports : of a user that fit into memory.
+    dtype : of the users' names in the table.
+    parts : where the table goes, if anywhere.
+    preview : rows of it that are handed back; top : of each adversary the surest users, as many.
+    joined : how pseudonyms are joined to users, if they are.
+    """
+
+    scorer: Scorer
+    reading: Reading
+    pieces: int
+    max_reports: int
+    dtype: pl.DataType
+    parts: Parts | None
+    head: int
+    top: int
+    joined: Joined | None = None
+
+
+class Weighed(NamedTuple):
+    """A piece that is done: its users, rows that count, bytes of names.
+
+    busy : the rows of users with so many that those of all pieces together may not fit.
+    """
+
+    users: int
+    rows: int
+    letters: int
+    busy: dict[str, int]
+
+
+def weigh(scoring: Scoring, piece: Piece, engine: Local, tick: Tick) -> Weighed:
+    """Task: what the adversaries learn from each report of a piece, in the order of the users' hashes, in a file.
+
+    A user's reports beyond the horizon are left out; those of earlier pieces count as well, but are not known here.
+    """
+    users, reports = scoring.reading.block(piece)
+    # rows of a user often stand together
+    runs = users.rle().struct.unnest()
+    hashes = np.repeat(shuffle.name_hashes(runs["value"]), runs["len"].to_numpy())
+    names = users.cast(pl.String)
+    rows, first, lengths = shuffle.first_rows(names, hashes, scoring.scorer.horizon)
+    places = rows
+    if len(rows) < len(users):
+        early = np.zeros(len(users), dtype=bool)
+        early[rows] = True
+        reports = {name: column[early] for name, column in reports.items()}
+        places = (np.cumsum(early) - 1)[rows]
+    told = {name: column[places] for name, column in scoring.scorer.told(reports, engine).items()}
+    shuffle.write_piece(scoring.reading.folder, piece.number, names.gather(rows), hashes[rows], told)
+    # the reports that count are only half done
+    tick(piece.count - len(rows) / 2)
+    own, busy = names.gather(first), np.flatnonzero(lengths > scoring.max_reports // scoring.pieces)
+    busy_users = dict(zip(own.gather(busy).to_list(), lengths[busy].tolist(), strict=True))
+    return Weighed(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
+
+
+def _summed(done: Iterable[Weighed], max_reports: int, horizon: int) -> tuple[int, int, int]:
+    """Users, rows and bytes of names of all pieces, as long as no user is seen to have more reports than fit."""
+    reports, sums = Counter[str](), np.zeros(3, dtype=np.int64)
+    for piece in done:
+        reports.update(piece.busy)
+        for user in piece.busy:
+            shuffle.check_reports(user, min(reports[user], horizon), max_reports)
+        sums += piece[:3]
+    users, rows, letters = sums.tolist()
+    return users, rows, letters
+
+
+class ScoredCrowd(NamedTuple):
+    """A crowd that is done: its part is written, its counts, its first and its surest rows are told."""
+
+    number: int
+    counts: Counts
+    head: list[dict[str, Any]]
+    top: pl.DataFrame
+
+
+def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> ScoredCrowd | None:
+    """Task: the posteriors of a crowd's users, written as a part of the table; None where there is nobody."""
+    scorer, rows = scoring.scorer, shuffle.read_crowd(scoring.reading.folder, scoring.pieces, crowd)
+    if not rows.height:
+        return None
+    gathered = shuffle.gather(rows, scorer.horizon, scorer.columns, scoring.max_reports)
+    # each report is half done; those that come too late for their users are done with
+    tick((rows.height - int(gathered.lengths.sum())) / 2)
+    del rows
+    scorer.check(gathered.names, gathered.lengths, gathered.told)
+    scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
+    frame = scorer.frame(scored, gathered.names.cast(scoring.dtype))
+    if scoring.joined is not None:
+        frame = scoring.joined.counted(frame)
+    if scoring.parts is not None:
+        scoring.parts.write(crowd.number, frame)
+    head = frame.head(scoring.head).rows(named=True)
+    return ScoredCrowd(crowd.number, count(scorer, scored), head, surest(frame, scoring.top))
 
 
 def _warn(violations: Sequence[str]) -> None:

@@ -17,18 +17,16 @@ from poolscope.core.errors import InputError, located
 from poolscope.core.executors import Engine, Local
 from poolscope.core.tables import check_output, writing
 from poolscope.devices.protocols import Device, Identical, memoizes
-from poolscope.inference.adversary import posterior_block, views
+from poolscope.inference.adversary import posterior_block, report_likelihoods, views
 from poolscope.inference.attack import posterior
 from poolscope.inference.independent import believed
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
 from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.chunks import block, check_reports
-from poolscope.workflows.attack.linked_devices import check_rate, join_pseudonyms, names_of, with_devices
-from poolscope.workflows.attack.partitions import fitting_reports
-from poolscope.workflows.attack.preparation import prepared
-from poolscope.workflows.attack.scoring import Scorer
+from poolscope.workflows.attack.linking import check_rate, join_pseudonyms, names_of, with_devices
+from poolscope.workflows.attack.scoring import Scorer, prepared
+from poolscope.workflows.attack.shuffle import check_reports, fitting_reports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ def attack_user(
         row = ready.scorer.told_bytes + row_bytes(ready.scorer.mechanism.report_columns)
         max_reports = fitting_reports(row, max_bytes)
         for piece in ready.pieces:
-            users, reports = block(ready.reading, piece)
+            users, reports = ready.reading.block(piece)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             count += len(own)
             with located(file=path):
@@ -117,9 +115,7 @@ def attack_user(
 def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
     """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
     adversary, count = scorer.adversaries[index], len(mass)
-    # the first column is the neutral pool's, which is what the hypothesis of no preferred pool says
-    own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
-    likely = scorer.mechanism.floor + scorer.mechanism.slope * own
+    own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):
         evidence = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
     if index in scorer.grouping:

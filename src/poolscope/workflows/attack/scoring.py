@@ -1,4 +1,4 @@
-"""The posterior of users with given reports, at the asked observation counts, as a table.
+"""Who attacks a file of reports: the scenario's adversaries, with what they can know of the file, and their posteriors.
 
 To most adversaries a report is the popularity masses of its support. Whoever knows that devices keep their answers
 groups the reports themselves, all of a user's at once, as the game has it.
@@ -9,48 +9,45 @@ Nothing here knows the truth: a posterior says how sure the adversary is, not wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from poolscope.core.arrays import Floats, Integers, Keys, Tick
-from poolscope.core.errors import InputError
-from poolscope.core.executors import Engine
+from poolscope.core.arrays import Floats, Integers, Tick
+from poolscope.core.errors import InputError, located
+from poolscope.core.executors import Engine, Local
+from poolscope.core.files import scratch_folder
+from poolscope.core.machine import check_memory
 from poolscope.core.randomness import user_keys
+from poolscope.core.tables import Source, open_table
 from poolscope.devices.protocols import Device, memoizes
 from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
-from poolscope.inference.independent import CHUNK, believed, guesses
+from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import grouped_posterior
-from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.protocols import Mechanism, Reports, Views
-from poolscope.reports.files import masses, room_for
+from poolscope.population.universe import Universe, read_pools
+from poolscope.reports.checks import Checks, StatedPopularity
+from poolscope.reports.files import LEAST_ROWS, masses, room_for, row_bytes, rows_within
+from poolscope.reports.frequencies import Counting
+from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
+from poolscope.scenario.scenario import Scenario
+from poolscope.workflows.attack.shuffle import Gathered, Piece, Reading, changed, cut
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21
 
 #: The column of what is told that has the popularity masses; blanks are in no name of a report's column.
 MASS = "popularity mass"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Gathered:
-    """Some users with all their reports.
-
-    Parameters
-    ----------
-    hashes : (users,) who they are.
-    lengths : (users,) reports of each.
-    told : what the `Scorer` asks to be told of each report, user after user, each in order of time.
-    """
-
-    hashes: Keys
-    lengths: Integers
-    told: Reports
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +93,7 @@ class Scorer:
     @cached_property
     def grouping(self) -> list[int]:
         """Which adversaries group reports by the answers that devices keep."""
-        kept = self.device.memoizes
+        kept = memoizes(self.device)
         return [index for index, adversary in enumerate(self.adversaries) if kept and adversary.knows_memoization]
 
     @cached_property
@@ -150,43 +147,42 @@ class Scorer:
 
     def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
         """Posteriors and guesses of some users; `tick` is told their reports."""
-        lengths, told = gathered.lengths, gathered.told
+        lengths, told, keys = gathered.lengths, gathered.told, user_keys(self.seed, gathered.hashes)
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
-        posterior = [np.empty((len(lengths), used.shape[1], len(a.hypotheses))) for a in self.adversaries]
-        chance = {a: np.empty_like(posterior[a]) for a in self.grouping}
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
+        posterior = [np.empty((*used.shape, len(a.hypotheses))) for a in self.adversaries]
         first = np.empty((len(lengths), len(self.adversaries), len(thresholds)), dtype=np.int32)
+        guess = np.empty((len(lengths), len(self.adversaries), used.shape[1]), dtype=np.int64)
+        confidence, error = np.empty(guess.shape), np.zeros(guess.shape)
         starts = np.cumsum(lengths) - lengths
         share = 1.0 / (bool(self.single) + bool(self.grouping))
 
+        def keep(users: Integers, a: int, found: Decision) -> None:
+            posterior[a][users], first[users, a] = found.posterior, found.exposed[0]
+            guess[users, a], confidence[users, a] = found.guess, found.confidence
+            if found.error is not None:
+                error[users, a] = found.error
+
         def singly(users: Integers) -> None:
-            table = _side_by_side(told[MASS], starts[users], lengths[users])
-            late = np.arange(table.shape[1] + 1) > lengths[users][:, None]
+            table, rows = _side_by_side(told[MASS], starts[users], lengths[users]), used[users]
             for a, own in zip(self.single, self.view[1], strict=True):
-                adversary = self.adversaries[a]
-                found = posterior_block(self.mechanism, adversary, table[:, :, own], lengths[users])
-                found[late] = np.nan
-                exposing = np.empty((len(users), len(thresholds)), dtype=np.int32)
-                kernels.first_sure(found[:, :, : adversary.k], thresholds, exposing)
-                first[users, a] = exposing
-                asked = np.take_along_axis(found, used[users][:, :, None], axis=1)
-                posterior[a][users] = believed(asked, adversary)
+                found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
+                keep(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
             tick(share * int(lengths[users].sum()))
 
         def grouped(user: int) -> None:
             assert memoizes(self.device)
             rows = slice(starts[user], starts[user] + lengths[user])
             reports = {name: told[name][rows] for name in self.mechanism.report_columns}
+            users, counts = np.array([user]), np.append(0, used[user])
+            asked = np.arange(1, len(counts))[None]
             for a in self.grouping:
-                adversary = self.adversaries[a]
-                counts = [0, *used[user].tolist()]
-                found, error = grouped_posterior(self.device, reports, adversary, None, counts)
-                exposing = np.empty((1, len(thresholds)), dtype=np.int32)
-                kernels.first_sure(found, thresholds, exposing)
+                found = grouped_posterior(self.device, reports, self.adversaries[a], None, counts.tolist())
+                decision = decide(self.adversaries[a], *found, asked, used[users], keys[users], thresholds)
                 # nothing is known between the counts
-                first[user, a] = np.where(exposing[0] < 0, -1, np.array(counts)[exposing[0]])
-                posterior[a][user], chance[a][user] = found[0, 1:], error[0, 1:]
+                dates = np.where(decision.exposed < 0, -1, counts[decision.exposed])
+                keep(users, a, decision._replace(exposed=dates))
             tick(share * int(lengths[user]))
 
         if self.single:
@@ -196,10 +192,6 @@ class Scorer:
             # the longest first, as they take longest
             for _ in engine.map(grouped, np.argsort(-lengths, kind="stable").tolist()):
                 pass
-        guess, confidence = self._decide(gathered.hashes, used, posterior)
-        error = np.zeros_like(confidence)
-        for a, errors in chance.items():
-            error[:, a] = np.take_along_axis(errors, guess[:, a, :, None], axis=2)[:, :, 0]
         exposed = {name: first[:, :, np.searchsorted(thresholds, level)] for name, level in levels.items()}
         return Scored(used=used, exposed=exposed, posterior=posterior, guess=guess, confidence=confidence, error=error)
 
@@ -213,12 +205,6 @@ class Scorer:
                 end = begin + (end - begin) // 2
             yield order[begin:end]
             begin = end
-
-    def _decide(self, hashes: Keys, used: Integers, posterior: list[Floats]) -> tuple[Integers, Floats]:
-        """Guess and confidence (users, adversaries, observations)."""
-        keys = user_keys(self.seed, hashes)
-        guess, confidence = zip(*(guesses(rows, keys, used) for rows in posterior), strict=True)
-        return np.stack(guess, axis=1), np.stack(confidence, axis=1)
 
     def frame(self, scored: Scored, users: pl.Series) -> pl.DataFrame:
         """The rows of the table: user by user, of each the adversaries, of each the observation counts.
@@ -275,3 +261,173 @@ def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
     table = np.zeros((*there.shape, mass.shape[1]))
     table[there] = mass[(starts[:, None] + places)[there]]
     return table
+
+
+#: How often what is made of a block of reports is held while it is worked on.
+COPIES = 3
+
+#: How the memory is divided: reading, and a piece of reports with what is made of it.
+READING, PIECE = 1 / 16, 3 / 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A file that is cut and adversaries who know what they can know of it.
+
+    Parameters
+    ----------
+    reading : what every task that reads needs; pieces : of the file, with so many reports; dtype : of users' names.
+    scorer : who attacks.
+    source, before : the file, and its state when it was cut.
+    """
+
+    reading: Reading
+    pieces: list[Piece]
+    dtype: pl.DataType
+    scorer: Scorer
+    source: Source
+    before: Mapping[Path, tuple[int, int]]
+
+    @property
+    def reports(self) -> int:
+        return sum(piece.count for piece in self.pieces)
+
+    def violations(self, scenario: Scenario) -> list[str]:
+        """What of the scenario the reports contradict; pseudonyms that share memoized responses are not looked at."""
+        if not scenario.tells_users_apart:
+            return []
+        checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
+        for piece in self.pieces:
+            if not checks.enough:
+                checks.add(*self.reading.block(piece))
+        return [f"{self.source.path}: {line}" for line in checks.found()]
+
+    def check_unchanged(self) -> None:
+        """The file is what it was."""
+        for file, state in self.source.state().items():
+            if state != self.before[file]:
+                raise changed(file)
+
+
+@contextmanager
+def prepared(
+    path: Path,
+    scenario: Scenario,
+    pools: str | PathLike[str] | None,
+    threshold: float | None,
+    seed: int,
+    max_bytes: int,
+    engine: Engine,
+    beside: Path,
+) -> Iterator[Prepared]:
+    """Cut a file into pieces and see what the adversaries learn of it; temporary files lie beside for as long."""
+    threshold = _threshold(threshold, scenario)
+    if not scenario.adversaries:
+        raise scenario.missing("[adversary]")
+    universe = scenario.universe()
+    mechanism = build_mechanism(scenario, universe)
+    other = None if pools is None else read_pools(pools, universe)
+    source = open_table(path)
+    width = len(scenario.adversaries) * ((other or universe).k + 1)
+    with located(file=scenario.file):
+        least = COPIES * LEAST_ROWS * 16 * width
+        check_memory("the smallest block of reports", least, "take fewer pools or adversaries")
+    with scratch_folder(beside) as folder:
+        reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
+        before = source.state()
+        size = rows_within(max_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
+        letters = int(max_bytes * PIECE / COPIES)
+        pieces, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
+        learned = _learnt(reading, pieces, engine)
+        scorer = Scorer(
+            device=build_device(scenario, mechanism),
+            adversaries=list(_adversaries(scenario, mechanism, universe, other, learned, seed, engine)),
+            observations=scenario.attack.observations if scenario.attack else None,
+            threshold=threshold,
+            seed=seed,
+        )
+        yield Prepared(reading=reading, pieces=pieces, dtype=dtype, scorer=scorer, source=source, before=before)
+
+
+def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
+    if threshold is None:
+        return scenario.attack.threshold if scenario.attack else None
+    if not 0 <= threshold <= 1:
+        raise InputError("must be from 0 to 1", value=threshold, place="threshold")
+    return threshold
+
+
+def _adversaries(
+    scenario: Scenario,
+    mechanism: Mechanism,
+    universe: Universe,
+    other: Universe | None,
+    learned: Mapping[str | None, Floats],
+    seed: int,
+    engine: Engine,
+) -> Iterator[Adversary]:
+    """The scenario's adversaries, with other pools if there are some."""
+    popularity = scenario.true_popularity(universe) if scenario.popularity_table else None
+    for index, entry in enumerate(scenario.adversaries):
+        if entry.popularity == "estimated" and entry.estimate_from is None:
+            with located(file=scenario.file, place=f"adversary[{index}]"):
+                adversary = adversary_of(entry, other_pools(entry, universe), [learned[entry.method]])
+        else:
+            adversary = build_adversary(scenario, index, universe, popularity, mechanism, seed, engine.map)
+        if other is not None:
+            with located(file=scenario.file, place=f"adversary[{index}]"):
+                adversary = adversary_of(entry, other, [adversary.popularity])
+        yield adversary
+
+
+def _stated(scenario: Scenario, universe: Universe, adversaries: Sequence[Adversary]) -> list[StatedPopularity]:
+    """The popularities that adversaries assume, each once; who estimates it from the same reports assumes none."""
+    found: list[StatedPopularity] = []
+    for entry, adversary in zip(scenario.adversaries, adversaries, strict=True):
+        popularity = adversary.popularity
+        if entry.popularity == "uniform" or (entry.popularity == "estimated" and entry.estimate_from is None):
+            continue
+        if entry.popularity == "estimated":
+            # estimated from simulated reports, whose popularity is known without noise
+            popularity = scenario.true_popularity(universe)
+        stated = StatedPopularity(adversary=adversary.name, universe=adversary.universe, popularity=popularity)
+        if not any(stated.equals(other) for other in found):
+            found.append(stated)
+    return found
+
+
+def _methods(scenario: Scenario) -> tuple[str | None, ...]:
+    """How adversaries estimate the popularity from the reports that they attack; none if nobody does."""
+    learning = (
+        entry for entry in scenario.adversaries if entry.popularity == "estimated" and entry.estimate_from is None
+    )
+    return tuple(dict.fromkeys(entry.method for entry in learning))
+
+
+def _learnt(reading: Reading, pieces: list[Piece], engine: Engine) -> dict[str | None, Floats]:
+    """The popularity that the reports tell, by each method that an adversary has."""
+    counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
+    if counting:
+        for found in warmed(engine, counted_of, reading, pieces):
+            for one, (counted, reports) in zip(counting.values(), found, strict=True):
+                one.join(counted, reports)
+    return {method: one.estimate().popularity for method, one in counting.items()}
+
+
+def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
+    """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
+    reports, out = reading.block(piece)[1], list[tuple[Any, int]]()
+    for method in reading.methods:
+        counting = Counting(reading.mechanism, engine, method)
+        counting.add(reports)
+        out.append((counting.counted, counting.reports))
+    return out
+
+
+def warmed(
+    engine: Engine, function: Callable[..., Any], shared: Any, items: Iterable[Any], tick: Tick | None = None
+) -> Iterator[Any]:
+    """The tasks of a round, the first one alone: it compiles for all."""
+    waiting = iter(items)
+    yield from engine.tasks(function, shared, islice(waiting, 1), tick)
+    yield from engine.tasks(function, shared, waiting, tick)

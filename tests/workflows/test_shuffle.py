@@ -9,12 +9,21 @@ from cases.report_files import ATTACK, WEAK, scenario_of, small_attack
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 
+from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.reports import checks, misfit
-from poolscope.workflows.attack import chunks, partitions
+from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.attack import attack
-from poolscope.workflows.attack.chunks import Weighed, name_hashes, sections, store, together
-from poolscope.workflows.attack.partitions import gather
+from poolscope.workflows.attack.shuffle import (
+    Crowd,
+    crowds,
+    first_rows,
+    gather,
+    name_hashes,
+    read_crowd,
+    together,
+    write_piece,
+)
 
 
 def plain_hash(name):
@@ -62,16 +71,14 @@ def test_hashes_spread():
 
 
 def test_crowds_cover_all_hashes():
-    half = Weighed(50, 500, 0, ("ann", 20))
-    found = list(partitions.crowds([half, half], row=72, max_bytes=50_000))
-    assert len(found) == -(-(3 * 80 * 1000 + 128 * 100) // 50_000) == 6
+    found = list(crowds(100, 1000, 0, row=72, max_bytes=64_000))
+    assert len(found) == -(-(3 * 120 * 1000 + 128 * 100) // 64_000) == 6
     assert [crowd.number for crowd in found] == list(range(6))
     assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
     assert found[-1].high == 2**64
     assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(partitions.crowds([Weighed(3, 500, 0, ("ann", 400))], row=72, max_bytes=0))) == 3
-    named = half._replace(letters=50 * 4096)
-    assert len(list(partitions.crowds([named, named], row=72, max_bytes=50_000))) == 30
+    assert len(list(crowds(3, 500, 0, row=72, max_bytes=0))) == 3
+    assert len(list(crowds(100, 1000, 100 * 4096, row=72, max_bytes=64_000))) == 26
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -89,24 +96,19 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         hashes = np.array([hash_of[user] for user in users], dtype=np.uint64)
         order, starts = together(names, hashes)
         assert [(hash_of[u], u) for u in users[order]] == sorted((hash_of[u], u) for u in users)
-        lengths = np.diff(np.append(starts, 60))
-        store(
-            tmp_path,
-            piece,
-            names.gather(order[starts]),
-            hashes[order[starts]],
-            lengths,
-            {"mass": rows, "bits": bits},
-            order,
-        )
+        rows_of, first, lengths = first_rows(names, hashes, 2**62)
+        assert (rows_of.tolist(), first.tolist()) == (order.tolist(), order[starts].tolist())
+        assert lengths.tolist() == np.diff(np.append(starts, 60)).tolist()
+        told = {"mass": rows[order], "bits": bits[order]}
+        write_piece(tmp_path, piece, names.gather(order), hashes[order], told)
         for user, row, more in zip(users.tolist(), rows.tolist(), bits.tolist(), strict=True):
             expected[user].append([*row, *more])
     found, columns = [], {"mass": np.empty((0, 3)), "bits": np.empty((0, 5), dtype=np.uint8)}
-    for low, high in ((0, 3), (3, 2**63), (2**63, 2**64)):
-        own = list(sections(tmp_path, 5, low, high))
-        if own:
-            names, gathered = gather(own, horizon, columns, 1 << 16)
-            ends = np.cumsum(gathered.lengths)
+    for crowd in (Crowd(0, 0, 3), Crowd(1, 3, 2**63), Crowd(2, 2**63, 2**64)):
+        own = read_crowd(tmp_path, 5, crowd)
+        if own.height:
+            gathered = gather(own, horizon, columns, 1 << 16)
+            names, ends = gathered.names, np.cumsum(gathered.lengths)
             assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
             assert {name: column.dtype for name, column in gathered.told.items()} == {"mass": float, "bits": np.uint8}
             found += zip(names, np.split(np.hstack(list(gathered.told.values())), ends[:-1]), strict=True)
@@ -121,12 +123,37 @@ def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     scenario, path = small_attack(tmp_path)
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"
     summary = attack(path, scenario, out=expected)
-    monkeypatch.setattr(chunks, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
+    monkeypatch.setattr(shuffle, "name_hashes", lambda names: name_hashes(names) & np.uint64(3 << 62))
     assert attack(path, scenario, out=found, max_bytes=memory).users == summary.users == 25
     one, two = (pl.read_parquet(table) for table in (expected, found))
     names = two["user"].unique(maintain_order=True)
     assert names.to_list() == sorted(names, key=lambda name: (plain_hash(name) >> 62, name))
     assert_frame_equal(one.sort("user", maintain_order=True), two.sort("user", maintain_order=True), check_exact=True)
+
+
+def test_a_crowd_is_read_without_the_rest(tmp_path):
+    """Row groups of other hashes are skipped by their statistics, and folders may be called as they like."""
+    folder = tmp_path / "hive=1 [*]?"
+    folder.mkdir()
+    hashes = np.arange(64_000, dtype=np.uint64) << np.uint64(48)
+    names = pl.Series([f"user {i}" for i in range(64_000)])
+    write_piece(folder, 0, names, hashes, {"mass": np.arange(64_000.0)[:, None]})
+    data = pl.scan_parquet(folder / "0.parquet", glob=False, hive_partitioning=False)
+    assert data.select(pl.len()).collect().item() == 64_000
+    raw = bytearray((folder / "0.parquet").read_bytes())
+    broken = raw.index(np.float64(63_999).tobytes())
+    raw[len(raw) // 2 : broken + 8] = bytes(broken + 8 - len(raw) // 2)
+    (folder / "0.parquet").write_bytes(raw)
+    assert read_crowd(folder, 1, Crowd(0, 0, 1000 << 48))["user"].to_list() == names[:1000].to_list()
+
+
+def test_a_user_with_too_many_reports_is_refused(tmp_path):
+    write_piece(tmp_path, 0, pl.Series(["ann"] * 5), np.zeros(5, dtype=np.uint64), {"mass": np.zeros((5, 2))})
+    rows, columns = read_crowd(tmp_path, 1, Crowd(0, 0, 2**64)), {"mass": np.empty((0, 2))}
+    assert gather(rows, 2**62, columns, 5).lengths.tolist() == gather(rows, 5, columns, 5).lengths.tolist() == [5]
+    assert gather(rows, 4, columns, 4).lengths.tolist() == [4]
+    with pytest.raises(InputError, match="user ann: must have at most 4 reports, got 5; look at fewer of them"):
+        gather(rows, 2**62, columns, 4)
 
 
 USERS, BOUND = 50_000, 4 << 20
@@ -148,8 +175,7 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
         seen.append(len(names))
         return together(names, hashes)
 
-    monkeypatch.setattr(chunks, "together", spy)
-    monkeypatch.setattr(partitions, "together", spy)
+    monkeypatch.setattr(shuffle, "together", spy)
     # the checks of the reports hold a window of them, whatever the bound
     monkeypatch.setattr(misfit, "MOST", 1 << 10)
     monkeypatch.setattr(checks, "MOST", 1 << 10)

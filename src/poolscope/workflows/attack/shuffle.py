@@ -1,0 +1,263 @@
+"""The rows of a file, brought together by user without holding all users: an external shuffle through Parquet files.
+
+Rows are cut into chunks that fit into memory. What the attack needs to know of each report of a chunk is written as a
+Parquet file in the order of the users' hashes. A partition of users is an interval of hashes: a scan of all files reads
+it back, and row groups whose statistics exclude it are skipped. All files are in one folder, which every worker sees.
+
+The hash of a name decides in which partition a user is, where in the output, and how ties between pools are broken. Two
+names of one hash are still two users: names are compared wherever rows are brought together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from poolscope.core.arrays import Integers, Keys, places
+from poolscope.core.errors import InputError
+from poolscope.core.files import check_shared
+from poolscope.core.tables import Batch, Rows, Source
+from poolscope.core.tables.batch import copied
+from poolscope.kernels.hashing import hash_names
+from poolscope.mechanisms.protocols import Mechanism, Reports
+from poolscope.population.universe import Universe
+from poolscope.reports.columns import binary, bytes_of
+from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, users_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Rows that one task takes, read in batches as a whole table is."""
+
+    number: int
+    rows: tuple[Rows, ...]
+
+    @property
+    def text(self) -> bool:
+        return self.rows[0].text
+
+    @property
+    def count(self) -> int:
+        return sum(rows.count for rows in self.rows)
+
+    def batches(self, columns: Sequence[str], *, max_bytes: int, row_bytes: int, held: int = 0) -> Iterator[Batch]:
+        """The rows as they were cut, for the same memory."""
+        for rows in self.rows:
+            batch = rows.read(columns)
+            if batch.frame.height != rows.count:
+                raise changed(rows.file)
+            yield batch
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading:
+    """What every task that reads reports needs.
+
+    Parameters
+    ----------
+    methods : those by which adversaries estimate the popularity.
+    devices : what users are called in place of some names of the file: columns ``pseudonym`` and ``user``.
+    """
+
+    mechanism: Mechanism
+    universe: Universe
+    folder: Path
+    methods: tuple[str | None, ...] = ()
+    devices: pl.DataFrame | None = None
+
+    def block(self, piece: Piece) -> tuple[pl.Series, Reports]:
+        """The users and the reports of a piece, checked."""
+        check_shared(self.folder, "the folder of temporary files")
+        users, reports = next(blocks(piece, self.mechanism.report_columns, self.universe, rows=piece.count))
+        if self.devices is not None:
+            users = users.replace(self.devices["pseudonym"], self.devices["user"])
+        return users, reports
+
+
+def cut(
+    source: Source, reading: Reading, *, size: int, letters: int, max_bytes: int
+) -> tuple[list[Piece], pl.DataType]:
+    """Pieces of at most `size` rows and `letters` bytes of names, in order, and the type of users' names.
+
+    `max_bytes` is for reading.
+    """
+    columns = reading.mechanism.report_columns
+    row = max(READING * row_bytes(columns), -(-max_bytes // size))
+    wanted = (USER, *in_file(columns, text=source.text))
+    pieces: list[Piece] = []
+    held: list[Rows] = []
+    dtype = None
+    for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
+        if rows.first == 1:
+            dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
+        full = sum(each.count for each in held) + rows.count > size
+        if held and (full or sum(each.size for each in held) + rows.size > letters):
+            pieces.append(Piece(number=len(pieces), rows=tuple(held)))
+            held = []
+        held.append(rows)
+    assert dtype is not None
+    return [*pieces, Piece(number=len(pieces), rows=tuple(held))], dtype
+
+
+def changed(file: Path) -> InputError:
+    """The error of a file that is not what it was when it was cut."""
+    return InputError("must not change while it is read", file=file)
+
+
+def name_hashes(names: pl.Series) -> Keys:
+    """64 bits of each name, from its UTF-8 bytes; an integer is called by its decimal digits, as CSV would have it."""
+    out, begin = np.empty(len(names), dtype=np.uint64), 0
+    for some in copied(names.cast(pl.String)):
+        letters = np.frombuffer(some.str.join("").item().encode(), dtype=np.uint8)
+        ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64)
+        hash_names(letters, ends, out[begin : begin + len(some)])
+        begin += len(some)
+    return out
+
+
+def together(names: pl.Series, hashes: Keys) -> tuple[Integers, Integers]:
+    """The entries in the order of their users (by hash, then name), those of a user in their own order.
+
+    Returns
+    -------
+    order : (entries,).
+    starts : (users,) where in it each user begins.
+    """
+    order = np.argsort(hashes, kind="stable")
+    starts = _changes(names.gather(order))
+    if len(starts) > 1 + np.count_nonzero(np.diff(hashes[order])):
+        # two names of one hash
+        by_name = pl.DataFrame({"hash": hashes, "name": names}).with_row_index()
+        order = by_name.sort("hash", "name", maintain_order=True)["index"].to_numpy().astype(np.int64)
+        starts = _changes(names.gather(order))
+    return order, starts
+
+
+def _changes(names: pl.Series) -> Integers:
+    """Where a name differs from the one before."""
+    return np.flatnonzero((names != names.shift()).fill_null(True).to_numpy())
+
+
+def first_rows(names: pl.Series, hashes: Keys, horizon: int) -> tuple[Integers, Integers, Integers]:
+    """The first rows of each user, up to the horizon: user after user (by hash, then name), each in order of time.
+
+    Returns
+    -------
+    rows : (rows,) which these are; first : (users,) the first of each; lengths : (users,) how many of each.
+    """
+    order, starts = together(names, hashes)
+    lengths = np.minimum(np.diff(np.append(starts, len(order))), horizon)
+    return order[places(starts, lengths)], order[starts], lengths
+
+
+FEWER = "look at fewer of them with `observations`"
+
+#: The column of hashes; blanks are in no name of a report's column.
+HASH = "user hash"
+
+#: Rows of a row group, and about how many bytes of what is told it has at most: what is read for one of them.
+GROUP_ROWS, GROUP_BYTES = 1 << 13, 1 << 20
+
+
+def write_piece(folder: Path, piece: int, names: pl.Series, hashes: Keys, told: Reports) -> None:
+    """Write what is told of the reports of a piece, in the order of the users' hashes, each row as its bytes."""
+    frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(told[name])) for name in told})
+    row = sum(column.nbytes for column in told.values()) // len(names)
+    size = max(1, min(GROUP_ROWS, GROUP_BYTES // max(1, row)))
+    frame.write_parquet(_file(folder, piece), compression="uncompressed", row_group_size=size)
+
+
+def _as_bytes(column: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8)
+
+
+def _file(folder: Path, piece: int) -> Path:
+    return folder / f"{piece}.parquet"
+
+
+def check_reports(user: str, reports: int, max_reports: int, remedy: str = FEWER) -> None:
+    """Refuse a user whose reports do not fit into memory."""
+    if reports > max_reports:
+        rule = f"must have at most {max_reports:,} reports"
+        raise InputError(rule, value=reports, place=f"user {user}", remedy=remedy)
+
+
+class Crowd(NamedTuple):
+    """Users with hashes from `low` to below `high`."""
+
+    number: int
+    low: int
+    high: int
+
+
+#: Copies of what is told of a crowd that are held while they are brought into order and used.
+COPIES = 3
+
+#: Copies of what is told of a user's reports that scoring holds beside, and reports of a user that are never refused.
+SCORED, ALWAYS = 2, 1 << 16
+
+#: Bytes that a row takes beside what is told of it, and a user for each piece that has rows of it.
+A_ROW, NAMED = 48, 128
+
+
+def crowds(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Iterator[Crowd]:
+    """So many equal intervals of hashes that a crowd takes about `max_bytes` bytes, what is told of a report `row`.
+
+    users, rows, letters : those of all pieces together, and the bytes of users' names.
+    """
+    needed = COPIES * ((row + A_ROW) * rows + letters) + NAMED * users
+    count = min(users, -(-needed // max(1, max_bytes)))
+    edges = [number * 2**64 // count for number in range(count + 1)]
+    for number in range(count):
+        yield Crowd(number, edges[number], edges[number + 1])
+
+
+def fitting_reports(row: int, max_bytes: int) -> int:
+    """How many reports of one user fit into so many bytes, what is told of a report `row`; some always do."""
+    return max(ALWAYS, max_bytes // ((COPIES + SCORED) * (row + 8)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """Some users with all their reports.
+
+    Parameters
+    ----------
+    names, hashes : (users,) who they are.
+    lengths : (users,) reports of each.
+    told : what the `Scorer` asks to be told of each report, user after user, each in order of time.
+    """
+
+    names: pl.Series
+    hashes: Keys
+    lengths: Integers
+    told: Reports
+
+
+def read_crowd(folder: Path, pieces: int, crowd: Crowd) -> pl.DataFrame:
+    """The rows of a crowd's users, in the order of pieces."""
+    files = [_file(folder, piece) for piece in range(pieces)]
+    scan = pl.scan_parquet(files, glob=False, hive_partitioning=False)
+    return scan.filter(pl.col(HASH).is_between(crowd.low, crowd.high - 1)).collect()
+
+
+def gather(frame: pl.DataFrame, horizon: int, columns: Reports, max_reports: int) -> Gathered:
+    """The users of these rows, by hash and then name, with the first reports of each, up to the horizon.
+
+    `columns` are those that are told, without rows. A user with more than `max_reports` of them is refused.
+    """
+    names, hashes = frame[USER], frame[HASH].to_numpy()
+    rows, first, lengths = first_rows(names, hashes, horizon)
+    most = int(lengths.argmax())
+    check_reports(names[int(first[most])], int(lengths[most]), max_reports)
+    told = {}
+    for name, like in columns.items():
+        size = like.itemsize * math.prod(like.shape[1:])
+        told[name] = bytes_of(frame[name].gather(rows), size).view(like.dtype).reshape(-1, *like.shape[1:])
+    return Gathered(names=names.gather(first), hashes=hashes[first], lengths=lengths, told=told)
