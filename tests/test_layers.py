@@ -1,6 +1,7 @@
 """The layers: every module in one, imports only downwards, libraries only where they belong."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,8 @@ AT_HOME = {
     "distributed": ("core",),
     "numba": ("kernels",),
     "llvmlite": ("kernels",),
+    "filelock": ("core.files",),
+    "platformdirs": ("html.render",),
     "emoji": ("population.builtin",),
     "pandas": ("metrics.tables",),
 }
@@ -118,6 +121,16 @@ def test_imports_point_down():
 )
 def test_an_import_that_points_up_is_found(module, text):
     assert len(list(upward(module, text))) == 1
+
+
+#: What changes the process that imports the package.
+PROCESS = re.compile(r"environ\[[^]]*\] *=[^=]|environ\.(setdefault|update|pop)|putenv|signal\.signal\(")
+
+
+def test_only_the_command_line_changes_its_process():
+    found = [module for path, module in modules() if PROCESS.search(path.read_text())]
+    assert [module for module in found if not module.startswith("cli.")] == []
+    assert found, "it is looked for"
 
 
 def test_tests_mirror_the_rooms():

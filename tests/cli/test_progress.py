@@ -189,8 +189,8 @@ def test_other_errors_are_not_an_end():
 
 HANGING = """
 import os, signal, time
-from poolscope.cli import progress
-progress.PATIENCE = 0.2
+from poolscope.cli import exit, progress
+exit.PATIENCE = 0.2
 with progress.working("Playing"):
     try:
         os.kill(os.getpid(), signal.SIGTERM)

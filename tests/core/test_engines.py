@@ -1,12 +1,14 @@
 """Engines: whatever plays the blocks, wherever, and whatever dies meanwhile, the outcomes are the same."""
 
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import polars as pl
 import pytest
@@ -80,6 +82,31 @@ def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_facto
         audit(scenario, out, seed=seed, engine=second, resume=True)
         assert_frame_equal(read_outcomes(out), expected, check_exact=True)
         assert not list(out.rglob(".*"))
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_anything_with_a_map_is_an_engine(tmp_path, processes):
+    """An executor's threads, or processes of another start: the same outcomes, and the progress is told."""
+    scenario, told = parse(scenario_text(), name="mapped"), Told()
+    expected = play(build_game(scenario, 3), 60, 3, engine=Local(threads=1))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) if processes else ThreadPoolExecutor(2) as executor:
+        assert_frame_equal(play(build_game(scenario, 3), 60, 3, engine=executor), expected, check_exact=True)
+        if not processes:
+            audit(scenario, tmp_path / "run", seed=3, engine=executor, progress=told)
+            assert_frame_equal(read_outcomes(tmp_path / "run"), expected, check_exact=True)
+            assert sum(told.ticks) == pytest.approx(sum(told.totals))
+
+
+def test_a_client_of_dask_is_an_engine(dask):
+    game = build_game(parse(scenario_text(), name="mapped"), 3)
+    assert_frame_equal(play(game, 60, 3, engine=dask.client), play(game, 60, 3), check_exact=True)
+    assert dask.client.status == "running"
+
+
+def test_what_maps_nothing_is_no_engine():
+    with pytest.raises(InputError, match="engine: must be an engine or have a method map, got 'int'"):
+        play(build_game(parse(scenario_text(), name="mapped"), 3), 60, 3, engine=4)
 
 
 def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):

@@ -35,8 +35,8 @@ tempfile.TemporaryFile = refuse
 """
 
 
-def run(tmp_path, before="", strict=True):
-    code = CALL.format(before=before, strict=strict)
+def run(tmp_path, before="", strict=True, after=""):
+    code = CALL.format(before=before, strict=strict) + after
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     return done.stdout.split(), done.stderr
@@ -54,6 +54,19 @@ def test_where_nothing_can_be_kept_it_is_said_once(tmp_path):
     assert int(compiled) >= 1
     assert said.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
     assert run(tmp_path)[0][1] == word
+
+
+def test_processes_that_are_started_keep_their_kernels_in_the_same_place(tmp_path):
+    """Told to them alone: an import changes no environment."""
+    after = """
+from poolscope.kernels.compilation import cache_environment
+print(cache_environment()["NUMBA_CACHE_DIR"], os.environ["NUMBA_CACHE_DIR"])
+"""
+    (_, _, told, before), _ = run(tmp_path / "kept", READ_ONLY, strict=False, after=after)
+    assert "poolscope-kernels-" in told
+    assert before == str(tmp_path / "kept")
+    (_, _, same, _), _ = run(tmp_path, "import os", after=after)
+    assert same == str(tmp_path)
 
 
 @njit(cache=True)

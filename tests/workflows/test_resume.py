@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 
 import polars as pl
@@ -129,7 +128,6 @@ def test_a_stopped_reproduction_goes_on(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "audit", stopping)
-    monkeypatch.setattr("poolscope.cli.exit.end_process", sys.exit)
     # this process goes on: it must not ignore signals from here on
     monkeypatch.setattr("poolscope.cli.exit.ENDING", [])
     out = tmp_path / "paper"

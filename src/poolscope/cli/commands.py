@@ -252,10 +252,9 @@ def figures(
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> None:
-    from poolscope.cli.exit import as_options
-    from poolscope.core.errors import one_line
+    from poolscope.cli.exit import say
 
-    print(f"poolscope: {as_options(one_line(str(message)))}", file=sys.stderr)
+    say(Warning(message))
 
 
 def main() -> None:
@@ -285,11 +284,11 @@ def main() -> None:
 
 
 def program() -> NoReturn:
-    """`main` as a process of its own, which ends as soon as it is done: to take all modules apart lasts half a second.
+    """`main` as a process of its own.
 
     Garbage is looked for more rarely than Python does: what a command makes is mostly there to stay.
     """
-    from poolscope.cli.exit import end_process, flushed
+    from poolscope.cli.exit import flushed
 
     gc.set_threshold(GARBAGE)
     code: object = 0
@@ -297,4 +296,5 @@ def program() -> NoReturn:
         main()
     except SystemExit as end:
         code = end.code
-    end_process(flushed(code))
+    gc.freeze()  # nothing is looked through once more at the end
+    sys.exit(flushed(code))

@@ -1,10 +1,8 @@
-"""Progress of a command, how it stops, and the engine that it runs on."""
+"""Progress of a command, and the engine that it runs on."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import sys
 import threading
 import time
@@ -15,19 +13,12 @@ from pathlib import Path
 from rich import progress as rich
 from rich.text import Text
 
-from poolscope.cli.exit import ENDING, leave
+from poolscope.cli.exit import stoppable
 from poolscope.cli.terminal import Terminal
-from poolscope.core.errors import Stopped
 from poolscope.core.executors import Engine, Local, chosen
 from poolscope.core.progress import Progress
 from poolscope.inference.posterior import COMPILED
 from poolscope.kernels.compilation import watched
-
-#: Seconds until an end that was asked for and not heard is asked for again.
-AGAIN = 0.05
-
-#: Seconds until a process that was asked to end, and hangs in the attempt, is ended as it is.
-PATIENCE = 10.0
 
 #: Seconds between two lines on a stream that is no terminal.
 LOG_INTERVAL = 30.0
@@ -120,7 +111,7 @@ class _Logged(Work):
             yield
         finally:
             over.set()
-            printer.join(AGAIN)
+            printer.join(0.05)
 
 
 class _Count(rich.ProgressColumn):
@@ -144,7 +135,7 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
     console = Terminal(stderr=True)
     if not console.is_terminal:
         logged = _Logged(title, what)
-        with _stoppable(logged), logged.printing():
+        with stoppable(lambda: logged.kept()), logged.printing():
             yield logged
         return
     columns = (
@@ -157,66 +148,8 @@ def working(title: str, what: str = "users") -> Iterator[Work]:
     )
     with rich.Progress(*columns, console=console, transient=True) as bar:
         work = _Shown(bar, title, what)
-        with _stoppable(work):
+        with stoppable(lambda: work.kept()):
             yield work
-
-
-class Ended(KeyboardInterrupt):
-    """The process was asked to end: by Ctrl-C, a cluster's time limit, or a terminal that was closed."""
-
-
-@contextmanager
-def _stoppable(work: Work) -> Iterator[None]:
-    """Ctrl-C, TERM and HUP end what is inside with one line that says what is kept; all take their leftovers along."""
-    asked: list[int] = []
-    timers: list[threading.Timer] = []
-    heard = False
-
-    def later(seconds: float, what: Callable[[], object]) -> None:
-        timers.append(threading.Timer(seconds, what))
-        timers[-1].daemon = True
-        timers[-1].start()
-
-    def end(number: int, _: object) -> None:
-        nonlocal heard
-        if not asked:
-            asked.append(number)
-            later(PATIENCE, lambda: leave(_stopped(work, number)))
-        if not heard:  # asked again, it is already cleaning up
-            heard = True
-            raise Ended
-
-    def unheard(lost: sys.UnraisableHookArgs) -> None:
-        """An end that was asked for while some object was taken down, where exceptions are lost: ask once more."""
-        nonlocal heard
-        if not isinstance(lost.exc_value, Ended):
-            hook(lost)
-            return
-        heard = False
-        later(AGAIN, lambda: os.kill(os.getpid(), asked[0]))
-
-    # a signal that is ignored, as HUP below nohup, stays so
-    plain = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: signal.signal(number, end) for number in ENDING if signal.getsignal(number) in plain}
-    hook, sys.unraisablehook = sys.unraisablehook, unheard
-    try:
-        yield
-    except BaseException as error:
-        # a library that was interrupted may have made an error of its own of it
-        if asked or isinstance(error, KeyboardInterrupt):
-            raise _stopped(work, asked[0] if asked else signal.SIGINT) from None
-        raise
-    finally:
-        heard = True
-        for timer in timers:
-            timer.cancel()
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _stopped(work: Work, number: int) -> Stopped:
-    return Stopped(f"stopped; {work.kept()}", code=128 + number)
 
 
 def going_on(folder: Path | None = None, resume: bool | None = None) -> str:

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 from poolscope import __version__
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.executors import Item, Local, Result, Shared
+from poolscope.core.executors import IN_FLIGHT, Item, Local, Result, Shared, on_worker
 from poolscope.core.machine import available_cores
 from poolscope.core.suppress_stderr import hushed
+from poolscope.kernels.compilation import cache_environment
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-#: Blocks that are under way for each thread of a worker: one is played, the next is there already.
-IN_FLIGHT = 2
 
 #: Seconds to wait for a scheduler to answer, and for its first worker.
 ANSWER, FIRST_WORKER = 5.0, 30.0
@@ -176,7 +174,8 @@ class Dask:
                 resource_tracker.ensure_running()
         # as long as they live: one that is started while this process ends complains that it is gone
         self._stderr.enter_context(hushed())
-        with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
+        environment = ENVIRONMENT | cache_environment()
+        with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": environment}):
             self._cluster = LocalCluster(
                 n_workers=self._count or available_cores(),
                 threads_per_worker=1,
@@ -193,7 +192,7 @@ class Dask:
         client = self.client
         with _connected():
             # under keys of their own: two runs of one block are two tasks
-            return client.submit(_on_worker, function, self._shared(shared), item, pure=False)
+            return client.submit(on_worker, function, self._shared(shared), item, pure=False)
 
     def _shared(self, shared: Any) -> Future:
         """What every block needs, sent to every worker; once for all blocks that need the same object."""
@@ -249,16 +248,6 @@ def _connected() -> Iterator[None]:
         yield
     except OSError as error:
         raise PoolscopeError(f"the connection to Dask is lost: {error}") from error
-
-
-def _on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
-    """A task: its result, and how far it brought the progress.
-
-    One thread, as a worker runs as many tasks at once as it has threads.
-    """
-    amounts: list[float] = []
-    result = function(shared, item, Local(threads=1), amounts.append)
-    return result, sum(amounts)
 
 
 def _result(future: Future) -> tuple[Any, float]:

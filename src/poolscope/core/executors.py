@@ -1,4 +1,4 @@
-"""Where blocks of users run: the protocol of an engine, and the threads of this process.
+"""Where blocks of users run: the protocol of an engine, the threads of this process, and anything with a `map`.
 
 An engine does two things. `map` shares the steps inside a block among the threads of this process. `tasks` runs whole
 blocks wherever the engine can, and returns the short result of each when it is done.
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from poolscope.core.arguments import check_integer
 from poolscope.core.arrays import Tick
@@ -26,6 +28,10 @@ ENGINES = ("local", "dask")
 Item = TypeVar("Item")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
+
+
+#: Blocks that are under way for each worker: one is played, the next is there already.
+IN_FLIGHT = 2
 
 
 class Engine(Protocol):
@@ -111,6 +117,79 @@ class Local:
         """One after another, so that what a block has in common is worked out once for all threads."""
         for item in items:
             yield function(shared, item, self, tick or (lambda _: None))
+
+
+class HasMap(Protocol):
+    """What is mapped elsewhere: an executor of `concurrent.futures`, a pool of processes."""
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any], /) -> Iterable[Any]:
+        """The result of every item, in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Blocks by the `map` of an executor: in its threads, or in processes to which functions and items can travel."""
+
+    executor: HasMap
+    local: Local = field(default_factory=lambda: Local())
+
+    @property
+    def threads(self) -> int:
+        return self.local.threads
+
+    @property
+    def workers(self) -> int:
+        """An executor does not say how many it has: the cores of this machine."""
+        return available_cores()
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """In this process: what is mapped need not be able to travel."""
+        return self.local.map(function, items)
+
+    def tasks(
+        self,
+        function: Callable[[Shared, Item, Local, Tick], Result],
+        shared: Shared,
+        items: Iterable[Item],
+        tick: Tick | None = None,
+    ) -> Iterator[Result]:
+        """Results in order; at most `IN_FLIGHT` items a worker are under way."""
+        waiting = iter(items)
+        while some := list(islice(waiting, IN_FLIGHT * self.workers)):
+            for result, amount in self.executor.map(partial(on_worker, function, shared), some):
+                if tick:
+                    tick(amount)
+                yield result
+
+
+def on_worker(function: Callable[..., Any], shared: Any, item: Any) -> tuple[Any, float]:
+    """A task: its result, and how far it brought the progress.
+
+    One thread, as a worker runs as many tasks at once as it has threads.
+    """
+    amounts: list[float] = []
+    result = function(shared, item, Local(threads=1), amounts.append)
+    return result, sum(amounts)
+
+
+#: What public functions take: an engine, or anything with a `map`.
+EngineLike: TypeAlias = Engine | HasMap
+
+
+def as_engine(engine: EngineLike | None) -> Engine:
+    """What a function was given to run on, as an engine: threads of this process where that is nothing."""
+    if engine is None:
+        return Local()
+    if hasattr(engine, "tasks"):
+        return cast(Engine, engine)
+    if type(engine).__module__.partition(".")[0] == "distributed":
+        from poolscope.core.dask import Dask
+
+        return Dask(client=engine)
+    if not callable(getattr(engine, "map", None)):
+        raise InputError("must be an engine or have a method map", value=type(engine).__name__, place="engine")
+    return Mapped(engine)
 
 
 def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractContextManager[Engine]:

@@ -1,8 +1,8 @@
 """Input files and output folders: what is read, what may be written, and which process owns a folder.
 
 Inputs are regular files; a folder must hold files of one kind, so that none is skipped. A folder that a process writes
-is locked by the system (`flock` or similar). The lock ends with the process, however that ended, so that a later
-process can tell a folder in use from one that a killed process left behind, and removes the latter.
+is locked (`filelock`). The lock ends with the process, however that ended, so that a later process can tell a folder in
+use from one that a killed process left behind, and removes the latter.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poolscope.core.errors import InputError, reading, shown
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 #: What other systems put beside the data of a folder; hidden files are ignored too.
 MARKERS = ("_SUCCESS", "_metadata", "_common_metadata")
@@ -72,7 +75,7 @@ def folder_files(folder: Path, ending: str, kind: str) -> list[Path]:
 
 ANOTHER = "choose another with `out`"
 
-#: The file that is locked while a process is at work in a folder (`base.scratch`); it counts for nothing.
+#: The file that is locked while a process is at work in a folder (`held`); it counts for nothing.
 LOCK = ".poolscope-lock"
 
 #: How a scratch folder is called; one that holds something and no lock's file is not ours.
@@ -157,16 +160,13 @@ def unshared(rule: str, path: Path) -> InputError:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder; refused where another process holds it. The lock's file is gone afterwards."""
-    path = folder / LOCK
-    lock = _locked(path)
+    lock = _acquired(folder / LOCK)
     if lock is None:
         raise InputError("another process is at work in this folder", file=folder, remedy=f"wait for it, or {ANOTHER}")
     try:
         yield
     finally:
-        # first the name, then the lock: whoever opens the name from now on makes a file of its own
-        path.unlink(missing_ok=True)
-        os.close(lock)
+        _release_and_remove(lock)
 
 
 @contextmanager
@@ -190,22 +190,15 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
     # named before it is there: whoever is stopped between making and locking it still takes it away
     folder, lock = beside / f"{PREFIX}{secrets.token_hex(8)}", None
     try:
-        lock = _made_and_locked(folder)
+        while lock is None:  # a sweep may come between making and locking
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):
+                lock = _acquired(folder / LOCK)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
-            os.close(lock)
-
-
-def _made_and_locked(folder: Path) -> int:
-    """The descriptor that holds a new folder; made again where a sweep came between making and locking."""
-    while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with suppress(FileNotFoundError):
-            lock = _locked(folder / LOCK)
-            if lock is not None:
-                return lock
+            _release_and_remove(lock)
 
 
 def sweep_scratch(beside: Path) -> None:
@@ -216,46 +209,28 @@ def sweep_scratch(beside: Path) -> None:
         with suppress(OSError):
             if not (folder / LOCK).is_file():
                 folder.rmdir()
-                continue
-            lock = _locked(folder / LOCK)
-            if lock is not None:
+            elif lock := _acquired(folder / LOCK):
                 shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
+                _release_and_remove(lock)
 
 
-def _locked(path: Path) -> int | None:
-    """A descriptor of the file, made where it is not there, that holds its lock; None where another one does."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _lock(descriptor)
-            # the file may have lost its name between opening and locking: then the lock is worth nothing
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+def _acquired(path: Path) -> BaseFileLock | None:
+    """The lock of a file, which is made where it is not there; None where another one holds it."""
+    from filelock import FileLock, Timeout  # as slow to import as all of the command line
 
-
-def _lock(descriptor: int) -> None:
-    """Lock at once or raise `BlockingIOError`."""
+    lock = FileLock(path, mode=0o600, blocking=False, thread_local=False)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
 
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError as error:
-            raise BlockingIOError(str(error)) from None
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+def _release_and_remove(lock: BaseFileLock) -> None:
+    """First the name, then the lock: whoever opens the name from now on makes a file of its own."""
+    with suppress(OSError):
+        os.unlink(lock.lock_file)
+    lock.release()
 
 
 def read_json(path: Path) -> Any:

@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.core.arguments import as_floats, check_integers, checked, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import EngineLike, Local, as_engine
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
 from poolscope.devices.policy import ReportBatch, ReportingPolicy
@@ -191,7 +191,7 @@ def play(
     users: int,
     seed: int,
     *,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     tick: Tick | None = None,
 ) -> pl.DataFrame:
     """Outcomes of users 0..users-1: the same for any engine, and for any user whatever their number.
@@ -205,7 +205,7 @@ def play(
     (800, ['strong', 'non-private'])
     """
     check_count("users", users)
-    engine = engine or Local()
+    engine = as_engine(engine)
     return in_order(play_blocks(game, blocks(users, game.block_users), seed, engine, tick))
 
 

@@ -11,7 +11,6 @@ lies beside this module. A checkout that was never built makes it once, with vl-
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -42,22 +41,20 @@ def javascript() -> str:
 
 
 def _cached() -> Path:
+    from platformdirs import user_cache_path  # only a checkout that was never built needs it
+
     try:
         version = metadata.version("vl-convert-python")
         import vl_convert
     except ImportError:
         raise PoolscopeError(f"the JavaScript of the pages was not built; make it with: {MISSING}") from None
-    path = _cache_folder() / f"vega-{version}.js"
+    path = user_cache_path("poolscope", appauthor=False) / f"vega-{version}.js"
     if not path.is_file():
         with told(path, "set XDG_CACHE_HOME to a folder that can be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             # its stub knows no default
             write_text(path, vl_convert.javascript_bundle())  # type: ignore[call-arg]
     return path
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "poolscope"
 
 
 POLICY = "script-src 'none'; "

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, njit, types
-from numba.core import event
-from numba.core.options import DefaultOptions
+from numba.core import event, options
 from numba.extending import intrinsic
 
 
@@ -32,19 +31,25 @@ def _probe():
 def keep_somewhere() -> None:
     """Where neither the package nor the user's cache can be written, keep what is compiled for this process alone.
 
-    Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place.
+    Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place
+    (`cache_environment`).
     """
     try:
         njit(cache=True)(_probe)
     except RuntimeError:
         folder = tempfile.mkdtemp(prefix="poolscope-kernels-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = folder
+        config.CACHE_DIR = folder
         warnings.warn(
             "compiled kernels cannot be kept, so that every run compiles them anew: "
             "set NUMBA_CACHE_DIR to a folder that can be written",
             stacklevel=2,
         )
+
+
+def cache_environment() -> dict[str, str]:
+    """The environment variable that makes another process keep its kernels where this one does."""
+    return {"NUMBA_CACHE_DIR": config.CACHE_DIR} if config.CACHE_DIR else {}
 
 
 class _Compiling(event.Listener):
@@ -81,8 +86,8 @@ class Aside:
         name = self._kernel.py_func.__name__
         if not any(Path(self._kernel.stats.cache_path).glob(f"*.{name}-*.nbi")):
             command = [sys.executable, "-c", self._code]
-            nowhere = subprocess.DEVNULL
-            self._process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+            nowhere, environment = subprocess.DEVNULL, os.environ | cache_environment()
+            self._process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment)
             atexit.register(self._process.kill)
 
     def wait(self) -> None:
@@ -95,7 +100,7 @@ class Aside:
 
 
 #: Where Numba knows no such option, the same is compiled as any other kernel.
-_OPTIONS = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+_OPTIONS = {"_nrt": False} if hasattr(getattr(options, "DefaultOptions", None), "_nrt") else {}
 
 #: For functions whose arrays all come from Python, which holds them, and that neither make nor return one: else Numba
 #: refuses to compile them.
@@ -108,6 +113,12 @@ unchecked = njit(nogil=True, cache=True, error_model="numpy", **_OPTIONS)
 
 @intrinsic
 def fma(typing, a, b, c):
-    """a * b + c."""
-    double = types.float64
-    return double(double, double, double), lambda context, builder, signature, arguments: builder.fma(*arguments)
+    """a * b + c, rounded once; twice where llvmlite has no such instruction, which changes last bits."""
+
+    def codegen(context, builder, signature, arguments):
+        if hasattr(builder, "fma"):
+            return builder.fma(*arguments)
+        a, b, c = arguments
+        return builder.fadd(builder.fmul(a, b), c)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen

@@ -28,12 +28,12 @@ W. Hörmann. The generation of binomial random variates. J. Stat. Comput. Simul.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import njit, types
-from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
 __all__ = [
@@ -52,7 +52,8 @@ BRANCH = np.uint64(0xD1B54A32D192ED03)
 MIXERS, LAST_SHIFT = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)), 31
 
 (_S30, _M1), (_S27, _M2) = ((np.uint64(shift), np.uint64(factor)) for shift, factor in MIXERS)
-_S31, _S11, _ONE = np.uint64(LAST_SHIFT), np.uint64(11), np.uint64(1)
+_S31, _S11, _SIGN = np.uint64(LAST_SHIFT), np.uint64(11), np.uint64(63)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @njit(inline="always")
@@ -72,7 +73,11 @@ def word(key, index):
 def child(key, index):
     """The key of the `index`-th stream below `key`.
 
-    Mixed twice with a constant of its own, so that a child's words are not its parent's words.
+    Our own derivation, not the `split` of Steele, Lea and Flood, which draws a seed and an increment from the stream
+    itself: here a child is a pure function of its parent and its number. It is word `index` of another SplitMix64,
+    whose state begins at the mixed parent and whose increment is `BRANCH`, 0.8191725 of 2^64: 1 / x with
+    x^4 = x + 1, as in Roberts' sequence R3. The mix of the parent keeps a child's words from being its parent's.
+    docs/trust.md records a battery of tests of it.
     """
     return _mix(_mix(key ^ BRANCH) + (np.uint64(index) + _ONE) * BRANCH)
 
@@ -97,12 +102,120 @@ def uniforms(keys, index, out):
         out[i] = uniform(keys[i], index)
 
 
+_S52, _S64, _BIAS = np.uint64(52), np.uint64(64), np.uint64(1023)
+
+
+def trailing_zeros_twin(word):
+    """`trailing_zeros` in plain Python: the exponent of the lowest set bit as a floating-point number."""
+    lowest = word & (~word + _ONE)
+    return (np.float64(lowest).view(np.uint64) >> _S52) - _BIAS if word else _S64
+
+
+@intrinsic
+def trailing_zeros(typing, word):
+    """How many zeros stand below the lowest set bit of a 64-bit word; 64 of none."""
+
+    def codegen(context, builder, signature, args):
+        if hasattr(builder, "cttz"):
+            return builder.cttz(args[0], ir.IntType(1)(0))
+        return context.compile_internal(builder, trailing_zeros_twin, signature, args)
+
+    return types.uint64(types.uint64), codegen
+
+
 #: Words that are tossed together: their bits stay in vector registers until the last of them is decided.
 TOGETHER = 16
 
 
-def _tosses(lanes: int) -> Any:
-    """An intrinsic for so many neighboring words."""
+def _emit_tosses(builder, lanes, state, stride, threshold, pointer):
+    """The instructions of an intrinsic of `tosses`, in vector registers; returns the steps."""
+    word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), lanes)
+
+    def constant(values):
+        return ir.Constant(vector, [value % 2**64 for value in values])
+
+    def same(value):
+        return constant([value] * lanes)
+
+    def everywhere(value):
+        begun = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+        places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return builder.shuffle_vector(begun, ir.Constant(vector, ir.Undefined), places)
+
+    def mixed(z):
+        for shift, factor in MIXERS:
+            z = builder.mul(builder.xor(z, builder.lshr(z, same(shift))), same(factor))
+        return builder.xor(z, builder.lshr(z, same(LAST_SHIFT)))
+
+    begin = builder.add(everywhere(state), constant([(i + 1) * int(GOLDEN) for i in range(lanes)]))
+    step, none, all_ = everywhere(stride), same(0), same(-1)
+    before = builder.block
+    bit, decided = builder.append_basic_block("bit"), builder.append_basic_block("decided")
+    builder.branch(bit)
+    builder.position_at_end(bit)
+    at, ones, open_ = (builder.phi(vector) for _ in range(3))
+    rest, steps = builder.phi(word), builder.phi(word)
+    # all ones where this bit of the threshold is set
+    set_ = everywhere(builder.ashr(rest, word(63)))
+    # zeros of the fraction: below the threshold if its bit is one, still open if it is zero
+    zeros = builder.xor(mixed(at), all_)
+    after = {
+        at: (begin, builder.add(at, step)),
+        ones: (none, builder.or_(ones, builder.and_(builder.and_(open_, zeros), set_))),
+        open_: (all_, builder.and_(open_, builder.xor(zeros, set_))),
+        rest: (threshold, builder.shl(rest, word(1))),
+        steps: (word(0), builder.add(steps, word(1))),
+    }
+    for phi, (first, then) in after.items():
+        phi.add_incoming(first, before)
+        phi.add_incoming(then, bit)
+    lanes_open = builder.bitcast(builder.icmp_unsigned("!=", after[open_][1], none), ir.IntType(lanes))
+    more = builder.icmp_unsigned("!=", lanes_open, ir.IntType(lanes)(0))
+    # below the last set bit of the threshold nothing can become one any more
+    more = builder.and_(more, builder.icmp_unsigned("!=", after[rest][1], word(0)))
+    builder.cbranch(more, bit, decided)
+    builder.position_at_end(decided)
+    builder.store(after[ones][1], builder.bitcast(pointer, vector.as_pointer()), align=8)
+    return after[steps][1]
+
+
+@cache
+def vectors_compile(lanes):
+    """Whether LLVM takes `_emit_tosses`, tried in a module of its own; asked only where a kernel is compiled."""
+    word, module = ir.IntType(64), ir.Module()
+    try:
+        function = ir.Function(module, ir.FunctionType(word, [word, word, word, word.as_pointer()]), "tried")
+        builder = ir.IRBuilder(function.append_basic_block())
+        builder.ret(_emit_tosses(builder, lanes, *function.args))
+        binding.parse_assembly(str(module)).verify()
+    except Exception:
+        return False
+    return True
+
+
+def tosses_twin(lanes: int) -> Any:
+    """The function that the intrinsic of `tosses` is, in plain Python: one word after another."""
+
+    def toss(state, stride, threshold, out, first):
+        most = 0
+        for i in range(lanes):
+            at, ones, open_ = state + np.uint64(i + 1) * GOLDEN, _ZERO, ~_ZERO
+            rest, steps = threshold, 0
+            while steps == 0 or (open_ != _ZERO and rest != _ZERO):
+                set_ = _ZERO - (rest >> _SIGN)
+                zeros = ~_mix(at)
+                ones |= open_ & zeros & set_
+                open_ &= zeros ^ set_
+                at, rest, steps = at + stride, rest << _ONE, steps + 1
+            out[first + i] = ones
+            most = max(most, steps)
+        return most
+
+    return toss
+
+
+def tosses(lanes: int) -> Any:
+    """An intrinsic for so many neighboring words; its plain twin where LLVM does not take it."""
 
     @intrinsic
     def toss(typing, state, stride, threshold, out, first):
@@ -113,63 +226,17 @@ def _tosses(lanes: int) -> Any:
         """
 
         def codegen(context, builder, signature, args):
-            word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), lanes)
-
-            def constant(values):
-                return ir.Constant(vector, [value % 2**64 for value in values])
-
-            def same(value):
-                return constant([value] * lanes)
-
-            def everywhere(value):
-                begun = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
-                places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-                return builder.shuffle_vector(begun, ir.Constant(vector, ir.Undefined), places)
-
-            def mixed(z):
-                for shift, factor in MIXERS:
-                    z = builder.mul(builder.xor(z, builder.lshr(z, same(shift))), same(factor))
-                return builder.xor(z, builder.lshr(z, same(LAST_SHIFT)))
-
-            begin = builder.add(everywhere(args[0]), constant([(i + 1) * int(GOLDEN) for i in range(lanes)]))
-            step, none, all_ = everywhere(args[1]), same(0), same(-1)
-            before = builder.block
-            bit, decided = builder.append_basic_block("bit"), builder.append_basic_block("decided")
-            builder.branch(bit)
-            builder.position_at_end(bit)
-            at, ones, open_ = (builder.phi(vector) for _ in range(3))
-            rest, steps = builder.phi(word), builder.phi(word)
-            # all ones where this bit of the threshold is set
-            set_ = everywhere(builder.ashr(rest, word(63)))
-            # zeros of the fraction: below the threshold if its bit is one, still open if it is zero
-            zeros = builder.xor(mixed(at), all_)
-            after = {
-                at: (begin, builder.add(at, step)),
-                ones: (none, builder.or_(ones, builder.and_(builder.and_(open_, zeros), set_))),
-                open_: (all_, builder.and_(open_, builder.xor(zeros, set_))),
-                rest: (args[2], builder.shl(rest, word(1))),
-                steps: (word(0), builder.add(steps, word(1))),
-            }
-            for phi, (first, then) in after.items():
-                phi.add_incoming(first, before)
-                phi.add_incoming(then, bit)
-            lanes_open = builder.bitcast(builder.icmp_unsigned("!=", after[open_][1], none), ir.IntType(lanes))
-            more = builder.icmp_unsigned("!=", lanes_open, ir.IntType(lanes)(0))
-            # below the last set bit of the threshold nothing can become one any more
-            more = builder.and_(more, builder.icmp_unsigned("!=", after[rest][1], word(0)))
-            builder.cbranch(more, bit, decided)
-            builder.position_at_end(decided)
+            if not vectors_compile(lanes):
+                return context.compile_internal(builder, tosses_twin(lanes), signature, args)
             data = context.make_array(signature.args[3])(context, builder, args[3]).data
-            place = builder.bitcast(builder.gep(data, [args[4]]), vector.as_pointer())
-            builder.store(after[ones][1], place, align=8)
-            return after[steps][1]
+            return _emit_tosses(builder, lanes, *args[:3], builder.gep(data, [args[4]]))
 
         return types.int64(types.uint64, types.uint64, types.uint64, out, types.int64), codegen
 
     return toss
 
 
-_toss_many, _toss_one = _tosses(TOGETHER), _tosses(1)
+_toss_many, _toss_one = tosses(TOGETHER), tosses(1)
 
 
 @njit(inline="always")
@@ -192,9 +259,6 @@ def bernoulli_words(key, index, threshold, out):
     for w in range(whole, count):
         steps = max(steps, _toss_one(state + np.uint64(w) * GOLDEN, stride, threshold, out, w))
     return index + steps * count
-
-
-_SIGN = np.uint64(63)
 
 
 @njit(nogil=True, cache=True)

@@ -15,7 +15,7 @@ from typing import Any
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Map
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, check_new, claimed, read_json, told
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import write_text
@@ -72,7 +72,7 @@ def reproduce(
     users: int | None = None,
     seed: int = 0,
     traces: str | PathLike[str] | None = None,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     progress: Progress = SILENT,
 ) -> Reproduction:
     """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
@@ -88,7 +88,7 @@ def reproduce(
     ['no-hash']
     """
     check_count("users", users)
-    engine, folder = engine or Local(), Path(out)
+    engine, folder = as_engine(engine), Path(out)
     recorded = None if traces is None else Path(traces)
     wanted = data.chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
     with told(folder, ANOTHER), claimed(folder):

@@ -20,7 +20,7 @@ from poolscope import __version__
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Floats, Tick
 from poolscope.core.errors import InputError, check_count, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, check_new, claimed, nearest_folder, plain, read_json, scratch_folder, told
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
@@ -212,7 +212,7 @@ def compare(
     estimate_from: int = DEFAULT_REPORTS,
     observations: Sequence[int] | None = None,
     threshold: float | None = None,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
@@ -238,7 +238,7 @@ def compare(
     >>> [(choice.mechanism, choice.adversary) for choice in done.results]
     [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
     """
-    engine, target = engine or Local(), None if out is None else Path(out)
+    engine, target = as_engine(engine), None if out is None else Path(out)
     started = time.perf_counter()
     if target is not None:
         check_new(target)

@@ -11,7 +11,7 @@ from tempfile import gettempdir
 import numpy as np
 
 from poolscope.core.arguments import checked
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.files import check_new
 from poolscope.core.progress import SILENT, Progress
 from poolscope.scenario.scenario import Scenario
@@ -52,7 +52,7 @@ def advise(
     tolerance: float | None = None,
     mitigations: bool = False,
     seed: int = 0,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> Advice:
@@ -84,7 +84,7 @@ def advise(
     >>> [(found.mechanism, found.feasible) for found in advice.findings]
     [('grr', 'yes')]
     """
-    engine, target = engine or Local(), None if out is None else Path(out)
+    engine, target = as_engine(engine), None if out is None else Path(out)
     started = time.perf_counter()
     if target is not None:
         check_new(target)

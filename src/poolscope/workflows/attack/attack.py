@@ -27,7 +27,7 @@ from poolscope.core.arguments import checked
 from poolscope.core.arrays import Tick
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
@@ -111,7 +111,7 @@ def attack(
     link_fdr: float | None = None,
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     progress: Progress = SILENT,
 ) -> Inferred:
     """The posterior of every user of a file of reports, for every adversary of the scenario.
@@ -157,7 +157,7 @@ def attack(
         )
     check_rate(link_fdr)
     known = None if ground_truth is None else read_truth(ground_truth)
-    engine, scenario = engine or Local(), as_asked(scenario, observations=observations)
+    engine, scenario = as_engine(engine), as_asked(scenario, observations=observations)
     with ExitStack() as stack:
         parts = None if target is None else stack.enter_context(writing(target, raw=raw))
         beside = target.parent if target else Path(tempfile.gettempdir())

@@ -16,7 +16,7 @@ import polars as pl
 
 from poolscope.core.arrays import Floats, Integers, places
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
 from poolscope.devices.protocols import memoizes
 from poolscope.inference.link_evidence import evident
@@ -158,7 +158,7 @@ def link_users(
     raw: bool = False,
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
 ) -> pl.DataFrame:
     """The likeliest other pseudonym of each in a file of reports, for adversaries who know that devices keep answers.
 
@@ -170,7 +170,7 @@ def link_users(
     raw : whether texts of CSV that a spreadsheet would run are left as they are; otherwise they are escaped.
     pools, seed, engine : as of `attack`; max_bytes : of what reading takes.
     """
-    path, target, engine = Path(reports_path), Path(out), engine or Local()
+    path, target, engine = Path(reports_path), Path(out), as_engine(engine)
     check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
     check_links(path, scenario)
     with prepared(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:

@@ -14,7 +14,7 @@ import polars as pl
 
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, writing
 from poolscope.devices.protocols import Device, Identical, memoizes
 from poolscope.inference.adversary import posterior_block, report_likelihoods, views
@@ -64,14 +64,14 @@ def attack_user(
     link_fdr: float | None = None,
     seed: int = 0,
     max_bytes: int = MEMORY_BYTES,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
 ) -> Story:
     """One user of a file of reports, report by report; see `attack` for the parameters.
 
     An adversary who estimates the popularity from the reports themselves does so from those of all users. With
     `link_fdr` a user is a device, by any of its pseudonyms.
     """
-    path, target, engine = Path(reports_path), None if out is None else Path(out), engine or Local()
+    path, target, engine = Path(reports_path), None if out is None else Path(out), as_engine(engine)
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
     check_rate(link_fdr)

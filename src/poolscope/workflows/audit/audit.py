@@ -20,7 +20,7 @@ from poolscope import __version__
 from poolscope.core.arguments import checked
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError, check_count, located
-from poolscope.core.executors import Engine, Local
+from poolscope.core.executors import Engine, EngineLike, as_engine
 from poolscope.core.files import ANOTHER, LOCK, check_folder, check_new, claimed, unwritable
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables.atomic import is_unfinished, sweep, write_text
@@ -64,7 +64,7 @@ def audit(
     threshold: float | None = None,
     epsilon: float | None = None,
     mechanism: str | None = None,
-    engine: Engine | None = None,
+    engine: EngineLike | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Summary:
@@ -75,7 +75,8 @@ def audit(
     users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
     observations, threshold, epsilon, mechanism : in place of the scenario's; another mechanism's parameters are those
         of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
-    engine : where the blocks are played; the threads of this process where absent.
+    engine : where the blocks are played: `Local`, `Dask`, or anything with a ``map`` (an executor of
+        ``concurrent.futures``, a Dask client); the threads of this process where absent.
     progress : told what is done, the number of users before the first block, and users as they are played.
 
     Examples
@@ -87,7 +88,7 @@ def audit(
     >>> sorted(name for name in os.listdir("run") if name != "figures")
     ['manifest.json', 'outcomes', 'report.html', 'summary.json']
     """
-    engine, out = engine or Local(), Path(out)
+    engine, out = as_engine(engine), Path(out)
     started = time.perf_counter()
     check_count("users", users)
     check_run(out, resume)
