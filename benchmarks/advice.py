@@ -17,7 +17,7 @@ import numpy as np
 import poolscope as ps
 from poolscope.metrics import Estimate
 from poolscope.metrics.records import summarize
-from poolscope.scenario.scenario import changed, parse
+from poolscope.scenario.scenario import parse
 from poolscope.workflows.advise.records import Advice
 from poolscope.workflows.advise.search import MIN_PART
 
@@ -97,7 +97,7 @@ def used(advice: Advice, users: int) -> Estimate:
     found, question = advice.recommendation, advice.question
     attack = {"attack.observations": [found.cap], "attack.non_private": False}
     seed = FRESH + advice.seed
-    game = changed(advice.recommended, attack, name="recommended").game(seed=seed)
+    game = advice.recommended.replace(attack).game(seed=seed)
     (record,) = summarize(ps.play(game, users=users, seed=seed), game, seed, question.threshold)
     assert record.exposed is not None
     return Estimate(*(end / question.max_exposed for end in record.exposed))

@@ -48,6 +48,7 @@ AT_HOME = {
     "uvicorn": ("explore",),
     "pydantic": ("scenario", "workflows.audit"),
     "pydantic_core": ("scenario", "workflows.audit"),
+    "tomlkit": ("scenario",),
     "dask": ("core",),
     "distributed": ("core",),
     "numba": ("kernels",),

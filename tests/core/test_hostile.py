@@ -24,8 +24,7 @@ from poolscope.population.popularity import read_popularity
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe, read_objects, read_pools
 from poolscope.reports.files import read_reports
-from poolscope.scenario.build import build_mechanism
-from poolscope.scenario.parameters import read_array, read_matrix, read_samples
+from poolscope.scenario.build import build_mechanism, read_array, read_matrix, read_samples
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.audit.run_folder import read_run

@@ -10,7 +10,7 @@ from poolscope.population.popularity import read_popularity
 from poolscope.population.recorded import read_traces
 from poolscope.population.universe import Universe, read_objects, read_pools
 from poolscope.reports.files import read_reports
-from poolscope.scenario.parameters import read_matrix, read_samples
+from poolscope.scenario.build import read_matrix, read_samples
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.obfuscate import obfuscate
 

@@ -17,7 +17,6 @@ import poolscope as ps
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import estimate_of
 from poolscope.population.behavior import draw_traces, draw_users
-from poolscope.scenario.scenario import changed
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[test]'")
@@ -136,7 +135,7 @@ def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     until(page, f"!{DONE}")
     users = int(until(page, DONE))
     page_says, text = answered(page), page.evaluate("location.hash")
-    assert page_says == expected(changed(scenario, {"mechanism.epsilon": 6.0}, name="six"), 20, users)
+    assert page_says == expected(scenario.replace({"mechanism.epsilon": 6.0}), 20, users)
     # the address carries it: another page that opens it says the same
     again = opened(address + text)
     until(again, DONE)
@@ -152,7 +151,7 @@ def test_a_slider_is_moved_by_keys(scenario, served, opened):
     slider.press("ArrowLeft")
     until(page, f"!{DONE}")
     users = int(until(page, DONE))
-    other = changed(scenario, {"attack.observations": [5, 19, 20]}, name="other")
+    other = scenario.replace({"attack.observations": [5, 19, 20]})
     assert answered(page) == expected(other, 19, users)
 
 
@@ -237,7 +236,7 @@ def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, op
     rows = [row.inner_text() for row in page.locator("#comparison-rows tr").all()]
     assert len(rows) == 4
     for epsilon, row in zip(epsilons, rows, strict=True):
-        records = expected(changed(scenario, {"mechanism.epsilon": epsilon}, name="small"), 20, users)
+        records = expected(scenario.replace({"mechanism.epsilon": epsilon}), 20, users)
         best = max((one for one in records if one["adversary"] != "non-private"), key=lambda one: one["auc_pn"])
         assert row.startswith(f"small: grr, ε = {epsilon:g}")
         assert f"{best['auc_pn']:.3f}" in row
@@ -257,7 +256,7 @@ def test_the_toml_and_the_command_play_the_same_again(scenario, served, opened, 
         page.click("#download")
     path = tmp_path / download.value.suggested_filename
     download.value.save_as(path)
-    assert ps.load_scenario(path).dump() == changed(scenario, {"mechanism.epsilon": 2.5}, name="small").dump()
+    assert ps.load_scenario(path).dump() == scenario.replace({"mechanism.epsilon": 2.5}).dump()
     page.click("#copy-command")
     until(page, "document.getElementById('kept').textContent === 'Copied.'")
     words = shlex.split(page.evaluate("navigator.clipboard.readText()"))

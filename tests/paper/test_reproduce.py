@@ -16,7 +16,7 @@ from poolscope.paper import report as reproduction
 from poolscope.paper.report import verdict, write_page
 from poolscope.population.builtin import builtin_universe
 from poolscope.population.recorded import write_rows
-from poolscope.scenario.scenario import changed, load_scenario
+from poolscope.scenario.scenario import load_scenario
 
 FEW = 60
 
@@ -51,7 +51,7 @@ def test_plays_are_valid_scenarios_of_the_papers_size():
     for experiment in experiments.experiments().values():
         assert set(experiment.plays) <= plays.keys(), experiment.name
     for play in plays.values():
-        scenario = changed(load_scenario(play.scenario), play.change, name=play.name)
+        scenario = load_scenario(play.scenario).replace(play.change, name=play.name)
         assert scenario.universe().k >= 2
     assert plays["emojis"].users == plays["web-domains"].users == plays["epsilon 0.01"].users == 150_000
     assert plays["entropy 400 0.5"].change["popularity.exponent"] == 0.5
@@ -173,7 +173,7 @@ def test_hcms_plays_on_a_small_universe():
     for name in ("hcms", "cms 4"):
         chosen = experiments.plays()[name]
         change = {**chosen.change, "universe.size": 500}
-        outcomes = play(build_game(changed(load_scenario(chosen.scenario), change, name=name), 0), 20, 0)
+        outcomes = play(build_game(load_scenario(chosen.scenario).replace(change, name=name), 0), 20, 0)
         assert set(outcomes["adversary"].unique()) == {"weak", "oracle"}
 
 

@@ -8,7 +8,7 @@ from cases.command_line import SMALL
 
 from poolscope.core.errors import InputError
 from poolscope.html.audit import page_of
-from poolscope.scenario.overrides import as_asked
+from poolscope.scenario.build import as_asked
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.audit import audit
 

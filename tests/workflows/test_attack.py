@@ -28,7 +28,6 @@ from poolscope.reports import checks, misfit
 from poolscope.reports.files import read_reports
 from poolscope.reports.frequencies import frequencies
 from poolscope.scenario.build import build_game, build_mechanism
-from poolscope.scenario.scenario import changed
 from poolscope.workflows import obfuscate as obfuscating
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.shuffle import name_hashes
@@ -43,7 +42,7 @@ def test_obfuscate_then_attack_is_the_game(tmp_path, mechanism, ending, interlea
     """With the same seed every bit is the same: reports, the curator's draws, posteriors, guesses but for ties."""
     scenario, seed, users = scenario_of(tmp_path, mechanism=mechanism), 5, 40
     # a file meets one estimate of the popularity
-    scenario = changed(scenario, {"attack.estimates": 1}, name=scenario.name)
+    scenario = scenario.replace({"attack.estimates": 1})
     game = build_game(scenario, seed)
     write_traces(tmp_path / f"traces.{ending}", game_traces(game, users, seed), interleaved=interleaved)
     reports, out = tmp_path / f"reports.{ending}", tmp_path / f"posteriors.{ending}"

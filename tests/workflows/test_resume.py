@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.core.tables import atomic as files
-from poolscope.scenario.scenario import load_scenario, parse
+from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit import run_folder
 from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.audit.run_folder import Manifest, read_manifest
@@ -171,6 +171,81 @@ def test_another_run_is_refused_and_says_which(finished):
         differently(finished)
     with pytest.raises(InputError, match=r"the scenario differs"):
         differently(finished, change=("epsilon = 4", "epsilon = 5"))
+
+
+def recorded_as(folder, text):
+    """The manifest of the run, as if it had recorded its scenario by this text."""
+    path = folder / "run" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scenario": text}))
+
+
+def test_comments_are_no_part_of_what_is_the_same(finished):
+    """A text that says the same was recorded otherwise: with other comments, or by another writer of TOML."""
+    differently(finished, change=("epsilon = 4", "epsilon = 4.0  # four\n"))
+    tables = load_scenario(finished / "small.toml").to_dict()
+    recorded_as(finished, Scenario.from_dict(tables).text)
+    differently(finished)
+    for wrong in (
+        "",
+        "epsilon = [",
+        "[" * 10_000,
+        Scenario.from_dict(tables).text.replace("epsilon = 4", "epsilon = 5"),
+    ):
+        recorded_as(finished, wrong)
+        with pytest.raises(InputError, match=r"the scenario differs"):
+            differently(finished)
+
+
+def test_the_order_of_pools_must_be_the_same(tmp_path):
+    tables = parse(scenario_text(users=5), name="drawn").to_dict()
+    audit(Scenario.from_dict(tables), tmp_path / "run", seed=1)
+    tables["universe"]["pools"] = dict(reversed(tables["universe"]["pools"].items()))
+    with pytest.raises(InputError, match=r"the scenario differs"):
+        audit(Scenario.from_dict(tables), tmp_path / "run", seed=1, resume=True)
+
+
+ASKED = """
+[universe]
+size = 30
+pools = { a = 5, b = 5, c = 6 }
+
+[popularity]
+kind = "zipf"
+exponent = 1.2
+
+[mechanism]
+kind = "grr"
+epsilon = 2.0
+
+[users]
+count = 5
+sigma = 0.0
+
+[[adversary]]
+name = "weak"
+popularity = "uniform"
+
+[[adversary]]
+name = "strong"
+popularity = "estimated"
+estimate_from = 500
+
+[attack]
+observations = [3, 10]
+threshold = 0.5
+"""
+
+
+def test_a_run_that_was_recorded_without_comments_goes_on(tmp_path):
+    """As it was before texts kept their comments."""
+    scenario = parse("# mine\n" + scenario_text(users=5), name="drawn")
+    asked = {"epsilon": 2, "mechanism": "grr", "threshold": 0.5}
+    audit(scenario, tmp_path / "run", **asked)
+    assert "# mine" in read_manifest(tmp_path / "run").scenario
+    recorded_as(tmp_path, ASKED)
+    audit(scenario, tmp_path / "run", **asked, resume=True)
+    with pytest.raises(InputError, match=r"the scenario differs"):
+        audit(scenario, tmp_path / "run", **asked | {"epsilon": 3}, resume=True)
 
 
 def test_another_version_is_refused(finished):

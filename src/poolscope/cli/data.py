@@ -127,7 +127,6 @@ def attack(
         from poolscope.cli.files import print_attack, print_links, print_story
         from poolscope.cli.progress import running
         from poolscope.core.tables import check_outputs
-        from poolscope.scenario.inputs import input_paths
         from poolscope.scenario.scenario import load_scenario
         from poolscope.workflows.attack.attack import attack
         from poolscope.workflows.attack.linking import check_links, link_users
@@ -135,7 +134,7 @@ def attack(
 
         loaded = load_scenario(scenario)
         outputs = {"out": out, "page": html, "joined": linked_out, "link_scores": link_scores}
-        check_outputs(outputs, overwrite=overwrite, inputs=input_paths(loaded, reports, pools, ground_truth))
+        check_outputs(outputs, overwrite=overwrite, inputs=loaded.input_paths(reports, pools, ground_truth))
         if link_scores is not None:
             check_links(reports, loaded)
         with running(work, engine, scheduler) as own:

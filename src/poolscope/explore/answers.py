@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import tomllib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from poolscope.metrics.records import Counted, Record, record_of
 from poolscope.metrics.text import strongest_attack, summary_text
 from poolscope.reports.utility import expected_rmse
 from poolscope.scenario.build import adversary_of, build_adversary, build_game, other_pools
-from poolscope.scenario.scenario import Scenario, changed
+from poolscope.scenario.scenario import Scenario
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -82,11 +81,11 @@ class Games:
     def _game(self, scenario: Scenario, seed: int, without: list[str], engine: Local) -> Game:
         assert scenario.attack is not None
         known = [a.name for a in scenario.adversaries if a.popularity != "estimated"]
-        entries = tomllib.loads(scenario.text).get("adversary", [])
+        entries = scenario.to_dict().get("adversary", [])
         few = {"adversary": [entry for entry in entries if entry["name"] in known]}
         # without any adversary there must be the game without a mechanism
         more = {} if known else {"attack.non_private": True}
-        game = build_game(changed(scenario, few | more, name=scenario.name), seed)
+        game = build_game(scenario.replace(few | more), seed)
         there = {a.name: a for a in game.adversaries}
         chosen = [
             there.get(entry.name) or self._estimating(scenario, index, game, seed, engine)
@@ -117,7 +116,7 @@ class Games:
 
 def _key(scenario: Scenario, index: int, seed: int) -> str:
     """All that an estimate hangs on; of recorded users, everything."""
-    tables = tomllib.loads(scenario.text)
+    tables = scenario.to_dict()
     if scenario.users is None or scenario.users.traces is None:
         entry = {name: tables["adversary"][index].get(name) for name in ("popularity", "estimate_from", "method")}
         tables = {name: tables.get(name) for name in ("universe", "popularity", "mechanism")} | {"adversary": entry}

@@ -40,7 +40,6 @@ from poolscope.explore.settings import Setting, Shelf
 from poolscope.explore.streams import RETRY_AFTER, Busy, Streams
 from poolscope.html.render import javascript, render
 from poolscope.inference.levels import in_percent
-from poolscope.scenario.inputs import named_files
 from poolscope.scenario.scenario import load_scenario
 
 POLICY = (
@@ -177,7 +176,7 @@ def _template(name: str) -> str:
 def _controls(explorer: Explorer, request: Request) -> Response:
     scenario = explorer.shelf.scenario(request.query_params.get("scenario", ""))
     about = {"name": scenario.name, "title": scenario.title or scenario.name}
-    return JSONResponse(about | {"controls": controls(scenario), "files": named_files(scenario)})
+    return JSONResponse(about | {"controls": controls(scenario), "files": scenario.named_files})
 
 
 def _answers(explorer: Explorer, request: Request) -> Response:

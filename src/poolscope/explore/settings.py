@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -12,7 +11,8 @@ from typing import Any
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.files import parse_json
 from poolscope.devices.registry import MECHANISMS
-from poolscope.scenario.scenario import Scenario, builtin_names, builtin_text, changed, load_scenario
+from poolscope.scenario.build import forgetful_adversaries
+from poolscope.scenario.scenario import Scenario, builtin_names, load_scenario
 from poolscope.workflows.compare import variants
 
 KIND, EPSILON, N = "mechanism.kind", "mechanism.epsilon", "n"
@@ -106,18 +106,18 @@ class Shelf:
             changes["attack.observations"] = observations(base, n)
         if changes.get("devices.memoize") is False:
             changes["devices.instantaneous"] = None
-            changes["adversary"] = [_forgetful(entry) for entry in tomllib.loads(made.text).get("adversary", [])]
+            changes["adversary"] = forgetful_adversaries(made)
         # a default of the format would be written, were it not taken away
         if changes.get("devices.sampling_rate") == 1:
             changes["devices.sampling_rate"] = None
-        return changed(made, changes, name=base.name) if changes else made
+        return made.replace(changes)
 
 
 @cache
 def _alone() -> tuple[str, ...]:
     """The built-in scenarios without recorded users."""
-    every = ((name, tomllib.loads(builtin_text(name))) for name in builtin_names())
-    return tuple(name for name, tables in every if "traces" not in tables.get("users", {}))
+    every = ((name, load_scenario(name).users) for name in builtin_names())
+    return tuple(name for name, users in every if users is None or users.traces is None)
 
 
 def observations(scenario: Scenario, n: Any) -> list[int]:
@@ -152,11 +152,6 @@ def _mechanised(base: Scenario, kind: Any, epsilon: Any) -> Scenario:
             raise InputError("must be a text" if what is str else "must be a number", value=value, place=place)
     epsilon = epsilon or base.mechanism.epsilon or 1.0
     return next(variants(base, [kind or base.mechanism.kind], [float(epsilon)]))
-
-
-def _forgetful(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An adversary where no device keeps anything: nothing is to be known of it."""
-    return {key: value for key, value in entry.items() if key != "knows_memoization"}
 
 
 def offered(scenario: Scenario) -> dict[str, bool]:

@@ -15,7 +15,7 @@ import polars as pl
 from poolscope.core.arguments import as_floats, check_integers, checked, is_number
 from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import EngineLike, Local, as_engine
+from poolscope.core.executors import Engine, EngineLike, Local, as_engine
 from poolscope.core.machine import available_memory
 from poolscope.core.randomness import user_keys
 from poolscope.devices.policy import ReportBatch, ReportingPolicy

@@ -23,7 +23,7 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.paper import experiments as data
 from poolscope.paper.experiments import Cell, Experiment, Play
 from poolscope.paper.values import OF_UTILITY, Played, utility, value_of
-from poolscope.scenario.scenario import Scenario, builtin_text, changed, load_scenario, parse
+from poolscope.scenario.scenario import Scenario, builtin_text, load_scenario, parse, same_tables
 from poolscope.workflows.audit.audit import audit
 from poolscope.workflows.audit.run_folder import Run, read_manifest, read_run
 
@@ -168,14 +168,13 @@ def _settle(out: Path, settings: dict[str, Any]) -> None:
 
 def _scenario(play: Play, traces: Path | None) -> Scenario:
     """The play's scenario; one on recorded users reads the given traces, wherever they are."""
-    base = load_scenario(play.scenario)
-    if play.recorded:
-        assert traces is not None
-        traces = traces.resolve()  # given on the command line: it may be a link to anywhere
-        text = builtin_text(play.scenario)
-        base = parse(text, name=play.scenario, file=traces.parent / f"{play.scenario}.toml")
-        return changed(base, {**play.change, "users.traces": traces.name}, name=play.name)
-    return changed(base, play.change, name=play.name)
+    if not play.recorded:
+        return load_scenario(play.scenario).replace(play.change, name=play.name)
+    assert traces is not None
+    traces = traces.resolve()  # given on the command line: it may be a link to anywhere
+    file = traces.parent / f"{play.scenario}.toml"
+    base = parse(builtin_text(play.scenario), name=play.scenario, file=file)
+    return base.replace({**play.change, "users.traces": traces.name}, name=play.name)
 
 
 def _play(
@@ -190,7 +189,8 @@ def _play(
     """Play, or go on, or take what is finished; the seconds are those of the first time."""
     count = _users(play, users)
     folder = _folder(out, play)
-    if (folder / "summary.json").exists() and (kept := read_manifest(folder)) and kept.scenario == scenario.text:
+    kept = read_manifest(folder) if (folder / "summary.json").exists() else None
+    if kept and same_tables(kept.scenario, scenario.text):
         progress.tick(count)
         run = read_run(folder)
     else:

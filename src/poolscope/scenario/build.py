@@ -1,9 +1,8 @@
-"""From a scenario to the objects that play it.
+"""From a scenario to the objects that play it, and to the same scenario with another mechanism.
 
-A mechanism of one's own beside those of scenarios: a class, or where it is.
-
-Only who gives a command, or calls a function, can name one: a scenario may come from a stranger, and to import is to
-run.
+Files that a mechanism's parameters name are arrays and tables, checked, never unpickled. A mechanism of one's own is a
+class, or where it is: only who gives a command, or calls a function, can name one, as a scenario may come from a
+stranger, and to import is to run.
 """
 
 from __future__ import annotations
@@ -13,37 +12,42 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Map
-from poolscope.core.errors import InputError, located
+from poolscope.core.errors import InputError, did_you_mean, located, reading
+from poolscope.core.files import check_regular
 from poolscope.core.randomness import curator_key, redraw_keys
-from poolscope.devices.memoized import device_of
+from poolscope.core.tables import Batch, read_table
+from poolscope.devices.memoized import device_of, is_kept
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
-from poolscope.devices.registry import composed, make
+from poolscope.devices.registry import MECHANISMS, composed, make
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
+from poolscope.mechanisms.channel import MOST_CELLS, check_cells
 from poolscope.mechanisms.custom import adapt
-from poolscope.mechanisms.protocols import Mechanism
+from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform
 from poolscope.population.priors import UNIFORM, Beta, Density, StepDensity
 from poolscope.population.recipe import Recipe, prepare
 from poolscope.population.recorded import Recorded, population, read_traces
-from poolscope.population.universe import Universe
+from poolscope.population.universe import Universe, objects_of
+from poolscope.reports.columns import KINDS
 from poolscope.reports.frequencies import (
     frequencies_of_objects,
     further_popularities,
     further_popularities_of_objects,
     simulate_frequencies,
 )
-from poolscope.scenario.model import AdversaryTable, DensityTable, PriorTable
-from poolscope.scenario.parameters import FILES
+from poolscope.scenario.model import FILE_PARAMETERS, AdversaryTable, DensityTable, PriorTable
 from poolscope.scenario.scenario import Scenario
 
 #: Who an adversary is, in plain words, by what it knows of the popularity.
@@ -109,15 +113,71 @@ def build_mechanism(scenario: Scenario, universe: Universe) -> Mechanism:
     Parameters that name files are read, never unpickled.
     """
     parameters: dict[str, Any] = dict(scenario.mechanism.parameters)
-    for name in (name for name in FILES if name in parameters):
+    for name in (name for name in FILE_PARAMETERS if name in parameters):
         path = scenario.resolve(str(parameters[name]), place=f"mechanism.{name}")
-        parameters[name] = FILES[name](path, universe)
+        parameters[name] = READERS[name](path, universe)
     with located(file=scenario.file, place="mechanism"):
         mechanism = make(scenario.mechanism.kind, universe.size, parameters)
     if scenario.devices.instantaneous is None:
         return mechanism
     with located(file=scenario.file, place="devices.instantaneous"):
         return composed(mechanism, **scenario.devices.instantaneous.model_dump())
+
+
+def read_array(path: Path, universe: Universe) -> NDArray[Any]:
+    """An array from a .npy file."""
+    check_regular(path)
+    with reading(path):
+        try:
+            array: NDArray[Any] = np.load(path, allow_pickle=False, mmap_mode="r")
+            return array
+        except OSError:
+            raise
+        except Exception:
+            # a header is text that is parsed: whatever goes wrong with it is the file's fault
+            raise InputError("must be a NumPy array file (.npy) without pickled objects") from None
+
+
+def read_matrix(path: Path, universe: Universe) -> NDArray[Any]:
+    """Pr[report | object], (objects, reports): a .npy file, or a table ``object``, ``report``, ``probability``.
+
+    Reports are numbered from 0; a pair that the table lacks has probability zero. Parquet or CSV.
+    """
+    if path.suffix.lower() == ".npy":
+        return read_array(path, universe)
+    table = read_table(path, ("object", "report", "probability"))
+    objects, reports = _pairs(table, universe)
+    probability = table.numbers("probability", most=1.0)
+    size = int(reports.max()) + 1
+    with located(file=path):
+        check_cells(universe.size, size)
+    cells = objects * size + reports
+    kept, first = np.unique(cells, return_index=True)
+    if len(kept) < len(cells):
+        row = int(np.setdiff1d(np.arange(len(cells)), first)[0])
+        raise table.wrong("a pair must be listed once", row, f"{objects[row]}, {reports[row]}")
+    matrix = np.zeros(universe.size * size)
+    matrix[cells] = probability
+    return matrix.reshape(universe.size, size)
+
+
+def read_samples(path: Path, universe: Universe) -> NDArray[np.int64]:
+    """(samples, 2) from a table ``object``, ``report``, Parquet or CSV; reports are numbered from 0."""
+    return np.stack(_pairs(read_table(path, ("object", "report")), universe), axis=1)
+
+
+#: How the file of each of ``FILE_PARAMETERS`` is read.
+READERS: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
+    "hash_table": read_array,
+    "matrix": read_matrix,
+    "samples": read_samples,
+}
+
+
+def _pairs(table: Batch, universe: Universe) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    numbered = ReportColumn("integer", MOST_CELLS)
+    reports = KINDS["integer"].read(table, "report", numbered, universe)
+    return objects_of(table, "object", universe).to_numpy(), np.asarray(reports, dtype=np.int64)
 
 
 def build_device(scenario: Scenario, mechanism: Mechanism) -> Device:
@@ -235,6 +295,74 @@ def _density(given: str | DensityTable, fitted: Density) -> Density:
         return Beta(a=given.beta[0], b=given.beta[1])
     assert given.table is not None
     return StepDensity(given.table)
+
+
+def as_asked(
+    scenario: Scenario,
+    *,
+    observations: Sequence[int] | None = None,
+    threshold: float | None = None,
+    epsilon: float | None = None,
+    mechanism: str | None = None,
+) -> Scenario:
+    """The scenario with these in place of its own; itself where nothing is asked. Its text says what is played."""
+    counts = None if observations is None else list(observations)
+    words = {"mechanism": mechanism, "epsilon": epsilon, "observations": counts, "threshold": threshold}
+    asked: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    if not asked:
+        return scenario
+    changes = {f"attack.{name}": asked[name] for name in ("observations", "threshold") if name in asked}
+    if mechanism is not None:
+        kept = scenario.mechanism.epsilon if epsilon is None else epsilon
+        changes |= mechanism_changes(scenario, mechanism, kept)
+    elif epsilon is not None:
+        changes["mechanism.epsilon"] = float(epsilon)
+    return scenario.replace(changes).with_asked(scenario.asked | asked)
+
+
+def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
+    """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
+    changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
+    if scenario.keeps_answers and not is_kept(MECHANISMS[kind], scenario.devices.memoize):
+        changes["adversary"] = forgetful_adversaries(scenario)
+    return changes
+
+
+def forgetful_adversaries(scenario: Scenario) -> list[dict[str, Any]]:
+    """The tables of the adversaries where no device keeps answers: there is nothing to know of them."""
+    listed = scenario.to_dict().get("adversary", [])
+    return [{key: entry[key] for key in entry if key != "knows_memoization"} for entry in listed]
+
+
+def mechanism_table(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
+    """``[mechanism]`` of another kind, or of the same at another epsilon; one without an epsilon takes none."""
+    known = parameters_of(kind)
+    table: dict[str, Any] = {"kind": kind}
+    if "epsilon" in known and epsilon is not None:
+        table["epsilon"] = float(epsilon)
+    return table | _shared(scenario, kind, known)
+
+
+def parameters_of(kind: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters that a mechanism takes."""
+    if not isinstance(kind, str):
+        remedy = "of your own classes, compare(scenario, [Mine], epsilons) plays each beside the others"
+        raise InputError("must be the name of a mechanism", value=kind, place="mechanism", remedy=remedy)
+    if kind not in MECHANISMS:
+        remedy = did_you_mean(kind, MECHANISMS)
+        raise InputError("must be a known mechanism", value=kind, place="mechanism", remedy=remedy)
+    return inspect.signature(MECHANISMS[kind]).parameters
+
+
+def _shared(scenario: Scenario, kind: str, known: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """The scenario's parameters that a mechanism takes: all of them for the scenario's own, else what has no default.
+
+    Another mechanism's default is meant: the hash functions of a Bloom filter are not those of a sketch.
+    """
+    own = kind == scenario.mechanism.kind
+    lacking = {name for name, p in known.items() if own or p.default in (None, inspect.Parameter.empty)}
+    stated = scenario.mechanism.parameters
+    return {name: value for name, value in stated.items() if name in lacking and name != "epsilon"}
 
 
 GIVEN = ("universe", "size", "epsilon")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,8 +26,12 @@ from pydantic_core import PydanticCustomError
 
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.game.columns import NON_PRIVATE
+from poolscope.scenario.toml import toml_data
 
 OUTSIDE = "must be a path inside the scenario's folder, relative to it"
+
+FILE_PARAMETERS = ("hash_table", "matrix", "samples")
+"""Parameters of mechanisms that name a file."""
 
 _RULES = {
     "model_type": "must be a table",
@@ -126,11 +130,16 @@ class Table(BaseModel):
         # Before pydantic's own check, which cannot name the nearest key and comes last: a missing
         # key is usually a misspelled one.
         if isinstance(data, dict) and cls.model_config["extra"] == "forbid":
-            known = [field.alias or name for name, field in cls.model_fields.items()]
+            known = cls.known_keys()
             for key in data:
                 if key not in known:
                     raise rejection("unknown key", key=key, remedy=did_you_mean(key, known))
         return data
+
+    @classmethod
+    def known_keys(cls) -> dict[str, type[Table] | None]:
+        """The keys of the table, and the kind of table that each may hold."""
+        return {field.alias or name: _table_in(field.annotation) for name, field in cls.model_fields.items()}
 
     def _only(self, condition: bool, key: str, why: str) -> None:
         """``key`` is given only where the condition holds."""
@@ -142,6 +151,39 @@ class Table(BaseModel):
         self._only(condition, key, why)
         if condition and key not in self.model_fields_set:
             raise rejection("is missing", key=key, remedy=f"{why} needs it")
+
+
+def _table_in(annotation: Any) -> type[Table] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _table_in(part))), None)
+
+
+def set_key(kind: type[Table] | None, tables: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key of tables, named with dots, or remove it where the value is None.
+
+    ``kind`` says which keys there are. Where any key may be set, one that is removed must be there.
+    """
+    path = key.split(".") if isinstance(key, str) else [""]
+    if not all(path):
+        raise InputError("keys must be names with dots between them, as mechanism.epsilon", value=key)
+    for depth, part in enumerate(path, start=1):
+        place, keys = ".".join(path[:depth]), kind.known_keys() if kind else {}
+        closed = value is None or (kind is not None and kind.model_config["extra"] == "forbid")
+        if closed and part not in tables and part not in keys:
+            raise InputError("unknown key", place=place, remedy=did_you_mean(part, {**tables, **keys}))
+        if depth < len(path):
+            below = tables.get(part, {})
+            if not isinstance(below, dict):
+                remedy = f"set {place} as a whole"
+                raise InputError("must be a table to have keys", value=below, place=place, remedy=remedy)
+            if value is not None:
+                tables[part] = below
+            kind, tables = keys.get(part), below
+    if value is None:
+        tables.pop(path[-1], None)
+    else:
+        tables[path[-1]] = toml_data(value, key)
 
 
 class UniverseTable(Table):

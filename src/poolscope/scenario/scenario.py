@@ -1,7 +1,8 @@
-"""Scenarios: TOML that names every part of a game, validated, and the objects that it stands for."""
+"""Scenarios: validated tables that name every part of a game, from TOML or from Python, and back to TOML."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular, plain
 from poolscope.core.machine import check_memory
 from poolscope.scenario.model import (
+    FILE_PARAMETERS,
     OUTSIDE,
     AdversaryTable,
     AttackTable,
@@ -29,8 +31,9 @@ from poolscope.scenario.model import (
     input_error,
     is_inside,
     rejection,
+    set_key,
 )
-from poolscope.scenario.toml import as_toml, parse_toml, set_key, toml_value
+from poolscope.scenario.toml import merged_toml, parse_toml, toml_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,12 +52,12 @@ LARGEST_FILE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Where a scenario comes from. A built-in one has no folder; `asked` is what a command has put into its text."""
+    """Where a scenario comes from: the text that it was read from, if any. A built-in one has no folder."""
 
-    name: str
-    text: str
-    file: str
-    folder: Path | None
+    name: str = "scenario"
+    file: str = "scenario"
+    folder: Path | None = Path()
+    text: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -63,7 +66,8 @@ class Scenario(Table):
 
     Made by :func:`load_scenario`, from tables by :meth:`from_dict`, or from another one by :meth:`replace`. Tables that
     the file does not have are None, but for ``devices``, which then limit nothing. ``source`` says where a deployment's
-    parameters are published, ``historical`` that it is retired.
+    parameters are published, ``historical`` that it is retired. The tables are what is played, and ``text`` is made
+    from them.
 
     Examples
     --------
@@ -84,60 +88,67 @@ class Scenario(Table):
     users: UsersTable | None = None
     adversaries: Annotated[tuple[AdversaryTable, ...], Field(strict=False)] = Field(default=(), alias="adversary")
     attack: AttackTable | None = None
-    _source: _Source = PrivateAttr()
+    _source: _Source = PrivateAttr(default_factory=_Source)
 
-    def __init__(self, **tables: Any) -> None:
+    def __init__(self, /, **tables: Any) -> None:
+        data = toml_data(tables)
         try:
-            super().__init__(**tables)
+            super().__init__(**data)
         except ValidationError as invalid:
             raise input_error(invalid) from invalid
 
-    def model_post_init(self, context: Any) -> None:
-        """Until a file is named, the text is that of the tables."""
-        text = as_toml(toml_value(self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)))
-        self._source = _Source(name="scenario", text=text, file="scenario", folder=None)
-
     @classmethod
     def from_dict(
-        cls, tables: Mapping[str, Any], *, name: str = "scenario", folder: str | os.PathLike[str] | None = None
+        cls, tables: Mapping[str, Any], *, folder: str | os.PathLike[str] | None = None, name: str | None = None
     ) -> Self:
         """Check the tables of a scenario, nested as in its file.
 
         Parameters
         ----------
-        tables : ``{"universe": {"size": 20, "pools": {"a": 5, "b": 5}}, "mechanism": {"kind": "grr", "epsilon": 1}}``
-        name : how results call it.
-        folder : where the files are that it names; without one it cannot name any.
+        tables : ``{"universe": {"size": 20, "pools": {"a": 5, "b": 5}}, "mechanism": {"kind": "grr", "epsilon": 1}}``;
+            tuples, arrays and numbers of NumPy are lists and numbers, and a key that is None is left out.
+        folder : where the files are that it names; the current directory where absent.
+        name : what results call it.
         """
         if not isinstance(tables, Mapping):
             raise InputError("tables must be a mapping, nested as in a scenario file", value=tables)
-        made = cls._parsed(as_toml(toml_value(tables)), name)
-        made._source = replace(made._source, folder=None if folder is None else Path(folder))
-        return made
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            raise InputError("folder must be a path", value=folder)
+        name = "scenario" if name is None else name
+        return cls._made(tables, _Source(name=name, file=name, folder=Path() if folder is None else Path(folder)))
 
     @classmethod
-    def _parsed(cls, text: str, name: str, file: str | None = None) -> Self:
+    def _made(cls, tables: Mapping[str, Any], source: _Source) -> Self:
         """Checked, as far as that goes without reading the files that it names."""
-        shown_as = name if file is None else file
-        with located(file=shown_as):
-            made = cls.model_validate(parse_toml(text))
-        folder = None if file is None else Path(file).parent
-        made._source = _Source(name=name, text=text, file=shown_as, folder=folder)
+        if not isinstance(source.name, str) or not source.name:
+            raise InputError("name must be a text", value=source.name)
+        with located(file=source.file):
+            made = cls(**toml_data(tables))
+        made._source = source
         if made.universe_table.objects is None:
             made.universe()
         return made
 
-    def replace(self, changes: Mapping[str, Any]) -> Scenario:
-        """The scenario with some keys set, each named with dots; None takes a key away.
+    def replace(self, changes: Mapping[str, Any], *, name: str | None = None) -> Self:
+        """Return the scenario with some keys set, each named with dots; None removes a key.
 
-        Its text says what is played: ``scenario.replace({"mechanism.epsilon": 2, "devices.cap": None})``.
+        Parameters
+        ----------
+        changes : as ``{"mechanism.epsilon": 2, "devices.cap": None}``; a table or a list can be set as a whole.
+        name : what results call it; the same where absent.
         """
         if not isinstance(changes, Mapping):
             raise InputError("changes must be a mapping from keys, as mechanism.epsilon, to values", value=changes)
-        return changed(self, changes, name=self.name)
+        tables, source = self.to_dict(), self._source
+        with located(file=source.file):
+            for key, value in changes.items():
+                set_key(Scenario, tables, key, value)
+        if name is not None:
+            source = replace(source, name=name, file=name if source.file == source.name else source.file)
+        return self._made(tables, source)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy; an update is refused, as it would be neither checked nor part of the text."""
+        """A copy; an update is refused, as it would not be checked."""
         if update:
             remedy = 'take scenario.replace({"mechanism.epsilon": 2})'
             raise InputError("a scenario is not updated by model_copy", value=list(update), remedy=remedy)
@@ -171,10 +182,14 @@ class Scenario(Table):
         """The built-in name, or the file's name without its ending."""
         return self._source.name
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """The TOML as it was read."""
-        return self._source.text
+        """The TOML of what is played: as it was read, or with the keys that were replaced and the comments kept."""
+        tables, original = self.to_dict(), self._source.text
+        if original and same_tables(original, tables):
+            return original
+        merged = merged_toml(original, tables)
+        return merged if same_tables(merged, tables) else merged_toml("", tables)
 
     @property
     def file(self) -> str:
@@ -195,9 +210,23 @@ class Scenario(Table):
         return self.devices.rotate_after is None or not self.keeps_answers
 
     @property
+    def named_files(self) -> list[str]:
+        """The files that it names, as it does."""
+        named = [self.universe_table.objects, self.users.traces if self.users else None]
+        named += [str(value) for name, value in self.mechanism.parameters.items() if name in FILE_PARAMETERS]
+        named += [adversary.file for adversary in self.adversaries]
+        return list(dict.fromkeys(name for name in named if name))
+
+    @property
     def asked(self) -> dict[str, Any]:
         """What a command asked for in place of what the file says, by the names of its options."""
         return dict(self._source.asked)
+
+    def with_asked(self, asked: Mapping[str, Any]) -> Self:
+        """The same scenario, which says what a command has asked for."""
+        made = self.model_copy()
+        made._source = replace(self._source, asked=asked)
+        return made
 
     def universe(self) -> Universe:
         """The universe of ``[universe]``; a file of objects is read once."""
@@ -250,6 +279,12 @@ class Scenario(Table):
                 raise InputError("must not be a link out of the scenario's folder", value=path, remedy="copy the file")
             return target
 
+    def input_paths(self, *others: str | os.PathLike[str] | None) -> list[Path]:
+        """All files that a command reads: its own, those that it names, and others as far as they are given."""
+        own = [] if self.file == self.name else [self.file]
+        named = [self.resolve(name) for name in self.named_files]
+        return [Path(path) for path in (*own, *named, *others) if path is not None]
+
     def missing(self, table: str) -> InputError:
         """The error of a command that needs a table which is not there."""
         return InputError(f"must have a table [{table}]", file=self.file)
@@ -259,9 +294,14 @@ class Scenario(Table):
         about = {"name": self.name, "file": self.file, "title": self.title or self.name, "text": self.text}
         return about | {"asked": plain(self.asked)}
 
+    def to_dict(self) -> dict[str, Any]:
+        """The tables as the file has them, nested; :meth:`from_dict` takes them again."""
+        tables: dict[str, Any] = toml_data(self.model_dump(by_alias=True, exclude_unset=True))
+        return tables
+
     def dump(self) -> dict[str, Any]:
-        """The tables as the file has them, for JSON: infinity is the text "inf"."""
-        tables: dict[str, Any] = plain(self.model_dump(by_alias=True, exclude_unset=True))
+        """The tables for JSON: infinity is the text "inf"."""
+        tables: dict[str, Any] = plain(self.to_dict())
         return tables
 
     @cached_property
@@ -337,7 +377,23 @@ def load_scenario(name_or_path: str | os.PathLike[str]) -> Scenario:
 
 def parse(text: str, *, name: str, file: str | os.PathLike[str] | None = None) -> Scenario:
     """Check the TOML text of a scenario; without a file, it cannot name others."""
-    return Scenario._parsed(text, name, None if file is None else os.fspath(file))
+    file, folder = (name, None) if file is None else (os.fspath(file), Path(file).parent)
+    with located(file=file):
+        tables = parse_toml(text)
+    return Scenario._made(tables, _Source(name=name, file=file, folder=folder, text=text))
+
+
+def same_tables(text: str, tables: Mapping[str, Any] | str) -> bool:
+    """Whether a text says these tables, or what another text says: values, and the order of pools."""
+    if text == tables:
+        return True
+    try:
+        one, other = (Scenario(**(parse_toml(t) if isinstance(t, str) else t)).to_dict() for t in (text, tables))
+    except InputError:
+        return False
+    for each in (one, other):
+        each["mechanism"] = dict(sorted(each["mechanism"].items()))
+    return json.dumps(one, ensure_ascii=False) == json.dumps(other, ensure_ascii=False)
 
 
 def as_kept(about: Any) -> Scenario:
@@ -347,25 +403,7 @@ def as_kept(about: Any) -> Scenario:
     asked = about.get("asked", {})
     if not isinstance(asked, dict):
         raise InputError("must be an object", value=asked, place="scenario.asked")
-    kept = parse(about["text"], name=about["name"], file=about["file"])
-    kept._source = replace(kept._source, asked=asked)
-    return kept
-
-
-def changed(
-    scenario: Scenario, changes: Mapping[str, Any], *, name: str, asked: Mapping[str, Any] | None = None
-) -> Scenario:
-    """The scenario with some keys set, each named with dots: ``{"mechanism.epsilon": 2}``; None takes a key away.
-
-    `asked` is kept with it.
-    """
-    tables = parse_toml(scenario.text)
-    for key, value in changes.items():
-        set_key(tables, key, value)
-    made = parse(as_toml(tables), name=name, file=None if scenario.file == scenario.name else scenario.file)
-    kept = scenario.asked if asked is None else asked
-    made._source = replace(made._source, asked=kept, folder=scenario._source.folder)
-    return made
+    return parse(about["text"], name=about["name"], file=about["file"]).with_asked(asked)
 
 
 def builtin_names() -> list[str]:

@@ -1,15 +1,20 @@
-"""The text of a scenario: TOML read, and TOML written from tables."""
+"""TOML: texts to tables, values of Python to tables, and tables to a text that keeps its comments."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import tomllib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, MutableMapping
+from datetime import date, time
+from typing import TYPE_CHECKING, Any
 
 from poolscope.core.errors import InputError
+
+if TYPE_CHECKING:
+    from tomlkit.items import AoT, Item
+
+MAX_BITS = 1024
+"""Bits of an integer; a message cannot show one without end."""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -26,67 +31,102 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise InputError(f"must be TOML: {message}", place=f"line {number}") from error
 
 
-def as_toml(tables: Mapping[str, Any]) -> str:
-    """TOML of the tables of a scenario, one key a line; what is nested deeper stands inline."""
-    lines = [f"{_key(key)} = {_inline(value)}" for key, value in tables.items() if not _is_table(value)]
-    for name, value in tables.items():
-        for table in [] if not _is_table(value) else value if isinstance(value, list) else [value]:
-            lines += ["", f"[[{_key(name)}]]" if isinstance(value, list) else f"[{_key(name)}]"]
-            lines += [f"{_key(key)} = {_inline(entry)}" for key, entry in table.items()]
-    return "\n".join(lines) + "\n"
+def toml_data(value: Any, place: str = "") -> Any:
+    """A value from Python as TOML gives it: tuples are lists, NumPy numbers are numbers, a key with None is absent."""
+    try:
+        return _toml_data(value, place)
+    except RecursionError:
+        raise InputError("must not be nested that deeply", place=place or None) from None
 
 
-def toml_value(value: Any, place: str = "") -> Any:
-    """A value from Python as TOML can say it: tuples are lists, numbers of NumPy are numbers; others are refused."""
+def _toml_data(value: Any, place: str) -> Any:
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         value = value.tolist()
+    elif hasattr(value, "model_dump"):
+        value = value.model_dump(by_alias=True, exclude_unset=True)
     if isinstance(value, Mapping):
         for key in value:
-            if not isinstance(key, str):
+            if not isinstance(key, str) or not _is_unicode(key):
                 raise InputError("keys must be texts", value=key, place=place or None)
-        return {key: toml_value(entry, f"{place}.{key}" if place else key) for key, entry in value.items()}
+        entries = ((key, entry) for key, entry in value.items() if entry is not None)
+        return {key: _toml_data(entry, f"{place}.{key}" if place else key) for key, entry in entries}
     if isinstance(value, list | tuple):
-        return [toml_value(entry, f"{place}[{i}]") for i, entry in enumerate(value)]
-    if not isinstance(value, str | int | float):
+        return [_toml_data(entry, f"{place}[{i}]") for i, entry in enumerate(value)]
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise InputError(f"must have at most {MAX_BITS} bits", place=place or None)
+    if not isinstance(value, str | int | float | date | time) or (isinstance(value, str) and not _is_unicode(value)):
         raise InputError("must be what TOML can say: texts, numbers, lists, tables", value=value, place=place or None)
     return value
 
 
-def set_key(tables: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key that is named with dots, or take it away where the value is None."""
-    *path, last = key.split(".") if isinstance(key, str) else [""]
-    if not all((*path, last)):
-        raise InputError("keys must be names with dots between them, as mechanism.epsilon", value=key)
-    table = tables
-    for depth, part in enumerate(path, start=1):
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            place = ".".join(path[:depth])
-            raise InputError("must be a table to have keys", value=table, place=place, remedy=f"set {place} as a whole")
-    if value is None:
-        table.pop(last, None)
-    else:
-        table[last] = toml_value(value, key)
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written: half of a surrogate pair cannot."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and all(map(_is_table, value)))
+def merged_toml(original: str, tables: Mapping[str, Any]) -> str:
+    """The original with the keys that differ from these tables set, added or removed: its comments and order stay.
+
+    Whoever needs to be sure that it says these tables reads it back.
+    """
+    import tomlkit
+
+    try:
+        document = tomlkit.parse(original)
+        _merge(document, tables)
+        return document.as_string().rstrip("\n") + "\n"
+    except Exception:
+        # a text is checked by tomllib; where tomlkit stumbles over it, its comments are lost and nothing else
+        if not original:
+            raise
+        return merged_toml("", tables)
 
 
-def _inline(value: Any) -> str:
+def _merge(table: MutableMapping[str, Any], wanted: Mapping[str, Any], *, top: bool = True) -> None:
+    import tomlkit
+    from tomlkit.items import AoT
+
+    for key in [key for key in table if key not in wanted]:
+        del table[key]
+    for key, value in wanted.items():
+        found = table.get(key)
+        reordered = key == "pools" and found is not None and list(found) != list(value)
+        if isinstance(found, MutableMapping) and isinstance(value, dict) and not reordered:
+            _merge(found, value, top=False)
+        elif isinstance(found, AoT) and isinstance(value, list) and _kept_entries(found, value):
+            for entry, table_wanted in zip(found, value, strict=False):
+                _merge(entry, table_wanted, top=False)
+            for table_wanted in value[len(found) :]:
+                found.append(_item(table_wanted, top=True).add(tomlkit.nl()))
+        elif found is None or reordered or found != value:
+            table[key] = _item(value, top=top)
+
+
+def _kept_entries(found: AoT, wanted: list[Any]) -> bool:
+    """Remove the entries of other names; say whether the rest begins what is wanted."""
+    names = [entry["name"] for entry in wanted]
+    for index in reversed(range(len(found))):
+        if found[index].get("name") not in names:
+            del found[index]
+    return len(found) > 0 and [entry["name"] for entry in found] == names[: len(found)]
+
+
+def _item(value: Any, *, top: bool) -> Any:
+    """Tables at the top have a header, those within them stand in a line."""
+    import tomlkit
+
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_inline(entry)}" for key, entry in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return _text(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
-
-
-def _text(value: str) -> str:
-    """As JSON has it, but for what TOML has otherwise: characters beyond 16 bits, and DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        made: Any = tomlkit.table() if top else tomlkit.inline_table()
+        for key, entry in value.items():
+            made.append(key, _item(entry, top=False))
+        return made
+    if top and isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        listed = tomlkit.aot()
+        for entry in value:
+            listed.append(_item(entry, top=True))
+        return listed
+    made_item: Item = tomlkit.item(value)
+    return made_item

@@ -45,9 +45,19 @@ from poolscope.metrics.records import Counted, Record, counted_columns, record_o
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.reports.utility import measure_utility
-from poolscope.scenario.build import build_game, build_mechanism, is_own, make_own, own_class, place_of, takes_epsilon
-from poolscope.scenario.overrides import as_asked, mechanism_changes, parameters_of
-from poolscope.scenario.scenario import Scenario, as_kept, changed
+from poolscope.scenario.build import (
+    as_asked,
+    build_game,
+    build_mechanism,
+    is_own,
+    make_own,
+    mechanism_changes,
+    own_class,
+    parameters_of,
+    place_of,
+    takes_epsilon,
+)
+from poolscope.scenario.scenario import Scenario, as_kept
 
 FILE = "comparison.json"
 
@@ -356,8 +366,7 @@ def variants(scenario: Scenario, mechanisms: Sequence[str], epsilons: Sequence[f
         if noisy and not epsilons:
             raise InputError("must have at least one value", place="epsilon")
         for epsilon in dict.fromkeys(epsilons) if noisy else [None]:
-            with located(file=scenario.file):
-                yield changed(scenario, mechanism_changes(scenario, kind, epsilon), name=scenario.name)
+            yield scenario.replace(mechanism_changes(scenario, kind, epsilon))
 
 
 def _count(game: Game, users: int | None, scenario: Scenario) -> int:

@@ -20,7 +20,6 @@ from poolscope.reports.estimators import Frequencies
 from poolscope.reports.files import MEMORY_BYTES, blocks, row_bytes, rows_within
 from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import build_device, build_mechanism
-from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 
 
@@ -78,7 +77,7 @@ def estimate(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     counting = Counting(mechanism, engine or Local(), method)

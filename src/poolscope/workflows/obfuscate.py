@@ -29,7 +29,6 @@ from poolscope.mechanisms.protocols import ReportColumn
 from poolscope.population.universe import Universe
 from poolscope.reports.files import MEMORY_BYTES, blocks, numeric_columns, report_frame, row_bytes, rows_within
 from poolscope.scenario.build import build_device, build_mechanism, build_sending
-from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 
 #: Reports of a part of the file, and those that a thread makes at once: as many as stay in its cache.
@@ -90,7 +89,7 @@ def obfuscate(
     (['user', 'hash', 'bits'], ['ann', 'ann', 'bob'])
     """
     path, target = Path(traces_path), Path(out)
-    check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path))
+    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path))
     universe = scenario.universe()
     mechanism = build_mechanism(scenario, universe)
     columns = mechanism.report_columns

@@ -10,10 +10,8 @@ whoever wants the same advice everywhere asks for `users`, who are then played h
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,7 +25,7 @@ from poolscope.game.game import Game, blocks, play_block, play_blocks
 from poolscope.inference.adversary import Adversary
 from poolscope.metrics.intervals import Estimate, clopper_pearson, effect_of_share, share_of
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import Scenario, changed
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.question import KEEPING, Question
 from poolscope.workflows.compare import variants
 
@@ -195,7 +193,7 @@ class Players:
         """The scenario with a mechanism at an epsilon, played as far as trials are, or to another horizon."""
         (variant,) = variants(self.scenario, [kind], [epsilon])
         counts = self.looks(kind, horizon or self.horizon(kind), variant.keeps_answers)
-        return changed(variant, {"attack.observations": counts}, name=variant.name)
+        return variant.replace({"attack.observations": counts})
 
     def game(self, kind: str, epsilon: float, horizon: int | None = None) -> Game:
         """The game of a mechanism at an epsilon, see `variant`."""
@@ -223,10 +221,10 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
         "non_private": False,
         "estimates": scenario.attack.estimates,
     }
-    tables: dict[str, Any] = tomllib.loads(scenario.text)
+    tables = scenario.to_dict()
     entry = next(table for table in tables["adversary"] if table["name"] == question.adversary)
     devices = {key: value for key, value in tables.get("devices", {}).items() if key != "cap"}
-    reduced = changed(scenario, {"adversary": [entry], "attack": attack, "devices": devices}, name=scenario.name)
+    reduced = scenario.replace({"adversary": [entry], "attack": attack, "devices": devices})
     return Players(scenario=reduced, question=question, seed=seed, engine=engine, progress=progress)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from poolscope.metrics.bounds import epsilon_of, kept_by
 from poolscope.metrics.shuffling import shuffled_epsilon_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_device, build_mechanism
-from poolscope.scenario.scenario import Scenario, changed
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.accuracy import Errors
 from poolscope.workflows.advise.findings import Candidate
 from poolscope.workflows.advise.question import Question
@@ -127,14 +125,15 @@ def _shuffled_total(game: Game, devices: int | None) -> float | None:
 def recommended_scenario(scenario: Scenario, choice: Configuration, question: Question) -> Scenario:
     """The scenario with mechanism, epsilon and cap set, which `audit` plays as it is."""
     (variant,) = variants(scenario, [choice.kind], [choice.epsilon])
-    attack: dict[str, Any] = tomllib.loads(scenario.text)["attack"]
-    counts = sorted({n for n in (*attack["observations"], question.horizon) if n <= max(choice.cap, question.horizon)})
+    assert scenario.attack is not None
+    asked = (*scenario.attack.observations, question.horizon)
+    counts = sorted({n for n in asked if n <= max(choice.cap, question.horizon)})
     changes = {
         "devices.cap": capped(choice, scenario),
         "attack.observations": counts,
         "attack.threshold": question.threshold,
     }
-    return changed(variant, changes, name=scenario.name)
+    return variant.replace(changes)
 
 
 #: The criterion of the recommended mechanism, which stands first.

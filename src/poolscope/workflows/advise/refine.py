@@ -22,7 +22,7 @@ from poolscope.metrics.precision import select
 from poolscope.metrics.records import Record, summarize
 from poolscope.population.behavior import NONE
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import Scenario, changed
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.accuracy import rounded_down
 from poolscope.workflows.advise.findings import Candidate, searching
 from poolscope.workflows.advise.plays import Exposures, Players, exposures_of, largest
@@ -314,8 +314,7 @@ def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
     players.progress.stage(f"Verifying {choice.kind} at epsilon {choice.epsilon:g} with held-out users")
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
     counts = players.looks(choice.kind, choice.cap, variant.keeps_answers)
-    changes = {"devices.cap": capped(choice, variant), "attack.observations": counts}
-    limited = changed(variant, changes, name=variant.name)
+    limited = variant.replace({"devices.cap": capped(choice, variant), "attack.observations": counts})
     game = build_game(limited, seed, players.engine.map)
     there, most = playing(game, None), players.max_users(choice.kind)
     users = range(most) if there is None else range(searching(there, most), there)

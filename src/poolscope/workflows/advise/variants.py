@@ -15,7 +15,7 @@ from poolscope.metrics.precision import select
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import UNIFORM, Beta
 from poolscope.scenario.build import build_game
-from poolscope.scenario.scenario import Scenario, changed
+from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.advise.accuracy import devices_needed, smallest_serving
 from poolscope.workflows.advise.findings import Candidate
 from poolscope.workflows.advise.plays import LOOKS, Exposures, Players, exposures_of, looks
@@ -132,10 +132,7 @@ def resized(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
         pools = {name: max(1, round(factor * size)) for name, size in table.pools.items()}
         size = table.size + sum(pools.values()) - sum(table.pools.values())
         try:
-            yield (
-                f"{word} the size",
-                changed(scenario, {"universe.size": size, "universe.pools": pools}, name=scenario.name),
-            )
+            yield f"{word} the size", scenario.replace({"universe.size": size, "universe.pools": pools})
         except InputError:
             continue  # an adversary with pools of its own, which this universe does not have
 
@@ -241,7 +238,7 @@ def _played(
     changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
     memory = bool(devices.get("memoize", variant.keeps_answers))
     changes["attack.observations"] = looks(question.horizon, question.horizon, memory)
-    limited = changed(variant, changes, name=variant.name)
+    limited = variant.replace(changes)
     # users who chose nothing, the same for all measures
     seed = players.seed + 1
     game = build_game(limited, seed, players.engine.map)

@@ -27,14 +27,13 @@ from poolscope.core.arguments import checked
 from poolscope.core.arrays import Tick
 from poolscope.core.counting import counted
 from poolscope.core.errors import InputError, located
-from poolscope.core.executors import EngineLike, as_engine
+from poolscope.core.executors import EngineLike, Local, as_engine
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.tables import Parts, check_output, writing
 from poolscope.game.columns import CONFIDENCE_MCSE
 from poolscope.metrics.text import chance_in_words, percent
 from poolscope.reports.files import MEMORY_BYTES
-from poolscope.scenario.inputs import input_paths
-from poolscope.scenario.overrides import as_asked
+from poolscope.scenario.build import as_asked
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.linking import Joined, check_rate, join_pseudonyms, names_of, with_devices
@@ -148,7 +147,7 @@ def attack(
     """
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools, ground_truth))
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools, ground_truth))
     if not 0 <= top <= MOST_TOP:
         raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:

@@ -24,7 +24,6 @@ from poolscope.inference.linkage import link_scores
 from poolscope.inference.pseudonyms import joined, linked
 from poolscope.mechanisms.protocols import Reports
 from poolscope.reports.files import MEMORY_BYTES, USER, row_bytes
-from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.scoring import Prepared, Scorer, prepared
 from poolscope.workflows.attack.shuffle import name_hashes, together
@@ -171,7 +170,7 @@ def link_users(
     pools, seed, engine : as of `attack`; max_bytes : of what reading takes.
     """
     path, target, engine = Path(reports_path), Path(out), as_engine(engine)
-    check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
+    check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_links(path, scenario)
     with prepared(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
         scorer = ready.scorer

@@ -22,7 +22,6 @@ from poolscope.inference.attack import posterior
 from poolscope.inference.independent import believed
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 from poolscope.reports.files import MEMORY_BYTES, masses, row_bytes
-from poolscope.scenario.inputs import input_paths
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack.linking import check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.workflows.attack.scoring import Scorer, prepared
@@ -73,7 +72,7 @@ def attack_user(
     """
     path, target, engine = Path(reports_path), None if out is None else Path(out), as_engine(engine)
     if target is not None:
-        check_output(target, overwrite=overwrite, inputs=input_paths(scenario, path, pools))
+        check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools))
     check_rate(link_fdr)
     beside = target.parent if target else Path(tempfile.gettempdir())
     with prepared(path, scenario, pools, None, seed, max_bytes, engine, beside) as ready:

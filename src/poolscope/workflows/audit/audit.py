@@ -36,8 +36,7 @@ from poolscope.metrics.records import Counted, Record, counted_columns, record_o
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import users_in_words
 from poolscope.population.behavior import NONE
-from poolscope.scenario.build import build_game
-from poolscope.scenario.overrides import as_asked
+from poolscope.scenario.build import as_asked, build_game
 from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.audit.run_folder import (
     Keeper,

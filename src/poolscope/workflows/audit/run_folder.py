@@ -35,8 +35,7 @@ from poolscope.metrics.reading import Row
 from poolscope.metrics.records import Record
 from poolscope.metrics.tables import Records
 from poolscope.metrics.text import summary_text
-from poolscope.scenario.inputs import named_files
-from poolscope.scenario.scenario import Scenario
+from poolscope.scenario.scenario import Scenario, same_tables
 from poolscope.workflows.audit.tables import Tables, tables
 
 COLUMNS = (
@@ -254,7 +253,7 @@ class Keeper:
 def input_files(scenario: Scenario) -> dict[str, str]:
     """Checksums of the files that a scenario names, by their names."""
     found = {}
-    for name in named_files(scenario):
+    for name in scenario.named_files:
         path = scenario.resolve(name)
         with reading(path):
             found[name] = checksum(path)
@@ -284,9 +283,10 @@ def kept_users(out: Path) -> tuple[int, int] | None:
 def continued(kept: Manifest, new: Manifest, out: Path) -> Manifest:
     """The kept run, if it is the one asked for; its blocks are verified."""
     for name, words in SAME.items():
-        if getattr(kept, name) != getattr(new, name):
+        before, now = getattr(kept, name), getattr(new, name)
+        if before != now and not (name == "scenario" and same_tables(before, now)):
             rule = f"{words} differs from that of the run to resume"
-            raise InputError(rule, file=out, value=getattr(new, name), remedy=ANOTHER)
+            raise InputError(rule, file=out, value=now, remedy=ANOTHER)
     if kept.version.split(".")[:2] != new.version.split(".")[:2]:
         rule = f"the run to resume was made by version {kept.version}"
         raise InputError(rule, file=out, value=new.version, remedy=ANOTHER)
