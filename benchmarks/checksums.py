@@ -163,7 +163,12 @@ def runs() -> Iterator[tuple[str, Callable[[Path], None]]]:
     yield (
         "rotation",
         lambda out: poolscope(
-            "audit", small(out, "cms", "[devices]\nrotate_after = 4\nsampling_rate = 0.5\ncap = 9\n"), "--seed", 4, "--out", out
+            "audit",
+            small(out, "cms", "[devices]\nrotate_after = 4\nsampling_rate = 0.5\ncap = 9\n"),
+            "--seed",
+            4,
+            "--out",
+            out,
         ),
     )
     yield "dask", lambda out: poolscope("audit", small(out, "cms"), "--seed", 2, "--engine", "dask", "--out", out)

@@ -14,7 +14,11 @@ GROUPS = {
         "play posterior posterior_of_likelihood behavior_posterior frequencies summarize",
         "For those who have reports, likelihoods or a game in memory.",
     ),
-    "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary", ""),
+    "What they return": (
+        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learnt",
+        "For annotations, and for what their fields mean; records with intervals are in `ps.metrics`.",
+    ),
+    "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),
     "Where they run, what they tell, and how they fail": ("Local Dask Progress InputError PoolscopeError", ""),
 }
 
@@ -33,6 +37,7 @@ the code. On the site the names follow with their docstrings and examples, and [
 reference/commands
 reference/verbs
 reference/arrays
+reference/results
 reference/parts
 reference/running
 reference/mechanisms

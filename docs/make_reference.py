@@ -17,7 +17,7 @@ from poolscope.html.glossary import MEANINGS
 DOCS = Path(__file__).parent
 
 #: The pages of the root's names, in the order of GROUPS.
-FILES = dict(zip(("verbs", "arrays", "parts", "running"), GROUPS, strict=True))
+FILES = dict(zip(("verbs", "arrays", "results", "parts", "running"), GROUPS, strict=True))
 
 BEGINNING = """import numpy as np
 import polars as pl
@@ -83,6 +83,8 @@ def _names(title: str, words: str, path: str, names: list[str], home: ModuleType
     for name in names:
         thing = getattr(home, name)
         lines += [f"## {name}", "", "```{eval-rst}", f".. {_kind(thing)}:: {path}.{name}"]
+        if inspect.isclass(thing) and home is ps and any(name in getattr(ps, space).__all__ for space in SPACES):
+            lines.append("   :no-index:")  # the index has it under its namespace
         if inspect.isclass(thing) and not issubclass(thing, tuple):
             lines.append("   :members:")
         if name == "Records":

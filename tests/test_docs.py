@@ -1,5 +1,6 @@
 """Words and code agree: the README's lines run, commands and public names are documented."""
 
+import ast
 import inspect
 import json
 import re
@@ -164,3 +165,12 @@ def test_no_module_is_too_long_or_called_utils():
     for path in (ROOT / "src").rglob("*.py"):
         assert path.name != "utils.py"
         assert len(path.read_text().splitlines()) <= 450, path
+
+
+def test_no_formula_has_doubled_backslashes():
+    r"""A raw docstring that writes ``\\gamma`` shows as text, not as a formula."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                found = re.findall(r".*\\\\[a-z].*", ast.get_docstring(node) or "")
+                assert not found, f"{path}: {found}"

@@ -59,8 +59,8 @@ AT_HOME = {
     "pandas": ("metrics.tables",),
 }
 
-#: Folders of tests that are no layer: slow independent oracles, and what several tests share.
-SHARED_TESTS = {"oracle", "cases"}
+#: Folders of tests that are no layer: slow independent oracles, what several tests share, and a user's script.
+SHARED_TESTS = {"oracle", "cases", "typed"}
 
 #: Tests of the whole project that have to name layers.
 OF_ALL = {"test_docs.py", "test_docs_mechanism.py", "test_docs_site.py", "test_public_names.py"}

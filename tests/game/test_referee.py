@@ -81,7 +81,9 @@ def test_a_threshold_of_the_game_has_a_column_of_its_own(posterior, threshold):
     """Wherever it lies among the others, which stay what they are."""
     found, plain = judged(posterior, threshold=threshold)[0], judged(posterior)[0]
     assert list(found.exposed) == [*plain.exposed, "exposed_at_threshold"]
-    np.testing.assert_array_equal(found.exposed["exposed_at_threshold"], [first(sure, threshold) for sure in posterior.max(axis=2)])
+    np.testing.assert_array_equal(
+        found.exposed["exposed_at_threshold"], [first(sure, threshold) for sure in posterior.max(axis=2)]
+    )
     for column, dates in plain.exposed.items():
         np.testing.assert_array_equal(found.exposed[column], dates)
 

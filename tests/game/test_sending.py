@@ -96,12 +96,15 @@ def test_outcomes_are_those_of_the_definitions(policy):
 
 
 @pytest.mark.parametrize(
-    ("sampling_rate", "cap", "rotate_after"), [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)], ids=["w", "sw", "c", "swc"]
+    ("sampling_rate", "cap", "rotate_after"),
+    [(1.0, 6, 2), (0.4, 6, 3), (1.0, 2, 6), (0.7, 3, 2)],
+    ids=["w", "sw", "c", "swc"],
 )
 def test_precision_is_that_of_all_reports_there_can_be(sampling_rate, cap, rotate_after):
     users, n = 20_000, 6
     outcomes = play(tiny((n,), sampling_rate=sampling_rate, cap=cap, rotate_after=rotate_after), users, SEED)
-    right, expected = (outcomes["guess"] == outcomes["pool"]).mean(), share_right(REFERENCE, n, sampling_rate, cap, rotate_after)
+    right = (outcomes["guess"] == outcomes["pool"]).mean()
+    expected = share_right(REFERENCE, n, sampling_rate, cap, rotate_after)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(right - expected) < 4 * error
     assert abs(right - REFERENCE.right(n)) > 4 * error, "what limits the devices matters"
@@ -118,7 +121,10 @@ def test_exposure_is_that_of_all_reports_there_can_be():
         assert abs(found - other) > 4 * error
 
 
-@pytest.mark.parametrize("limits", [{"window": 4}, {"sample": 0.4}, {"cap": 6}, {"sample": 0.6, "window": 3, "cap": 7}])
+@pytest.mark.parametrize(
+    "limits",
+    [{"rotate_after": 4}, {"sampling_rate": 0.4}, {"cap": 6}, {"sampling_rate": 0.6, "rotate_after": 3, "cap": 7}],
+)
 def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(limits, monkeypatch):
     whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
     short = play(crowd((4,), **limits), 60, SEED)

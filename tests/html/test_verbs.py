@@ -37,3 +37,15 @@ def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
 def test_a_reproduction_has_a_page(tmp_path):
     poolscope.reproduce(["no-hash"], tmp_path / "paper", users=10)
     assert (tmp_path / "paper" / "reproduction.html").stat().st_size > 0
+
+
+def test_without_html_there_is_no_report(small, tmp_path):
+    told = Told()
+    poolscope.audit(small, tmp_path / "run", users=20, html=False, progress=told)
+    poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "compared", html=False)
+    poolscope.reproduce("no-hash", tmp_path / "paper", users=2, html=False, progress=told)
+    asked = {"exposed": 0.5, "reports": 3, "mechanisms": ["grr"], "users": 50, "tolerance": 0.5}
+    poolscope.advise(small, **asked, out=tmp_path / "advice", html=False)
+    assert len(list(tmp_path.glob("*/*.json"))) >= 5
+    assert list(tmp_path.rglob("*.html")) == []
+    assert "Drawing the page" not in told.stages

@@ -21,6 +21,7 @@ from poolscope.metrics.leakage import (
     bayes_security,
     leakage_of,
     least_security_of,
+    log_odds_gain,
     min_entropy_leakage,
     security_of,
 )

@@ -14,6 +14,7 @@ from poolscope.metrics.intervals import Estimate
 from poolscope.paper import experiments, runner
 from poolscope.paper import report as reproduction
 from poolscope.paper.report import verdict, write_page
+from poolscope.paper.reproduce import reproduce
 from poolscope.population.builtin import builtin_universe
 from poolscope.population.recorded import write_rows
 from poolscope.scenario.scenario import load_scenario
@@ -103,7 +104,7 @@ def reproduced(tmp_path_factory):
         folder = tmp_path_factory.mktemp("paper")
         traces = folder / "traces.csv"
         write_rows(traces, traces.suffix, *recorded_emojis())
-        return folder / "out", runner.reproduce([], folder / "out", users=FEW, traces=traces)
+        return folder / "out", reproduce(out=folder / "out", users=FEW, traces=traces, html=False)
 
 
 def recorded_emojis():
@@ -158,11 +159,11 @@ def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
 def test_a_stopped_reproduction_goes_on(reproduced):
     out, _ = reproduced
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*.parquet")}
-    again = runner.reproduce(["emojis"], out, users=FEW)
+    again = reproduce(["emojis"], out, users=FEW, html=False)
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*.parquet")} == before
     assert pl.DataFrame(again.cells).height == 12
     with pytest.raises(InputError, match="another seed or number of users"):
-        runner.reproduce(["emojis"], out, users=FEW + 1)
+        reproduce(["emojis"], out, users=FEW + 1)
 
 
 def test_hcms_plays_on_a_small_universe():
@@ -177,15 +178,28 @@ def test_hcms_plays_on_a_small_universe():
         assert set(outcomes["adversary"].unique()) == {"weak", "oracle"}
 
 
+def test_names_and_folder_have_defaults(tmp_path, monkeypatch):
+    """All experiments into the folder of the command; a name stands for a list of it, a text for a path."""
+    found = experiments.experiments()
+    monkeypatch.setattr(experiments, "experiments", lambda: {name: found[name] for name in ("no-hash", "emojis")})
+    monkeypatch.chdir(tmp_path)
+    done = reproduce(users=2, html=False)
+    assert {cell.experiment for cell in done.cells} == {"no-hash", "emojis"}
+    assert (tmp_path / "poolscope-reproduction" / "reproduction.json").exists()
+    done = reproduce("emojis", out="poolscope-reproduction", users=2)
+    assert {cell.experiment for cell in done.cells} == {"emojis"}
+    assert (tmp_path / "poolscope-reproduction" / "reproduction.html").exists()
+
+
 def test_recorded_experiments_need_traces(tmp_path):
     with pytest.raises(InputError, match="needs recorded traces"):
-        runner.reproduce(["recorded"], tmp_path / "out")
+        reproduce(["recorded"], tmp_path / "out")
     assert "recorded" not in [e.name for e in experiments.chosen([], with_traces=False)]
 
 
 def test_unknown_experiments_suggest_the_nearest(tmp_path):
     with pytest.raises(InputError, match="did you mean 'emojis'"):
-        runner.reproduce(["emoji"], tmp_path / "out")
+        reproduce(["emoji"], tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -205,4 +219,4 @@ def test_a_damaged_folder_is_told(tmp_path, name, content, message):
     (tmp_path / "reproduction-settings.json").write_text('{"users": 5, "seed": 0}')
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message):
-        runner.reproduce(["utility-mae"], tmp_path, users=5)
+        reproduce(["utility-mae"], tmp_path, users=5)

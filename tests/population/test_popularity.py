@@ -276,6 +276,12 @@ def test_jensen_shannon_is_the_squared_distance(pair):
     assert popularity.jensen_shannon(p, p) == 0
 
 
+def test_jensen_shannon_of_lists():
+    """Lists are numbers, which neither repeat nor join."""
+    p, q = [0.5, 0.5], [0.25, 0.75]
+    assert popularity.jensen_shannon(p, q) == popularity.jensen_shannon(np.array(p), np.array(q)) < 0.1
+
+
 def test_jensen_shannon_of_extremes():
     assert popularity.jensen_shannon(np.array([1.0, 0]), np.array([0, 1.0])) == 1
     smallest = np.nextafter(0, 1)

@@ -288,7 +288,10 @@ def test_measures_are_played_for_the_same_error(small):
             {"adversary": "stronk"},
             "adversary: must be an adversary of the scenario, got 'stronk'; did you mean 'strong'",
         ),
-        ({"max_exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]}, "no mechanism exposes as few users as 0.001"),
+        (
+            {"max_exposed": 0.001, "epsilon": (9, 10), "mechanisms": ["grr"]},
+            "no mechanism exposes as few users as 0.001",
+        ),
         (
             {"max_error": 0.03, "devices": 50, "mechanisms": ["grr"], "epsilon": (0.1, 0.2)},
             "no mechanism has an error of 0.03",

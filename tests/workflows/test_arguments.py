@@ -65,6 +65,7 @@ WRONG = [
     ),
     (lambda: ps.audit(SCENARIO, "never", observations=5), "observations must be a list of whole numbers, got 5"),
     (lambda: ps.audit(SCENARIO, "never", observations=[2**63]), "observations.*must be at most 9.22337e.18, got 92233"),
+    (lambda: ps.audit(SCENARIO, "never", html="yes"), "html must be true or false, got 'yes'"),
     (lambda: ps.audit(SCENARIO, "never", progress=None), "progress must be a Progress, got None"),
     (
         lambda: ps.advise(SCENARIO, max_exposed=0.1, mechanisms=[Mine]),

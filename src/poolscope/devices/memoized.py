@@ -58,7 +58,7 @@ class Memoized:
 
     mechanism: Mechanism
 
-    memoizes: ClassVar[bool] = True
+    memoizes = True
     own: ClassVar[Mapping[str, int]] = {}
 
     def __post_init__(self) -> None:

@@ -113,6 +113,13 @@ class ReportBatch:
     places : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their number.
     lengths : (users,) reports of each user.
     rotate_after : reports under one pseudonym; None: there is one for all.
+
+    Examples
+    --------
+    >>> policy = ps.mechanisms.ReportingPolicy(cap=2)
+    >>> sent = policy.sent(np.array([[3, 4, 5], [6, 7, 8]]), np.array([1, 2], dtype=np.uint64))
+    >>> sent.objects.tolist(), sent.lengths.tolist()
+    ([[3, 4], [6, 7]], [2, 2])
     """
 
     objects: Objects

@@ -178,7 +178,7 @@ class Fresh:
 
     mechanism: Mechanism
 
-    memoizes: ClassVar[bool] = False
+    memoizes = False
 
     def __post_init__(self) -> None:
         check_mechanism(self.mechanism)
@@ -199,7 +199,7 @@ class Memoizing(ABC):
     mechanism: Any
 
     kind: ClassVar[type]
-    memoizes: ClassVar[bool] = True
+    memoizes = True
 
     def __post_init__(self) -> None:
         kind = type(self.mechanism)

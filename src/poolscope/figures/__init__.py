@@ -22,3 +22,7 @@ __all__ = [
     "save",
     "trade_off_curves",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

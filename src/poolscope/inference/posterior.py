@@ -40,8 +40,8 @@ def posterior_of_likelihood(
 ) -> Floats:
     r"""Probability that each pool is the preferred one, after every report.
 
-    .. math:: \\int\\int \\prod_t (\\gamma\\delta L_{t,i} + \\gamma(1-\\delta) \\overline{L_{t,j \\ne i}}
-              + (1-\\gamma) L_{t,0}) \\, p(\\gamma)\\, p(\\delta)\\, d\\delta\\, d\\gamma
+    .. math:: \int\int \prod_t (\gamma\delta L_{t,i} + \gamma(1-\delta) \overline{L_{t,j \ne i}}
+              + (1-\gamma) L_{t,0}) \, p(\gamma)\, p(\delta)\, d\delta\, d\gamma
 
     Parameters
     ----------
@@ -151,6 +151,12 @@ class Learnt:
     """What the attack learns of a user beyond the pool: posterior means and central 95 % intervals.
 
     Each is an array (users,); delta is the polarization towards the preferred pool, whichever it is.
+
+    Examples
+    --------
+    >>> learned = ps.behavior_posterior(np.tile([1.0, 3.0, 1.0], (20, 1)))
+    >>> bool(learned.gamma_low < learned.gamma < learned.gamma_high)
+    True
     """
 
     gamma: Floats

@@ -11,38 +11,7 @@ Examples
 {'value': 3}
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from poolscope.devices.dbitflip import DBitFlip
-    from poolscope.devices.loloha import LOLOHA
-    from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE
-    from poolscope.devices.memoized import (
-        KeptFlips,
-        KeptHash,
-        KeptPositions,
-        KeptResponse,
-        Memoized,
-        RapporMemory,
-        device_of,
-    )
-    from poolscope.devices.policy import ReportingPolicy
-    from poolscope.devices.protocols import Device, Fresh, reports_of
-    from poolscope.devices.registry import MECHANISMS, composed, make
-    from poolscope.mechanisms.channel import Channel, Empirical
-    from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
-    from poolscope.mechanisms.custom import Adapted, adapt
-    from poolscope.mechanisms.grr import GRR, Identity
-    from poolscope.mechanisms.hadamard_response import HadamardResponse
-    from poolscope.mechanisms.histogram import SHE
-    from poolscope.mechanisms.local_hashing import BLH, OLH
-    from poolscope.mechanisms.pi_rappor import PIRappor
-    from poolscope.mechanisms.protocols import Countable, Mechanism, ReportColumn, Reports, Views
-    from poolscope.mechanisms.pure import Likelihood, Pure
-    from poolscope.mechanisms.rappor import Rappor
-    from poolscope.mechanisms.subset import SubsetSelection
-    from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
+from typing import TYPE_CHECKING
 
 __all__ = [
     "BLH",
@@ -62,14 +31,18 @@ __all__ = [
     "SUE",
     "THE",
     "Adapted",
+    "Bits",
     "Channel",
     "Countable",
     "DBitFlip",
     "Device",
     "Empirical",
+    "Evidence",
     "Fresh",
     "HadamardResponse",
+    "Identical",
     "Identity",
+    "Keeping",
     "KeptFlips",
     "KeptHash",
     "KeptPositions",
@@ -82,11 +55,14 @@ __all__ = [
     "Pure",
     "Rappor",
     "RapporMemory",
+    "Rates",
+    "ReportBatch",
     "ReportColumn",
     "ReportingPolicy",
     "Reports",
     "SpotMe",
     "SubsetSelection",
+    "Values",
     "Views",
     "adapt",
     "composed",
@@ -95,40 +71,110 @@ __all__ = [
     "reports_of",
 ]
 
-#: Public name -> its module. Devices lie above mechanisms, so that nothing is imported before it is asked for.
-_HOME = {
-    name: module
-    for module, names in {
-        "devices.dbitflip": "DBitFlip",
-        "devices.loloha": "LOLOHA",
-        "devices.longitudinal": "LGRR LOSUE LOUE LSOUE LSUE",
-        "devices.memoized": "KeptFlips KeptHash KeptPositions KeptResponse Memoized RapporMemory device_of",
-        "devices.policy": "ReportingPolicy",
-        "devices.protocols": "Device Fresh reports_of",
-        "devices.registry": "MECHANISMS composed make",
-        "mechanisms.channel": "Channel Empirical",
-        "mechanisms.cms": "CMS HCMS NoHashCMS",
-        "mechanisms.custom": "Adapted adapt",
-        "mechanisms.grr": "GRR Identity",
-        "mechanisms.hadamard_response": "HadamardResponse",
-        "mechanisms.histogram": "SHE",
-        "mechanisms.local_hashing": "BLH OLH",
-        "mechanisms.pi_rappor": "PIRappor",
-        "mechanisms.protocols": "Countable Mechanism ReportColumn Reports Views",
-        "mechanisms.pure": "Likelihood Pure",
-        "mechanisms.rappor": "Rappor",
-        "mechanisms.subset": "SubsetSelection",
-        "mechanisms.unary": "OUE SUE SpotMe THE",
-    }.items()
-    for name in names.split()
-}
+if TYPE_CHECKING:
+    from poolscope.devices.dbitflip import DBitFlip
+    from poolscope.devices.loloha import LOLOHA
+    from poolscope.devices.longitudinal import LGRR, LOSUE, LOUE, LSOUE, LSUE
+    from poolscope.devices.memoized import (
+        KeptFlips,
+        KeptHash,
+        KeptPositions,
+        KeptResponse,
+        Memoized,
+        RapporMemory,
+        device_of,
+    )
+    from poolscope.devices.policy import ReportBatch, ReportingPolicy
+    from poolscope.devices.protocols import (
+        Bits,
+        Device,
+        Evidence,
+        Fresh,
+        Identical,
+        Keeping,
+        Values,
+        reports_of,
+    )
+    from poolscope.devices.registry import MECHANISMS, composed, make
+    from poolscope.mechanisms.channel import Channel, Empirical
+    from poolscope.mechanisms.cms import CMS, HCMS, NoHashCMS
+    from poolscope.mechanisms.custom import Adapted, adapt
+    from poolscope.mechanisms.grr import GRR, Identity
+    from poolscope.mechanisms.hadamard_response import HadamardResponse
+    from poolscope.mechanisms.histogram import SHE
+    from poolscope.mechanisms.local_hashing import BLH, OLH
+    from poolscope.mechanisms.pi_rappor import PIRappor
+    from poolscope.mechanisms.protocols import Countable, Mechanism, Rates, ReportColumn, Reports, Views
+    from poolscope.mechanisms.pure import Likelihood, Pure
+    from poolscope.mechanisms.rappor import Rappor
+    from poolscope.mechanisms.subset import SubsetSelection
+    from poolscope.mechanisms.unary import OUE, SUE, THE, SpotMe
+else:
+    from importlib import import_module
 
+    #: Where each name is. Devices lie above mechanisms, so that nothing is imported before it is asked for.
+    _MODULES = {
+        "Adapted": "mechanisms.custom",
+        "BLH": "mechanisms.local_hashing",
+        "Bits": "devices.protocols",
+        "CMS": "mechanisms.cms",
+        "Channel": "mechanisms.channel",
+        "Countable": "mechanisms.protocols",
+        "DBitFlip": "devices.dbitflip",
+        "Device": "devices.protocols",
+        "Empirical": "mechanisms.channel",
+        "Evidence": "devices.protocols",
+        "Fresh": "devices.protocols",
+        "GRR": "mechanisms.grr",
+        "HCMS": "mechanisms.cms",
+        "HadamardResponse": "mechanisms.hadamard_response",
+        "Identical": "devices.protocols",
+        "Identity": "mechanisms.grr",
+        "Keeping": "devices.protocols",
+        "KeptFlips": "devices.memoized",
+        "KeptHash": "devices.memoized",
+        "KeptPositions": "devices.memoized",
+        "KeptResponse": "devices.memoized",
+        "LGRR": "devices.longitudinal",
+        "LOLOHA": "devices.loloha",
+        "LOSUE": "devices.longitudinal",
+        "LOUE": "devices.longitudinal",
+        "LSOUE": "devices.longitudinal",
+        "LSUE": "devices.longitudinal",
+        "Likelihood": "mechanisms.pure",
+        "MECHANISMS": "devices.registry",
+        "Mechanism": "mechanisms.protocols",
+        "Memoized": "devices.memoized",
+        "NoHashCMS": "mechanisms.cms",
+        "OLH": "mechanisms.local_hashing",
+        "OUE": "mechanisms.unary",
+        "PIRappor": "mechanisms.pi_rappor",
+        "Pure": "mechanisms.pure",
+        "Rappor": "mechanisms.rappor",
+        "RapporMemory": "devices.memoized",
+        "Rates": "mechanisms.protocols",
+        "ReportColumn": "mechanisms.protocols",
+        "Reports": "mechanisms.protocols",
+        "SHE": "mechanisms.histogram",
+        "SUE": "mechanisms.unary",
+        "ReportingPolicy": "devices.policy",
+        "ReportBatch": "devices.policy",
+        "SpotMe": "mechanisms.unary",
+        "SubsetSelection": "mechanisms.subset",
+        "THE": "mechanisms.unary",
+        "Values": "devices.protocols",
+        "Views": "mechanisms.protocols",
+        "adapt": "mechanisms.custom",
+        "composed": "devices.registry",
+        "device_of": "devices.memoized",
+        "make": "devices.registry",
+        "reports_of": "devices.protocols",
+    }
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    def __getattr__(name):
+        if name in _MODULES:
+            return getattr(import_module(f"poolscope.{_MODULES[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"poolscope.{_HOME[name]}"), name)
 
-
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__():
+        return __all__

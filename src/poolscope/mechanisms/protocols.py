@@ -234,8 +234,15 @@ class Stated(Mechanism, Protocol):
 class Rates(NamedTuple):
     """How often a report supports z, each one number or (universe,) by z.
 
+    Parameters
+    ----------
     own : if it was made from z; other : if it was made from another object, in the mean over these.
     variance : how far other objects differ in it because they collide with z more or less often, for good.
+
+    Examples
+    --------
+    >>> mechanism.rates.own == mechanism.p_star, mechanism.rates.other == mechanism.q_star
+    (True, True)
     """
 
     own: float | Floats

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Reporting:
     """All that follows from `report` and `mass`; reports stand alone unless the mechanism says what they share."""
 
     universe: int
-    shared_column: ClassVar[str | None] = None
+    shared_column: str | None = None
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
         """Check the types of parameters first: `__post_init__` of any mechanism computes with them."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class Hashed(Reporting):
     seed: int = 0
     family: Tabulated = field(init=False, repr=False)
 
-    shared_column: ClassVar[str]
+    shared_column = "hash"
 
     def __post_init__(self) -> None:
         settle(self, family=self.make_family())
@@ -125,8 +125,6 @@ class Sketch(Hashed, Pure):
     """
 
     family: HashFamily = field(init=False, repr=False)
-
-    shared_column = "hash"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -84,3 +84,7 @@ __all__ = [
     "summary_text",
     "trade_off",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,7 +1,57 @@
-"""Reproduce the paper, and write the report of it."""
+"""Reproduce the paper, and write the HTML report of it."""
 
-from poolscope.html.workflows import with_page
-from poolscope.paper import runner
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from poolscope.core.arguments import checked
+from poolscope.core.errors import check_count
+from poolscope.core.executors import EngineLike, as_engine
+from poolscope.core.files import ANOTHER, claimed, told
+from poolscope.core.progress import SILENT, Progress
+from poolscope.paper.experiments import chosen
 from poolscope.paper.report import write_page
+from poolscope.paper.runner import Reproduction, check_settings, run_experiments
 
-reproduce = with_page(runner.reproduce, write_page)
+
+@checked
+def reproduce(
+    names: str | Sequence[str] = (),
+    out: str | PathLike[str] = "poolscope-reproduction",
+    *,
+    users: int | None = None,
+    seed: int = 0,
+    traces: str | PathLike[str] | None = None,
+    engine: EngineLike | None = None,
+    html: bool = True,
+    progress: Progress = SILENT,
+) -> Reproduction:
+    """Play the paper's experiments into a folder; what is there already is not played again.
+
+    Parameters
+    ----------
+    names : one experiment or several; all where none is named.
+    out : the folder; the same one goes on where it was.
+    users : at most so many in each game; the paper's numbers where absent.
+    traces : recorded emojis, made with the universe emoji-11, which the experiments on recorded users need.
+    html : whether to write the HTML report, ``reproduction.html``.
+    progress : told what is done, the number of users of all games together, and users as they are played.
+
+    Examples
+    --------
+    >>> done = ps.reproduce("no-hash", "paper", users=10)
+    >>> sorted({cell.experiment for cell in done.cells})
+    ['no-hash']
+    """
+    check_count("users", users)
+    folder, recorded = Path(out), None if traces is None else Path(traces)
+    wanted = chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
+    with told(folder, ANOTHER), claimed(folder):
+        check_settings(folder, {"users": users, "seed": seed})
+        done = run_experiments(wanted, folder, users, seed, recorded, as_engine(engine), progress)
+    if html:
+        progress.stage("Drawing the page")
+        write_page(done, folder)
+    return done

@@ -8,16 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from poolscope.core.arguments import checked
 from poolscope.core.arrays import Map
-from poolscope.core.errors import InputError, check_count
-from poolscope.core.executors import Engine, EngineLike, as_engine
-from poolscope.core.files import ANOTHER, check_new, claimed, read_json, told
-from poolscope.core.progress import SILENT, Progress
+from poolscope.core.errors import InputError
+from poolscope.core.executors import Engine
+from poolscope.core.files import ANOTHER, check_new, read_json
+from poolscope.core.progress import Progress
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.intervals import Estimate
 from poolscope.paper import experiments as data
@@ -57,46 +55,21 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """All cells, the plays they came from, and the seconds that each experiment took on its own."""
+    """All cells, the plays they came from, and the seconds that each experiment took on its own.
+
+    Examples
+    --------
+    >>> done = ps.reproduce("no-hash", "paper", users=10, html=False)
+    >>> done.cells[0].experiment, sorted(done.seconds)
+    ('no-hash', ['no-hash'])
+    """
 
     cells: Sequence[Compared]
     played: dict[str, Played]
     seconds: dict[str, float]
 
 
-@checked
-def reproduce(
-    names: str | Sequence[str],
-    out: str | PathLike[str],
-    *,
-    users: int | None = None,
-    seed: int = 0,
-    traces: str | PathLike[str] | None = None,
-    engine: EngineLike | None = None,
-    progress: Progress = SILENT,
-) -> Reproduction:
-    """Play the experiments of these names (all where none) into a folder; what is there already is not played again.
-
-    One name can stand for a list of it.
-
-    Experiments on recorded users need `traces`, made with the universe emoji-11.
-
-    Examples
-    --------
-    >>> done = ps.reproduce("no-hash", "paper", users=10)
-    >>> sorted({cell.experiment for cell in done.cells})
-    ['no-hash']
-    """
-    check_count("users", users)
-    engine, folder = as_engine(engine), Path(out)
-    recorded = None if traces is None else Path(traces)
-    wanted = data.chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
-    with told(folder, ANOTHER), claimed(folder):
-        _settle(folder, {"users": users, "seed": seed})
-        return _reproduced(wanted, folder, users, seed, recorded, engine, progress)
-
-
-def _reproduced(
+def run_experiments(
     wanted: Sequence[Experiment],
     out: Path,
     users: int | None,
@@ -151,7 +124,7 @@ def finished(out: Path, threads: Map) -> dict[str, Played]:
     return found
 
 
-def _settle(out: Path, settings: dict[str, Any]) -> None:
+def check_settings(out: Path, settings: dict[str, Any]) -> None:
     """A folder holds one reproduction: the same seed and number of users."""
     path = out / "reproduction-settings.json"
     if path.exists():

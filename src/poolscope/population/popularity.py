@@ -8,9 +8,10 @@ from os import PathLike
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import entr, rel_entr
 
-from poolscope.core.arguments import checked
+from poolscope.core.arguments import as_floats, checked
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError, located, shown
 from poolscope.core.tables import read_table
@@ -27,6 +28,10 @@ __all__ = [
     "within_pools",
     "zipf",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @checked
@@ -92,7 +97,7 @@ def random(universe: Universe, rng: np.random.Generator) -> Floats:
 
 
 @checked
-def given(universe: Universe, weights: Floats) -> Floats:
+def given(universe: Universe, weights: ArrayLike) -> Floats:
     """Weights from outside, checked and rescaled to sum one.
 
     Parameters
@@ -148,7 +153,7 @@ def read_popularity(path: str | PathLike[str], universe: Universe) -> Floats:
 
 
 @checked
-def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["error", "uniform"] = "error") -> Floats:
+def within_pools(universe: Universe, popularity: ArrayLike, *, empty: Literal["error", "uniform"] = "error") -> Floats:
     """The popularity of each object given its section.
 
     Parameters
@@ -181,7 +186,7 @@ def within_pools(universe: Universe, popularity: Floats, *, empty: Literal["erro
 
 
 @checked
-def entropy(universe: Universe, popularity: Floats) -> Floats:
+def entropy(universe: Universe, popularity: ArrayLike) -> Floats:
     r"""Shannon entropy of the popularity within each pool of interest, (k,) bits.
 
     .. math:: H_i = - \sum_{z \in P_i} p(z \mid P_i) \log_2 p(z \mid P_i)
@@ -196,7 +201,7 @@ def entropy(universe: Universe, popularity: Floats) -> Floats:
     return bits
 
 
-def project_to_simplex(v: Floats) -> Floats:
+def project_to_simplex(v: ArrayLike) -> Floats:
     r"""The probability vector nearest to ``v`` in Euclidean distance, exactly.
 
     .. math:: x_i = \max(v_i - \theta, 0), \quad \sum_i x_i = 1
@@ -221,25 +226,25 @@ def project_to_simplex(v: Floats) -> Floats:
     >>> ps.popularity.project_to_simplex([0.5, 0.75, -0.5])
     array([0.375, 0.625, 0.   ])
     """
-    v = np.asarray(v, dtype=np.float64)
-    if v.ndim != 1 or v.size == 0:
-        raise InputError("must be one row of numbers", value=v.shape, place="v")
-    if not np.isfinite(v).all():
-        raise InputError("must be finite", value=v[~np.isfinite(v)][0], place="v")
+    values: Floats = np.asarray(v, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise InputError("must be one row of numbers", value=values.shape, place="v")
+    if not np.isfinite(values).all():
+        raise InputError("must be finite", value=values[~np.isfinite(values)][0], place="v")
     # A common shift does not move the projection; with the largest at 0 nothing cancels. What is
     # more than 1 below the largest is outside the support, how far does not matter.
     with np.errstate(over="ignore"):
-        v = np.maximum(v - v.max(), -1)
-    descending = np.sort(v)[::-1]
-    counts = np.arange(1, v.size + 1)
+        values = np.maximum(values - values.max(), -1)
+    descending = np.sort(values)[::-1]
+    counts = np.arange(1, values.size + 1)
     support = int(np.flatnonzero(descending * counts > np.cumsum(descending) - 1)[-1]) + 1
     # Summed again: np.sum is pairwise, the running sum is not.
     theta = (descending[:support].sum() - 1) / support
-    projected: Floats = np.maximum(v - theta, 0)
+    projected: Floats = np.maximum(values - theta, 0)
     return projected
 
 
-def jensen_shannon(p: Floats, q: Floats) -> float:
+def jensen_shannon(p: ArrayLike, q: ArrayLike) -> float:
     r"""Jensen-Shannon divergence of two popularities in bits, from 0 (equal) to 1 (disjoint).
 
     .. math:: \tfrac12 D(p \,\|\, m) + \tfrac12 D(q \,\|\, m), \quad m = \tfrac12 (p + q)
@@ -249,6 +254,7 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     >>> ps.popularity.jensen_shannon([1.0, 0.0], [0.0, 1.0])
     1.0
     """
+    p, q = as_floats("p", p), as_floats("q", q)
     # Both arguments doubled, so that half of the smallest number does not vanish in m.
     nats = (rel_entr(2 * p, p + q) + rel_entr(2 * q, p + q)).sum() / 4
     return float(np.clip(nats / np.log(2), 0, 1))
@@ -286,8 +292,8 @@ def _equal_mass(universe: Universe, weights: Floats) -> Floats:
     return _normalised(universe, weights) / sections
 
 
-def _checked(universe: Universe, weights: Floats) -> Floats:
-    checked = np.asarray(weights, dtype=np.float64)
+def _checked(universe: Universe, weights: ArrayLike) -> Floats:
+    checked: Floats = np.asarray(weights, dtype=np.float64)
     if checked.shape != (universe.size,):
         raise InputError(
             f"must have one entry for each of {universe.size} objects",

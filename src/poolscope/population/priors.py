@@ -20,6 +20,11 @@ from poolscope.kernels.nodes import recurrence
 
 __all__ = ["Beta", "Density", "FunctionDensity", "StepDensity"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: Parameters of a Beta distribution. Beyond, it is a point for every purpose: its standard deviation is below 1e-9 of
 #: the axis, or all but a millionth of its mass is at an end. Within, no product of a few nodes underflows.
 MIN_PARAMETER, MAX_PARAMETER = 1e-6, 1e18

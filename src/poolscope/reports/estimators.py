@@ -69,6 +69,14 @@ class Frequencies:
     regressions are unbiased, so that counts may be negative; the popularity is their Euclidean projection onto the
     simplex. The errors are those of the counts of these reports, not of the frequencies that their objects were drawn
     with: these are uncertain by sqrt(N f (1 - f)) more. None: the estimate has no standard errors (`ridge`).
+
+    Examples
+    --------
+    >>> found = ps.frequencies(mechanism, mechanism.obfuscate(np.zeros(1000, dtype=np.int64), rng))
+    >>> found.reports, found.method, found.counts.shape
+    (1000, 'linear', (30,))
+    >>> bool(abs(found.counts[0] - 1000) < 4 * found.errors[0])
+    True
     """
 
     reports: int

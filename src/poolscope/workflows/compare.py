@@ -128,6 +128,12 @@ class Comparison:
     epsilons : of the choices, with their time, each once; devices : the same, the users and what devices do, in words.
     adversaries : what each knows, in words.
     seconds : how long it took; version : of poolscope that made it.
+
+    Examples
+    --------
+    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr"], [1.0], users=20, estimate_from=1000)
+    >>> done.users, done.n, done.mechanisms
+    (20, 180, ('grr',))
     """
 
     scenario: Scenario
@@ -166,8 +172,9 @@ class Comparison:
     def _repr_html_(self) -> str:
         return self.results.to_html()
 
-    def write(self, out: Path) -> None:
+    def write(self, out: str | PathLike[str]) -> None:
         """Put ``comparison.json`` into a folder of its own."""
+        out = Path(out)
         text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
         with told(out, ANOTHER), claimed(out):
             check_new(out)
@@ -226,28 +233,7 @@ def compare(
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Play a scenario's users against every mechanism at every epsilon.
-
-    Parameters
-    ----------
-    mechanisms : names, or classes of your own (also as "module:Class"), which are made of ``universe`` or ``size`` and
-        ``epsilon``, as far as they take them, and need what `adapt` needs. Parameters of a name but for epsilon are the
-        mechanism's own defaults, and those of the scenario's ``[mechanism]`` where it has no default; a mechanism
-        without an epsilon is played once.
-    users : how many; where absent the scenario's count, up to a thousand.
-    seed : the users, what they pick and what they draw are the same for every choice.
-    estimate_from : how many reports the frequency estimate is made of.
-    observations, threshold : in place of the scenario's; what is told is after the largest count.
-    out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
-        folder where there is none), and workers on other machines must see them.
-    progress : told what is done, the number of users of all choices together, and users as they are played.
-
-    Examples
-    --------
-    >>> done = ps.compare(ps.load_scenario("apple-emojis"), ["grr", "oue"], [1.0], users=20, estimate_from=1000)
-    >>> [(choice.mechanism, choice.adversary) for choice in done.results]
-    [('grr', 'weak'), ('grr', 'strong'), ('oue', 'weak'), ('oue', 'strong')]
-    """
+    """Compare without an HTML report: parameters are those of `poolscope.compare`."""
     engine, target = as_engine(engine), None if out is None else Path(out)
     started = time.perf_counter()
     if target is not None:

@@ -40,7 +40,14 @@ MAKING = {False: 4, True: 32}
 
 @dataclass(frozen=True, kw_only=True)
 class Obfuscated:
-    """What `obfuscate` wrote: how many reports, of how many users; some of them may have sent none."""
+    """What `obfuscate` wrote: how many reports, of how many users; some of them may have sent none.
+
+    Examples
+    --------
+    >>> _ = open("traces.csv", "w").write("user,object\\nann,3\\nann,7\\nbob,300\\n")
+    >>> ps.obfuscate("traces.csv", ps.load_scenario("apple-emojis"), "reports.parquet", seed=1)
+    Obfuscated(users=2, reports=3)
+    """
 
     users: int
     reports: int

@@ -56,34 +56,7 @@ def advise(
     out: str | PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> Advice:
-    """Which mechanism, epsilon and cap expose few users enough and serve the curator well enough.
-
-    Parameters
-    ----------
-    max_exposed : the share of users who may be max_exposed, at most, with this `threshold` of the adversary; where
-        absent, the scenario's threshold, or 0.9 without one.
-    horizon, days : by then; the scenario's last observation count where both are absent.
-    max_error, devices : the most that the error (RMSE) of a frequency may be, from one report of each device; both or
-        none.
-    mechanisms : names; the scenario's own and some common ones where absent.
-    adversary : the name of one of the scenario's; the strongest where absent.
-    epsilon : the smallest and the largest that are looked at.
-    users : how many search at most, and as many others verify the recommendation. By default as many as expose 800 at
-        the target, from 4,000 to 40,000; where devices keep answers, as many as there is time for.
-    tolerance : how wide the 95 % interval of a share at the border may be while mechanisms are compared. Users are
-        added until it lies on one side, is that narrow, or they run out.
-    mitigations : whether to play measures beside the recommendation.
-    seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
-    out : a new folder for ``advice.json`` and ``recommended.toml``.
-    progress : told what is done, and users as they are played.
-
-    Examples
-    --------
-    >>> scenario = ps.load_scenario("apple-emojis")
-    >>> advice = ps.advise(scenario, max_exposed=0.1, horizon=7, mechanisms=["grr"], users=200, tolerance=0.2)
-    >>> [(found.mechanism, found.feasible) for found in advice.findings]
-    [('grr', 'yes')]
-    """
+    """Advise without an HTML report: parameters are those of `poolscope.advise`."""
     engine, target = as_engine(engine), None if out is None else Path(out)
     started = time.perf_counter()
     if target is not None:

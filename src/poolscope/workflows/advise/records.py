@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,13 @@ class Advice:
     sensitivity : what the answer hangs on; mitigations : measures side by side, if they were asked for.
     assumptions : what all this takes for granted, in words; adversary : who attacks, in words.
     seconds : how long it took; version : of poolscope that gave it.
+
+    Examples
+    --------
+    >>> scenario = ps.load_scenario("apple-emojis")
+    >>> advice = ps.advise(scenario, max_exposed=0.1, horizon=7, mechanisms=["grr"], users=200, tolerance=0.2)
+    >>> advice.recommendation.mechanism, advice.recommended.mechanism.kind
+    ('grr', 'grr')
     """
 
     scenario: Scenario
@@ -242,8 +250,9 @@ class Advice:
             "seconds": round(self.seconds, 3),
         }
 
-    def write(self, out: Path) -> None:
+    def write(self, out: str | PathLike[str]) -> None:
         """Put ``advice.json`` and ``recommended.toml``, with the files that it names, into a folder of its own."""
+        out = Path(out)
         text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
         with told(out, ANOTHER), claimed(out):
             check_new(out)

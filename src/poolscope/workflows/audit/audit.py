@@ -67,26 +67,7 @@ def audit(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Summary:
-    """Play a scenario into a folder; returns its summary.
-
-    Parameters
-    ----------
-    users : how many; the scenario's count where absent, and without one as many as take about ten seconds.
-    observations, threshold, epsilon, mechanism : in place of the scenario's; another mechanism's parameters are those
-        of `compare`. The run's scenario is then the changed one, which `resume` must be asked for again.
-    engine : where the blocks are played: `Local`, `Dask`, or anything with a ``map`` (an executor of
-        ``concurrent.futures``, a Dask client); the threads of this process where absent.
-    progress : told what is done, the number of users before the first block, and users as they are played.
-
-    Examples
-    --------
-    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1)
-    >>> summary.users, len(summary.results)
-    (20, 12)
-    >>> import os
-    >>> sorted(name for name in os.listdir("run") if name != "figures")
-    ['manifest.json', 'outcomes', 'report.html', 'summary.json']
-    """
+    """Play a scenario into a folder, without its HTML report: parameters are those of `poolscope.audit`."""
     engine, out = as_engine(engine), Path(out)
     started = time.perf_counter()
     check_count("users", users)

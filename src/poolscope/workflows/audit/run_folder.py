@@ -63,7 +63,14 @@ class ScenarioText(BaseModel, extra="allow", frozen=True):
 
 
 class Summary(BaseModel, frozen=True):
-    """``summary.json``: what was played, and a record for each adversary and observation count."""
+    """``summary.json``: what was played, and a record for each adversary and observation count.
+
+    Examples
+    --------
+    >>> summary = ps.audit(ps.load_scenario("apple-emojis"), "run", users=20, seed=1, html=False)
+    >>> summary.seed, summary.results[0].adversary, summary.results[0].n
+    (1, 'weak', 7)
+    """
 
     scenario: ScenarioText
     seed: int

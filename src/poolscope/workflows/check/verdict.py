@@ -88,6 +88,12 @@ class Verdict:
     objects : the objects that were tried; names : what they are called.
     universe : how many objects there are; screened : how many of them were looked at for those that stand out.
     confidence : of the lower bounds, all together.
+
+    Examples
+    --------
+    >>> verdict = ps.check(mechanism, samples=2000, seed=1)
+    >>> verdict.mechanism, verdict.declared, verdict.passed, verdict.violations
+    ('GRR', 3.0, True, ())
     """
 
     mechanism: str

@@ -44,6 +44,13 @@ class Extracted:
         Objects in the traces, and those of them in a pool of interest.
     outside
         Objects left out because the universe lacks them, by name, most frequent first.
+
+    Examples
+    --------
+    >>> _ = open("posts.csv", "w").write("who,what\\nann,👍🏽 hello\\nbob,👋🏿👋🏿\\ncid,hi\\n")
+    >>> made = ps.make_traces(["posts.csv"], "traces.csv", universe="emoji-11", user="who", text="what")
+    >>> made.users, made.users_without, made.kept
+    (2, 1, 3)
     """
 
     traces: Path
