@@ -117,7 +117,7 @@ def test_exposure_is_that_of_all_reports_there_can_be():
     found, expected = outcomes["exposed_at_90"].is_not_null().mean(), share_exposed(REFERENCE, n, rotate_after, 0.9)
     error = (expected * (1 - expected) / users) ** 0.5
     assert abs(found - expected) < 4 * error
-    for other in (share_exposed(REFERENCE, window, window, 0.9), share_exposed(REFERENCE, n, NEVER, 0.9)):
+    for other in (share_exposed(REFERENCE, rotate_after, rotate_after, 0.9), share_exposed(REFERENCE, n, NEVER, 0.9)):
         assert abs(found - other) > 4 * error
 
 
