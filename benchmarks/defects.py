@@ -16,7 +16,7 @@ from timing import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from cases.broken import CORRECT, DEFECTS, KINDS, OTHERS, Silent, Stated
+from cases.broken import CORRECT, DEFECTS, KINDS, OTHERS, HasLikelihood, Silent
 
 from poolscope.mechanisms import make
 from poolscope.workflows.check.check import check
@@ -43,7 +43,7 @@ def defects(samples: int, seeds: int) -> None:
     for name, options in DEFECTS.items():
         cells = []
         for kind in KINDS.values():
-            for of in (Stated, Silent):
+            for of in (HasLikelihood, Silent):
                 cells.append(f"{broken(lambda: of(kind(**options())), samples, range(seeds))}/{seeds}")  # noqa: B023
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print("\n| mechanism | broken |\n|---|---|")

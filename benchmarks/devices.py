@@ -18,7 +18,7 @@ import numpy as np
 import poolscope as ps
 from poolscope.core.executors import Local
 from poolscope.mechanisms import Device, Mechanism, device_of, make
-from poolscope.metrics.bounds import kept_by
+from poolscope.metrics.bounds import memoized_by
 from poolscope.population.popularity import zipf
 from poolscope.reports.utility import expected_rmse
 from poolscope.workflows.advise.accuracy import smallest_serving
@@ -69,7 +69,7 @@ def as_good(maker: Callable[[float], Mechanism], rmse: float, collected: int) ->
     return None if strength is None else maker(strength)
 
 
-def told(device: Device, users: int, seed: int) -> tuple[list[ps.metrics.Record], float]:
+def facts(device: Device, users: int, seed: int) -> tuple[list[ps.metrics.Record], float]:
     """Records at all observation counts, and the seconds of one core that a user took."""
     strong = ps.Adversary(name="strong", universe=UNIVERSE, popularity=POPULARITY)
     game = ps.Game(
@@ -108,8 +108,8 @@ def main() -> None:
             print(f"| {name} | never as good |")
             continue
         device = device_of(mechanism, memoize=memoize)
-        records, seconds = told(device, o.users, o.seed)
-        answers = kept_by(device)
+        records, seconds = facts(device, o.users, o.seed)
+        answers = memoized_by(device)
         kept = "" if answers is None else f"{answers.epsilon:.2f}"
         cells = [share(record.exposed_95) for record in records] + [share(record.precision) for record in records]
         chance = records[-1].confidence_mcse or 0.0

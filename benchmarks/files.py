@@ -61,8 +61,8 @@ class Files:
         game, engine = self.game, Local()
         scorer = Scorer(device=game.device, adversaries=game.adversaries, observations=game.observations)
         lengths = np.full(self.users, game.horizon, dtype=np.int64)
-        hashes, told = np.arange(self.users, dtype=np.uint64), scorer.told(self.held, engine)
-        gathered = Gathered(names=pl.Series(hashes), hashes=hashes, lengths=lengths, told=told)
+        hashes, facts = np.arange(self.users, dtype=np.uint64), scorer.facts(self.held, engine)
+        gathered = Gathered(names=pl.Series(hashes), hashes=hashes, lengths=lengths, facts=facts)
         scorer.score(gathered, engine, lambda _: None)
 
     def read(self) -> None:

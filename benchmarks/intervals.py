@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from cases.coverage import LAWS, METRICS, POOLS, K, N, coverage, crowds
+from cases.coverage import LAWS, METRICS, POOLS, K, N, coverage, partitions
 from cases.synthetic import SEED
 
 from poolscope import metrics
@@ -62,17 +62,17 @@ BEFORE = {
 
 def line(head: str, name: str, drawn, metric=None) -> str:
     """A row of the table."""
-    some = ((law, crowds[:: SLOW.get(name, 1)]) for (law, _), crowds in drawn.items())
+    some = ((distribution, partitions[:: SLOW.get(name, 1)]) for (distribution, _), partitions in drawn.items())
     return f"| {head} | " + " | ".join(f"{coverage(name, *each, metric).held:.3f}" for each in some) + " |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--crowds", type=int, default=1000)
-    count = parser.parse_args().crowds
-    columns = [(law, users) for law in LAWS for users in SIZES]
-    drawn = {column: crowds(*column, count) for column in columns}
-    print("| metric | " + " | ".join(f"{law} {users}" for law, users in columns) + " |")
+    count = parser.parse_args().partitions
+    columns = [(distribution, users) for distribution in LAWS for users in SIZES]
+    drawn = {column: partitions(*column, count) for column in columns}
+    print("| metric | " + " | ".join(f"{distribution} {users}" for distribution, users in columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for name in METRICS:
         print(line(f"`{name}`", name, drawn), flush=True)

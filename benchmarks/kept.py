@@ -21,7 +21,7 @@ import numpy as np
 import poolscope as ps
 from poolscope.core.randomness import user_keys
 from poolscope.inference.memoized.attack import found_by
-from poolscope.inference.memoized.chains import Groupings, begun, belief_of
+from poolscope.inference.memoized.chains import Groupings, belief_of, init_chains
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.mechanisms import device_of, make, reports_of
 from poolscope.population.behavior import draw_traces, draw_users
@@ -87,11 +87,13 @@ def rounds(name: str, users: int, seed: int) -> None:
     for user, own in enumerate(reports):
         evidence = device.evidence(own)
         slots = slots_of(evidence.slots, strong)
-        units = units_of(evidence.law, slots)
+        units = units_of(evidence.distribution, slots)
         groupings = Groupings(units, slots.order, strong)
-        for i, chain in enumerate(begun(units, belief_of(strong, slots, SETTINGS[name].n), np.uint64(user), CHAINS)):
-            for j, gone in enumerate(np.diff(ROUNDS, prepend=0)):
-                chain.go(int(gone), jumps=0)
+        for i, chain in enumerate(
+            init_chains(units, belief_of(strong, slots, SETTINGS[name].n), np.uint64(user), CHAINS)
+        ):
+            for j, run_chains in enumerate(np.diff(ROUNDS, prepend=0)):
+                chain.go(int(run_chains), jumps=0)
                 found[user, j, i] = groupings.posterior(chain)
     mean, error = found.mean(axis=2), found.var(axis=2, ddof=1) / CHAINS
     for j, after in enumerate(ROUNDS):

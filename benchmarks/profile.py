@@ -44,12 +44,12 @@ VECTOR, ISSUED, TO_AN_UPDATE = 4, 2, 3
 class Stopwatch(dict):
     """Processor seconds by piece, and those of the system for it by (piece, "system")."""
 
-    def __call__(self, piece, function, *arguments):
+    def __call__(self, chunk, function, *arguments):
         before = getrusage(RUSAGE_SELF)
         result = function(*arguments)
         after = getrusage(RUSAGE_SELF)
-        self[piece] = self.get(piece, 0.0) + after.ru_utime - before.ru_utime
-        self[piece, "system"] = self.get((piece, "system"), 0.0) + after.ru_stime - before.ru_stime
+        self[chunk] = self.get(chunk, 0.0) + after.ru_utime - before.ru_utime
+        self[chunk, "system"] = self.get((chunk, "system"), 0.0) + after.ru_stime - before.ru_stime
         return result
 
 
@@ -62,18 +62,18 @@ def square_chain(x, steps):
 
 
 @njit
-def all_masses(buckets, runs, weights, room):
+def all_masses(buckets, runs, weights, workspace):
     """The bucket masses of every function of a chunk."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, workspace.rows.table)
 
 
 @njit
-def random_words(keys, threshold, room):
+def random_words(keys, threshold, workspace):
     """Words drawn by the noise of these reports."""
     total = 0
     for key in keys:
-        total += bernoulli_words(key, 1, threshold, room.words) - 1
+        total += bernoulli_words(key, 1, threshold, workspace.words) - 1
     return total
 
 
@@ -117,7 +117,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     scratch = np.empty(mechanism.family.size + 1, np.int64), np.empty(len(keys), np.int64)
     watch("group by function", group, functions, *scratch)
     seen = mechanism._seen(view)
-    room = seen[-1]
+    workspace = seen[-1]
     met, chunks = 0, by_function(mechanism.family, functions, "hash")
     while True:
         chunk = watch("group and hash", next, chunks, None)
@@ -127,7 +127,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
         met += len(buckets)
         mine = order[starts[0] : starts[-1]]
         own = starts - starts[0], np.arange(len(mine))
-        words = np.zeros((len(mine), len(room.words)), dtype=np.uint64)
+        words = np.zeros((len(mine), len(workspace.words)), dtype=np.uint64)
         out = np.zeros((len(mine), view.width))
         noise = mechanism.m, flip_threshold(mechanism), words
         watch("masses", all_masses, buckets, *seen)
@@ -137,7 +137,7 @@ def sketch_pieces(game: Game, view, traces, keys, watch: Stopwatch) -> int:
     return met
 
 
-def pieces(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarray]:
+def chunks(game: Game, users: int) -> tuple[Stopwatch, int, np.ndarray, np.ndarray]:
     """One pass over a block of users."""
     watch = Stopwatch()
     keys = user_keys(SEED, np.arange(users))
@@ -172,13 +172,13 @@ def counts(game: Game, traces, reports) -> dict[str, float]:
     mechanism, some = game.mechanism, traces[:COUNTED]
     view, columns = views(game.adversaries)
     keys = reports.reshape(len(traces), -1)[:COUNTED].ravel()
-    *_, room = mechanism._seen(view)
+    *_, workspace = mechanism._seen(view)
     sent = mechanism.report(some.ravel(), keys)
     mass = mechanism.mass(sent, view).reshape(COUNTED, game.horizon, view.width)
     found = {
-        "words": random_words(keys, flip_threshold(mechanism), room) / len(keys),
+        "words": random_words(keys, flip_threshold(mechanism), workspace) / len(keys),
         "ones": np.bitwise_count(sent["bits"]).sum() / len(keys),
-        "width": room.rows.table.masses.shape[1],
+        "width": workspace.rows.table.masses.shape[1],
     }
     rows = slice(0, COUNTED)
     for adversary, part in zip(game.adversaries, columns, strict=True):
@@ -227,13 +227,13 @@ def main() -> None:
     print(machine())
     game = load_scenario("apple-emojis").game(SEED)
     users = options.users or game.block_users
-    pieces(game, COUNTED)
+    chunks(game, COUNTED)
     clock = cycles_a_second()
     runs = []
     for _ in range(options.repeats):
-        watch, met, traces, reports = pieces(game, users)
+        watch, met, traces, reports = chunks(game, users)
         runs.append(watch)
-    second = {piece: median(run[piece] for run in runs) for piece in runs[0]}
+    second = {chunk: median(run[chunk] for run in runs) for chunk in runs[0]}
     number = {"users": users, "met": met, **counts(game, traces, reports)}
 
     total = [run["whole"] + run["whole", "system"] for run in runs]

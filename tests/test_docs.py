@@ -46,19 +46,19 @@ def test_every_command_is_in_the_readme(command):
 def test_every_mechanism_its_keys_and_its_columns_are_documented(kind):
     """In the table of mechanisms; a sketch's keys may stand in the row of another."""
     (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*$", FORMATS)
-    told = set(re.findall(r"`(\w+)`", row))
+    facts = set(re.findall(r"`(\w+)`", row))
     for other in re.findall(r"as `(\w+)`", row):
-        told |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", FORMATS)[0]))
+        facts |= set(re.findall(r"`(\w+)`", re.findall(rf"(?m)^\| `{other}` \|.*$", FORMATS)[0]))
     keys = set(inspect.signature(MECHANISMS[kind]).parameters) - {"universe"}
-    assert keys <= told, keys - told
+    assert keys <= facts, keys - facts
     universe = 4
     files = {"matrix": np.full((universe, 2), 0.5), "samples": np.array([[z, 0] for z in range(universe)])}
     given = {"epsilon": 1.0, "m": 8, "hashes": 2, **files}
     made = MECHANISMS[kind](universe=universe, **{key: given[key] for key in keys & set(given)})
-    assert set(made.report_columns) <= told
+    assert set(made.report_columns) <= facts
 
 
-def told(section, head):
+def facts(section, head):
     """The names in the first column of a table of the formats; a row with the sign of an estimate has its ends too."""
     part = FORMATS[FORMATS.index(f"# {section}\n") :]
     rows = part[part.index(f"| {head} |") :].split("\n\n")[0].splitlines()[2:]
@@ -79,21 +79,21 @@ def played(tmp_path_factory):
 
 
 def test_every_column_of_the_outcomes_is_documented(played):
-    assert set(pl.read_parquet(played / "outcomes" / "*.parquet").columns) == told("Outcomes", "column")
+    assert set(pl.read_parquet(played / "outcomes" / "*.parquet").columns) == facts("Outcomes", "column")
 
 
 def test_every_field_of_a_summary_is_documented(played):
     summary = json.loads((played / "summary.json").read_text())
-    assert set(summary) == told("Summary", "field")
+    assert set(summary) == facts("Summary", "field")
     for record in summary["results"]:
-        assert set(record) == told("Summary", "field of a record")
+        assert set(record) == facts("Summary", "field of a record")
 
 
 def test_every_field_of_a_comparison_is_documented():
     done = poolscope.compare(parse(SMALL, name="small"), ["grr"], [1.0], users=20, estimate_from=100).as_json()
-    assert set(done) == told("A comparison's folder", "field")
+    assert set(done) == facts("A comparison's folder", "field")
     assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
-    both = told("Summary", "field of a record") | told("A comparison's folder", "field of a choice")
+    both = facts("Summary", "field of a record") | facts("A comparison's folder", "field of a choice")
     given = {
         name for name in both if re.fullmatch(r"threshold|(sure|precision_at_threshold|exposed)(_low|_high)?", name)
     }
@@ -109,20 +109,20 @@ def test_every_field_of_an_advice_is_documented():
     section = "An advice's folder"
     asked = {"reports": 3, "error": 0.2, "devices": 500, "mechanisms": ["grr"], "users": 30, "mitigations": True}
     done = poolscope.advise(parse(SMALL, name="small"), exposed=0.3, **asked).as_json()
-    assert set(done) == told(section, "field")
+    assert set(done) == facts(section, "field")
     assert set(done["question"]) <= set(
         re.findall(r"`(\w+)`", FORMATS[FORMATS.index("| `question` |") :].split("\n")[0])
     )
-    assert set(done["recommendation"]) == told(section, "field of a recommendation")
+    assert set(done["recommendation"]) == facts(section, "field of a recommendation")
     (finding,) = done["findings"]
-    assert set(finding) == told(section, "field of a finding")
+    assert set(finding) == facts(section, "field of a finding")
     for entry, head in (
         (finding["trials"][0], "a trial"),
         (done["alternatives"][0], "an alternative"),
         (done["sensitivity"][0], "a case"),
         (done["mitigations"][0], "a mitigation"),
     ):
-        assert set(entry) == told(section, f"field of {head}")
+        assert set(entry) == facts(section, f"field of {head}")
 
 
 def test_the_table_of_bounds_is_what_they_are():
@@ -149,9 +149,9 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
 def test_two_ideas_have_two_words():
     """Sure at n, exposed by n: none of the words that once meant one or the other."""
     old = re.compile(r"reached_\d|guessed at|precision_at_threshold|null_rate_(low|high)")
-    told = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    facts = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
     code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
-    assert not [found.group() for text in told + code for found in old.finditer(text)]
+    assert not [found.group() for text in facts + code for found in old.finditer(text)]
     assert {"Sure at n", "Exposed by n"} <= set(MEANINGS)
     assert set(MEANINGS) == {*AUDIT, *COMPARISON} >= set(ADVICE)
 

@@ -48,9 +48,9 @@ def faults(name, thing, beginning):
     given = {**beginning, "rng": beginning["np"].random.default_rng(1)}
     test = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), given, name, None, 0)
     assert test.examples, f"{name} has no example"
-    told = []
-    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=told.append)
-    return "".join(told)
+    facts = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=facts.append)
+    return "".join(facts)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
@@ -76,8 +76,8 @@ def test_a_wrong_example_is_found(beginning):
 
 
 def test_data_and_aliases_are_told_of_in_their_namespace():
-    told = inspect.getdoc(poolscope.mechanisms)
+    facts = inspect.getdoc(poolscope.mechanisms)
     for name in poolscope.mechanisms.__all__:
         thing = getattr(poolscope.mechanisms, name)
         if not inspect.isclass(thing) and not inspect.isfunction(thing):
-            assert f"``{name}``" in told
+            assert f"``{name}``" in facts

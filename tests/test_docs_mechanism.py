@@ -43,7 +43,7 @@ def test_the_promise_is_kept(world):
 def test_the_estimated_channel_shows_its_uncertainty(world):
     names, (_, _, lines) = world
     assert len(lines) == 5
-    truth, channel = names["nearby"].mechanism.law, names["channel"]
+    truth, channel = names["nearby"].mechanism.distribution, names["channel"]
     z = (channel.matrix - truth) / channel.errors
     assert np.mean(np.abs(z) < 2) > 0.9
     assert np.all(names["low"] <= names["high"])

@@ -42,13 +42,13 @@ def test_every_word_is_in_the_glossary(made):
 
 def test_every_public_name_is_in_the_reference(made):
     pages = "".join(made.values())
-    told = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\S+)$", pages, flags=re.MULTILINE))
+    facts = set(re.findall(r"^\.\. auto(?:class|function|exception):: (\S+)$", pages, flags=re.MULTILINE))
     spaces = ("mechanisms", "popularity", "priors", "metrics", "figures")
     wanted = {f"poolscope.{name}" for name in poolscope.__all__ if name not in (*spaces, "__version__")}
     for space in spaces:
         wanted |= {f"poolscope.{space}.{name}" for name in getattr(poolscope, space).__all__}
-    assert wanted - told == {"poolscope.mechanisms.MECHANISMS", "poolscope.mechanisms.Reports"}
-    assert told <= wanted
+    assert wanted - facts == {"poolscope.mechanisms.MECHANISMS", "poolscope.mechanisms.Reports"}
+    assert facts <= wanted
 
 
 def test_every_page_is_in_a_table_of_contents_and_no_heading_is_empty(made):

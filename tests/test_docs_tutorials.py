@@ -37,8 +37,8 @@ def test_a_page_prints_what_it_shows(name, tmp_path):
 
 def test_a_page_that_lies_is_found(tmp_path):
     page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n\n```sh\necho 0.4 s\n```\n\n```text\n1.5 s\n```\n"
-    lie, truth = ((PAGES.expected(page, block), printed) for block, printed in PAGES.run(page, tmp_path))
-    assert PAGES.timeless(lie[0]) != PAGES.timeless(lie[1])
+    flip_probability, truth = ((PAGES.expected(page, block), printed) for block, printed in PAGES.run(page, tmp_path))
+    assert PAGES.timeless(flip_probability[0]) != PAGES.timeless(flip_probability[1])
     assert PAGES.timeless(truth[0]) == PAGES.timeless(truth[1])
     assert "```text\n2\n```" in PAGES.renewed(page, tmp_path)
 

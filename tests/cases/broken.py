@@ -73,11 +73,11 @@ def scheduled(period=None):
     return source
 
 
-def own_first(uniform, places):
+def own_first(uniform, event_index):
     """The numbers with the first one at each report's own place: it then decides about the truth."""
     rows, swapped = np.arange(len(uniform)), uniform.copy()
-    swapped[:, 0] = uniform[rows, places]
-    swapped[rows, places] = uniform[:, 0]
+    swapped[:, 0] = uniform[rows, event_index]
+    swapped[rows, event_index] = uniform[:, 0]
     return swapped
 
 
@@ -209,7 +209,7 @@ class Noise(Plain):
         return -self.epsilon * np.abs(np.asarray(reports)[:, None] - np.arange(self.universe)) / (self.universe - 1)
 
 
-class Stated:
+class HasLikelihood:
     """A mechanism together with the likelihoods that it states."""
 
     def __init__(self, plain):
@@ -222,14 +222,14 @@ class Stated:
         return self.plain.likelihood(reports)
 
 
-class ClearReport(Stated):
+class ClearReport(HasLikelihood):
     """`report`, which a game plays, sends the object without noise."""
 
     def report(self, objects, keys):
         return self.plain.sent(objects, None, np.zeros((len(objects), self.plain.width)), np.ones(len(objects), bool))
 
 
-class KeyedReport(Stated):
+class KeyedReport(HasLikelihood):
     """`report` draws from each report's key, or from the last bits of it."""
 
     def __init__(self, plain, bits=64):
@@ -284,7 +284,7 @@ DEFECTS = {
 OTHERS = {
     "unary, p = 0.6, an entry for each bit, no likelihoods": lambda: Silent(Unary(universe=64, p=0.6)),
     "unary, p = 0.6, packed, no likelihoods": lambda: Silent(Unary(universe=128, p=0.6, packed=True)),
-    "one bit of 800 never flipped": lambda: Stated(Unary(universe=800, unflipped=333, packed=True)),
+    "one bit of 800 never flipped": lambda: HasLikelihood(Unary(universe=800, unflipped=333, packed=True)),
     "one bit of 800 never flipped, no likelihoods": lambda: Silent(Unary(universe=800, unflipped=333)),
     "response: `report` sends the object": lambda: ClearReport(Response()),
     "unary: `report` sends the object": lambda: ClearReport(Unary(universe=20)),
@@ -297,7 +297,7 @@ CORRECT = {
     **{
         f"{kind}, {of.__name__.lower()}": lambda kind=kind, of=of: of(KINDS[kind]())
         for kind in KINDS
-        for of in (Stated, Silent)
+        for of in (HasLikelihood, Silent)
     },
     "response with `report`": lambda: KeyedReport(Response()),
     "unary with `report`": lambda: KeyedReport(Unary(universe=20)),

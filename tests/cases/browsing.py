@@ -48,10 +48,10 @@ def pointed_at(page, chart, place, n):
 
 def tells(said, record):
     """Every answer of the pointer has the record's number and its interval."""
-    for title, told in said.items():
+    for title, facts in said.items():
         value, low, high = (100 * record[SHARES[title] + end] for end in ("", "_low", "_high"))
-        assert f"Users exposed {value:.1f} %" in told
-        assert f"{low:.1f} to {high:.1f} %" in told
+        assert f"Users exposed {value:.1f} %" in facts
+        assert f"{low:.1f} to {high:.1f} %" in facts
 
 
 def saved(page, chart):

@@ -46,9 +46,9 @@ class Coverage(NamedTuple):
 
 
 @cache
-def population(law: str) -> pl.DataFrame:
+def population(distribution: str) -> pl.DataFrame:
     """Users of a small game after `N` reports each."""
-    epsilon, preferred = LAWS[law]
+    epsilon, preferred = LAWS[distribution]
     universe = Universe.sized(12, {"a": 3, "b": 3, "c": 3})
     game = Game(
         universe=universe,
@@ -62,9 +62,9 @@ def population(law: str) -> pl.DataFrame:
     return play(game, PLAYED, SEED)
 
 
-def crowds(law: str, users: int, count: int) -> list[pl.DataFrame]:
+def partitions(distribution: str, users: int, count: int) -> list[pl.DataFrame]:
     """So many crowds of so many users."""
-    everyone, rng = population(law), np.random.default_rng([SEED, users])
+    everyone, rng = population(distribution), np.random.default_rng([SEED, users])
     return [
         everyone[rng.integers(everyone.height, size=users)].with_columns(user=pl.int_range(users)) for _ in range(count)
     ]
@@ -108,37 +108,43 @@ METRICS = (*PLAIN, *AT_PRIOR, *(f"{name}{UNKNOWN}" for name in AT_PRIOR))
 """Every metric with an interval. Those of tables (curve, exposure, map, calibration) are the same cell by cell."""
 
 
-def metric_of(name: str, law: str) -> Metric:
+def metric_of(name: str, distribution: str) -> Metric:
     """A metric of a crowd; at the users' prior it is that of the law."""
     if name in PLAIN:
         return PLAIN[name]
-    weights = LAWS[law][1]
+    weights = LAWS[distribution][1]
     return _at_prior(name.removesuffix(UNKNOWN), None if name.endswith(UNKNOWN) else max(weights) / sum(weights))
 
 
-def truth(name: str, law: str) -> float:
+def truth(name: str, distribution: str) -> float:
     """What a metric is of all users; the least Bayes security by its definition, as it is not the estimate of many."""
-    everyone = population(law)
+    everyone = population(distribution)
     if name.endswith(UNKNOWN):
         # the prior of the users who were drawn from, not of the law
-        return AT_PRIOR[name.removesuffix(UNKNOWN)](metrics.precision(everyone, SEED), exactly(_majority(law))).value
+        return AT_PRIOR[name.removesuffix(UNKNOWN)](
+            metrics.precision(everyone, SEED), exactly(_majority(distribution))
+        ).value
     if name != "bayes_security":
-        return metric_of(name, law)(everyone).value
+        return metric_of(name, distribution)(everyone).value
     counts = answers(everyone)
     rows = np.array([[counts[pool, guess] for guess in POOLS] for pool in POOLS], dtype=np.float64)
     rows /= rows.sum(axis=1, keepdims=True)
     return 1 - float(np.abs(rows[:, None] - rows).sum(axis=2).max()) / 2
 
 
-def _majority(law: str) -> float:
+def _majority(distribution: str) -> float:
     """How many of all users prefer the most common pool, or any where the law prefers none."""
-    weights = LAWS[law][1]
-    return 1 / K if len(set(weights)) == 1 else float((population(law)["pool"].cast(pl.String) == POOLS[0]).mean())
+    weights = LAWS[distribution][1]
+    return (
+        1 / K
+        if len(set(weights)) == 1
+        else float((population(distribution)["pool"].cast(pl.String) == POOLS[0]).mean())
+    )
 
 
-def coverage(name: str, law: str, drawn: list[pl.DataFrame], metric: Metric | None = None) -> Coverage:
+def coverage(name: str, distribution: str, drawn: list[pl.DataFrame], metric: Metric | None = None) -> Coverage:
     """Of a metric's interval over some crowds; of another interval of the same metric where one is given."""
-    value, low, high = np.array([(metric or metric_of(name, law))(rows) for rows in drawn]).T
-    true = truth(name, law)
+    value, low, high = np.array([(metric or metric_of(name, distribution))(rows) for rows in drawn]).T
+    true = truth(name, distribution)
     held = (low <= true) & (true <= high)
     return Coverage(true, float(held.mean()), float(np.mean(high - low)), 2 * 1.96 * float(np.std(value)))

@@ -38,11 +38,11 @@ class NeverUnset(Silent):
 
     def obfuscate(self, objects, rng):
         reports = self.stated.obfuscate(objects, rng)
-        places = self.own_bits(objects, reports)
+        event_index = self.own_bits(objects, reports)
         bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
         # where two of an object's bits are one, the second is written as beyond the last
-        bits = np.pad(bits, ((0, 0), (0, max(0, int(places.max()) + 1 - bits.shape[1]))))
-        np.put_along_axis(bits, places, 1, axis=1)
+        bits = np.pad(bits, ((0, 0), (0, max(0, int(event_index.max()) + 1 - bits.shape[1]))))
+        np.put_along_axis(bits, event_index, 1, axis=1)
         whole = bits[:, : 8 * reports["bits"].shape[1]]
         return {**reports, "bits": np.packbits(whole, axis=1, bitorder="little")}
 

@@ -21,7 +21,7 @@ def full(path, data):
     ORIGINAL_WRITE(path, data)
 
 
-def elsewhere(path, data):
+def support_prob_no_collision(path, data):
     """A disk of the worker's own."""
 
 

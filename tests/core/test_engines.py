@@ -13,9 +13,9 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import polars as pl
 import pytest
 from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks, start
+from cases.facts import Told
 from cases.report_files import WEAK, command, small_attack
-from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, elsewhere, failing, full, sabotage
-from cases.told import Told
+from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, failing, full, sabotage, support_prob_no_collision
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -87,15 +87,15 @@ def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_facto
 @pytest.mark.parametrize("processes", [False, True])
 def test_anything_with_a_map_is_an_engine(tmp_path, processes):
     """An executor's threads, or processes of another start: the same outcomes, and the progress is told."""
-    scenario, told = parse(scenario_text(), name="mapped"), Told()
+    scenario, facts = parse(scenario_text(), name="mapped"), Told()
     expected = play(build_game(scenario, 3), 60, 3, engine=Local(threads=1))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) if processes else ThreadPoolExecutor(2) as executor:
         assert_frame_equal(play(build_game(scenario, 3), 60, 3, engine=executor), expected, check_exact=True)
         if not processes:
-            audit(scenario, tmp_path / "run", seed=3, engine=executor, progress=told)
+            audit(scenario, tmp_path / "run", seed=3, engine=executor, progress=facts)
             assert_frame_equal(read_outcomes(tmp_path / "run"), expected, check_exact=True)
-            assert sum(told.ticks) == pytest.approx(sum(told.totals))
+            assert sum(facts.ticks) == pytest.approx(sum(facts.totals))
 
 
 def test_a_client_of_dask_is_an_engine(dask):
@@ -140,10 +140,10 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     # all at once, or several pieces of rows and several crowds of users
     for memory in (1 << 30, 1 << 16, 1):
         for engine in (Local(threads=2), dask):
-            told, out = Told(), tmp_path / "posteriors.parquet"
+            facts, out = Told(), tmp_path / "posteriors.parquet"
             options = {"max_bytes": memory, "engine": engine}
-            summary = attack(path, scenario, out=out, overwrite=True, progress=told, **options)
-            assert told.totals == [sum(told.ticks)] == [summary.reports] == [len(reports)]
+            summary = attack(path, scenario, out=out, overwrite=True, progress=facts, **options)
+            assert facts.totals == [sum(facts.ticks)] == [summary.reports] == [len(reports)]
             assert attack(path, scenario, **options) == summary
             found.append((summary, pl.read_parquet(out)))
     for summary, table in found[1:]:
@@ -286,7 +286,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
 def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "SEEN", 0.2)
     scenario = parse(scenario_text(), name="drawn")
-    dask.client.run(sabotage, "write_bytes", elsewhere)
+    dask.client.run(sabotage, "write_bytes", support_prob_no_collision)
     try:
         with pytest.raises(InputError, match=r"part-\d+.parquet: a worker wrote a file that cannot be seen here"):
             audit(scenario, tmp_path / "run", engine=dask)

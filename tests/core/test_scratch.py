@@ -66,17 +66,17 @@ def test_a_dead_process_leaves_nothing_to_the_next(tmp_path, another):
 
 def test_what_only_looks_like_ours_is_left_alone(tmp_path):
     """A name proves nothing: without our lock's file, or through a link, nothing is taken away."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / LOCK).touch()
+    support_prob_no_collision = tmp_path / "support_prob_no_collision"
+    support_prob_no_collision.mkdir()
+    (support_prob_no_collision / LOCK).touch()
     folder = tmp_path / "here"
     (folder / ".poolscope.mine").mkdir(parents=True)
     (folder / ".poolscope.mine" / "work").touch()
-    (folder / ".poolscope.link").symlink_to(elsewhere)
+    (folder / ".poolscope.link").symlink_to(support_prob_no_collision)
     (folder / ".poolscope.file").touch()
     sweep_scratch(folder)
     assert (folder / ".poolscope.mine" / "work").exists()
-    assert (elsewhere / LOCK).exists()
+    assert (support_prob_no_collision / LOCK).exists()
     assert len(list(folder.iterdir())) == 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from cases.memory import traces_of
 
 from poolscope.core.randomness import report_keys
-from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoized, Rappor, RapporMemory, adapt, device_of, reports_of
+from poolscope.mechanisms import CMS, GRR, Device, Fresh, Memoized, MemoizedRappor, Rappor, adapt, device_of, reports_of
 
 CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
@@ -16,7 +16,7 @@ RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
 
 @pytest.mark.parametrize(
     ("mechanism", "memoize", "kind"),
-    [(CMS, False, Fresh), (CMS, True, Memoized), (RAPPOR, False, Fresh), (RAPPOR, True, RapporMemory)],
+    [(CMS, False, Fresh), (CMS, True, Memoized), (RAPPOR, False, Fresh), (RAPPOR, True, MemoizedRappor)],
 )
 def test_a_device_for_every_mechanism(mechanism, memoize, kind):
     device = device_of(mechanism, memoize=memoize)
@@ -29,7 +29,7 @@ def test_the_device_does_not_depend_on_imports():
     """A process that has asked for nothing else gives mechanisms of two steps their devices."""
     code = "import poolscope as ps; print(type(ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=9, epsilon=1.0))))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "KeptResponse" in run.stdout
+    assert "MemoizedResponse" in run.stdout
 
 
 def test_a_mechanism_is_no_device():

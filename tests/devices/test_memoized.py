@@ -11,7 +11,7 @@ from oracle.kinds import rows
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Bits, Identical, Keeping, Values
+from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
 from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
 
 SIZE, USERS = 3, 12_000
@@ -61,17 +61,17 @@ def fit(device, trace):
     """
     mechanism, keys = device.mechanism, user_keys(SEED, np.arange(USERS))
     reports = rows(reports_of(device, np.tile(trace, (USERS, 1)), keys))
-    seen, users, laws = {}, {}, {}
+    seen, users, distributions = {}, {}, {}
     for first, second in zip(reports[::2], reports[1::2], strict=True):
         shared = int(first["seed"]) if "seed" in first else 0
         cell = (shared, said(mechanism, first), said(mechanism, second))
         seen[cell] = seen.get(cell, 0) + 1
         users[shared] = users.get(shared, 0) + 1
-        laws.setdefault(shared, oracle(mechanism, first))
+        distributions.setdefault(shared, oracle(mechanism, first))
     found, expected = [], []
-    for shared, law in laws.items():
-        for pair in product(law.reports, repeat=2):
-            chance = float(kept.of_trace(law, pair, trace))
+    for shared, distribution in distributions.items():
+        for pair in product(distribution.reports, repeat=2):
+            chance = float(kept.of_trace(distribution, pair, trace))
             assert chance > 0 or (shared, *pair) not in seen
             if chance > 0:
                 found.append(seen.get((shared, *pair), 0))
@@ -102,7 +102,7 @@ def test_fresh_reports_have_another_law(name):
 @every_device
 def test_memory_is_the_default_and_can_be_left_out(name):
     device = device_of(MECHANISMS[name])
-    assert isinstance(device, Keeping)
+    assert isinstance(device, MemoizingDevice)
     assert isinstance(device, Device)
     assert type(device_of(MECHANISMS[name], memoize=True)) is type(device)
     assert isinstance(device_of(MECHANISMS[name], memoize=False), Fresh)
@@ -126,33 +126,35 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
     device, objects = device_of(mechanism), np.array([0, 2, 1, 0, 0])
     for user in range(5):
         reports = reports_of(device, objects[None], user_keys(SEED + user, np.arange(1)))
-        found, law = device.evidence(reports), oracle(mechanism, rows(reports)[0])
+        found, distribution = device.evidence(reports), oracle(mechanism, rows(reports)[0])
         words = [said(mechanism, report) for report in rows(reports)]
-        for places in ([0], [0, 3], [0, 3, 4], [1, 2]):
+        for event_index in ([0], [0, 3], [0, 3, 4], [1, 2]):
             for z in range(SIZE):
-                expected = float(kept.of_one_answer(law, [words[t] for t in places], law.slots[z]))
-                assert likelihood(found.law, places, found.slots[z]) == pytest.approx(expected, rel=1e-10)
-        same = np.asarray(law.slots)
+                expected = float(
+                    kept.of_one_answer(distribution, [words[t] for t in event_index], distribution.slots[z])
+                )
+                assert likelihood(found.distribution, event_index, found.slots[z]) == pytest.approx(expected, rel=1e-10)
+        same = np.asarray(distribution.slots)
         np.testing.assert_array_equal(found.slots[:, None] == found.slots, same[:, None] == same)
 
 
-def likelihood(law, places, slot):
+def likelihood(distribution, event_index, slot):
     """Pr[the reports at these places | one answer to the slot]."""
-    if isinstance(law, Identical):
-        answer = law.answer[places]
-        return np.exp(law.log_law[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
-    (p1, q1), (p2, q2) = law.permanent, law.instantaneous
-    if isinstance(law, Values):
+    if isinstance(distribution, Identical):
+        answer = distribution.answer[event_index]
+        return np.exp(distribution.log_response_prob[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
+    (p1, q1), (p2, q2) = distribution.permanent, distribution.instantaneous
+    if isinstance(distribution, Values):
         total = 0.0
-        for answer in range(law.values):
-            chance = p1 if answer == law.own[slot] else q1
-            total += chance * np.prod([p2 if law.value[t] == answer else q2 for t in places])
+        for answer in range(distribution.values):
+            chance = p1 if answer == distribution.own[slot] else q1
+            total += chance * np.prod([p2 if distribution.value[t] == answer else q2 for t in event_index])
         return total
-    assert isinstance(law, Bits)
+    assert isinstance(distribution, Bits)
     out = 1.0
-    for i, ones in enumerate(law.ones[places].sum(axis=0)):
-        one = p1 if i in law.positions[:, slot] else q1
-        zeros = len(places) - ones
+    for i, ones in enumerate(distribution.ones[event_index].sum(axis=0)):
+        one = p1 if i in distribution.positions[:, slot] else q1
+        zeros = len(event_index) - ones
         out *= one * p2**ones * (1 - p2) ** zeros + (1 - one) * q2**ones * (1 - q2) ** zeros
     return out
 

@@ -66,18 +66,18 @@ def test_answers_are_the_librarys_for_the_same_seed(address):
     setting = START | {"changes": {"mechanism.epsilon": 2.5, "n": 9, "devices.cap": 12}}
     found, ended = events(fetched(address + query("answers", setting))[2])
     assert ended
-    told = [answer for answer in found if "results" in answer]
-    assert [answer["users"] for answer in told] == [48, 48, 256, 1000, 4000]
-    assert told[0]["waiting"] == [HOSTILE[0]]
-    assert len(told) == sum("pictures" in answer for answer in found)
+    facts = [answer for answer in found if "results" in answer]
+    assert [answer["users"] for answer in facts] == [48, 48, 256, 1000, 4000]
+    assert facts[0]["waiting"] == [HOSTILE[0]]
+    assert len(facts) == sum("pictures" in answer for answer in found)
     scenario = parse(fetched(address + query("toml", setting))[2], name="kept")
     game = scenario.game(3)
-    for answer in told[1:4]:
+    for answer in facts[1:4]:
         records = ps.summarize(ps.play(game, answer["users"], 3), game, 3)
         assert answer["results"] == [record.as_json() for record in records if record.n == 9]
     # the adversary who was there at once has seen the same
-    first = {record["adversary"]: record for record in told[0]["results"]}
-    assert first["weak"] == next(record for record in told[1]["results"] if record["adversary"] == "weak")
+    first = {record["adversary"]: record for record in facts[0]["results"]}
+    assert first["weak"] == next(record for record in facts[1]["results"] if record["adversary"] == "weak")
 
 
 def test_the_files_that_a_scenario_names_are_told(address, tmp_path):

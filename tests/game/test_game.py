@@ -114,26 +114,26 @@ def test_outcomes_agree_with_themselves(outcomes):
 
 
 @pytest.fixture(scope="module")
-def crowd():
+def partition():
     return draw_users(UNIVERSE, Behavior(), user_keys(SEED, np.arange(100_000)))
 
 
-def test_behavior_is_uniform(crowd):
-    assert crowd.gamma.min() > 0
-    assert crowd.gamma.max() <= 1
-    assert stats.kstest(crowd.gamma, stats.uniform.cdf).pvalue > 1e-4
-    assert crowd.delta.min() > 1 / 3
-    assert crowd.delta.max() <= 1
-    assert stats.kstest(crowd.delta, stats.uniform(1 / 3, 2 / 3).cdf).pvalue > 1e-4
-    assert stats.chisquare(np.bincount(crowd.iota, minlength=3)).pvalue > 1e-4
+def test_behavior_is_uniform(partition):
+    assert partition.gamma.min() > 0
+    assert partition.gamma.max() <= 1
+    assert stats.kstest(partition.gamma, stats.uniform.cdf).pvalue > 1e-4
+    assert partition.delta.min() > 1 / 3
+    assert partition.delta.max() <= 1
+    assert stats.kstest(partition.delta, stats.uniform(1 / 3, 2 / 3).cdf).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(partition.iota, minlength=3)).pvalue > 1e-4
     # and the three are independent
-    cells = np.histogramdd((crowd.gamma, crowd.delta, crowd.iota), (4, 4, 3))[0]
+    cells = np.histogramdd((partition.gamma, partition.delta, partition.iota), (4, 4, 3))[0]
     assert stats.chisquare(cells.ravel()).pvalue > 1e-4
 
 
 def test_behavior_of_other_laws():
-    law = Behavior(interest=Beta(a=2.0), polarization=Beta(b=3.0), pools=(1.0, 0.0, 3.0))
-    users = draw_users(UNIVERSE, law, user_keys(SEED, np.arange(20_000)))
+    distribution = Behavior(interest=Beta(a=2.0), polarization=Beta(b=3.0), pools=(1.0, 0.0, 3.0))
+    users = draw_users(UNIVERSE, distribution, user_keys(SEED, np.arange(20_000)))
     assert stats.kstest(users.gamma, stats.beta(2, 1).cdf).pvalue > 1e-4
     assert stats.kstest((3 * users.delta - 1) / 2, stats.beta(1, 3).cdf).pvalue > 1e-4
     seen = np.bincount(users.iota, minlength=3)
@@ -211,8 +211,8 @@ def test_own_popularity_is_what_the_trace_follows():
     for key, trace in zip(users.keys, traces, strict=True):
         own = own_popularity(POPULARITY, 0.02, key)
         assert stats.entropy(own, POPULARITY) > 0.05
-        law = np.array(reference.representation(0, 0.8, 0.5, own, UNIVERSE.pool_of), dtype=float)
-        assert_drawn_from(trace, law)
+        distribution = np.array(reference.representation(0, 0.8, 0.5, own, UNIVERSE.pool_of), dtype=float)
+        assert_drawn_from(trace, distribution)
 
 
 def test_sigma_zero_is_the_popularity_itself():
@@ -266,8 +266,8 @@ def test_preferences_towards_other_pools():
     iota, gamma, delta = preferences(UNIVERSE, POPULARITY, truth, OTHER_POOLS)
     for user in range(40):
         behavior = truth.iota[user], truth.gamma[user], truth.delta[user]
-        law = np.array(reference.representation(*behavior, POPULARITY, UNIVERSE.pool_of), dtype=float)
-        pools = np.bincount(OTHER_POOLS.pool_of + 1, weights=law)[1:]
+        distribution = np.array(reference.representation(*behavior, POPULARITY, UNIVERSE.pool_of), dtype=float)
+        pools = np.bincount(OTHER_POOLS.pool_of + 1, weights=distribution)[1:]
         assert iota[user] == pools.argmax()
         assert gamma[user] == pytest.approx(pools.sum(), rel=1e-12)
         assert delta[user] == pytest.approx(pools.max() / pools.sum(), rel=1e-12)
@@ -320,11 +320,11 @@ class WrongRatio(CMS):
     """Takes the ratio of one flipped bit, e^(epsilon/2), for that of two vectors, which differ in two."""
 
     @property
-    def floor(self):
+    def likelihood_offset(self):
         return float(np.exp(-self.epsilon / 2))
 
     @property
-    def slope(self):
+    def likelihood_scale(self):
         return float(-np.expm1(-self.epsilon / 2))
 
 

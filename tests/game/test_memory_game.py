@@ -59,7 +59,7 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
 @pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
-    monkeypatch.setattr(attack.OnKept, "max_users", 16)
+    monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 16)
     monkeypatch.setattr(attack, "CHUNK", 3)
     assert_frame_equal(play(game(mechanism), 40, SEED, engine=Local(threads=2)), whole, check_exact=True)
 

@@ -9,7 +9,7 @@ from poolscope.core.errors import InputError
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.attack import attack_on, posterior
+from poolscope.inference.attack import attack_for, posterior
 from poolscope.mechanisms import (
     CMS,
     GRR,
@@ -18,8 +18,8 @@ from poolscope.mechanisms import (
     SUE,
     Device,
     Fresh,
-    KeptResponse,
     Memoized,
+    MemoizedResponse,
     Pure,
     adapt,
     device_of,
@@ -53,14 +53,14 @@ def outcomes(device, **changes):
 class Repeating(Fresh):
     """Sends the same thing as `Fresh`, by a method of its own."""
 
-    def sent(self, objects, users, places):
-        return super().sent(objects, users, places)
+    def sent(self, objects, users, event_index):
+        return super().sent(objects, users, event_index)
 
 
 class Clear(Fresh):
     """Sends the objects themselves, whatever the mechanism says."""
 
-    def sent(self, objects, users, places):
+    def sent(self, objects, users, event_index):
         return {"value": objects}
 
 
@@ -87,12 +87,12 @@ def test_a_device_that_sends_something_else_is_played():
 class Odd(Fresh):
     """Sends what the mechanism never does."""
 
-    def sent(self, objects, users, places):
+    def sent(self, objects, users, event_index):
         return {"value": objects + 100}
 
 
 class Short(Fresh):
-    def sent(self, objects, users, places):
+    def sent(self, objects, users, event_index):
         return {"value": objects[1:]}
 
 
@@ -109,7 +109,7 @@ class Lacking:
 
     mechanism = RESPONSE
 
-    def sent(self, objects, users, places):
+    def sent(self, objects, users, event_index):
         return RESPONSE.report(objects, users)
 
 
@@ -130,7 +130,7 @@ def test_a_device_is_what_a_game_takes():
     assert isinstance(Independent(), Device)
     assert outcomes(Independent()).height == 600
     with pytest.raises(InputError, match="a device that memoizes must have own and evidence, got 'Silent'"):
-        attack_on(Silent())
+        attack_for(Silent())
     for device in (Fresh(RESPONSE), Memoized(RESPONSE), device_of(LGRR(universe=20, epsilon=1.0))):
         assert isinstance(device, Device)
         assert device.memoizes is not isinstance(device, Fresh)
@@ -279,9 +279,9 @@ class OwnPermanent(LGRR):
 
 def test_a_memoizing_device_draws_reports_itself():
     with pytest.raises(InputError, match="OwnPermanent overrides report, which a device that memoizes does not call"):
-        KeptResponse(OwnPermanent(universe=20, epsilon=1.0))
+        MemoizedResponse(OwnPermanent(universe=20, epsilon=1.0))
     with pytest.raises(InputError, match="must be a mechanism LGRR, got 'GRR'"):
-        KeptResponse(RESPONSE)
+        MemoizedResponse(RESPONSE)
 
 
 # Behavior

@@ -48,7 +48,7 @@ def tiny(observations=(1, 2, 6), **limits):
     )
 
 
-def crowd(observations=(4, 15), *, memoize=False, adversaries=(STRONG,), **limits):
+def partition(observations=(4, 15), *, memoize=False, adversaries=(STRONG,), **limits):
     return Game(
         universe=CROWD,
         popularity=POPULARITY,
@@ -126,18 +126,18 @@ def test_exposure_is_that_of_all_reports_there_can_be():
     [{"rotate_after": 4}, {"sampling_rate": 0.4}, {"cap": 6}, {"sampling_rate": 0.6, "rotate_after": 3, "cap": 7}],
 )
 def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(limits, monkeypatch):
-    whole = play(crowd(**limits), 60, SEED, engine=Local(threads=1))
-    short = play(crowd((4,), **limits), 60, SEED)
+    whole = play(partition(**limits), 60, SEED, engine=Local(threads=1))
+    short = play(partition((4,), **limits), 60, SEED)
     assert_frame_equal(short.select(COLUMNS), whole.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
-    monkeypatch.setattr(independent.OnFresh, "max_users", 16)
+    monkeypatch.setattr(independent.IndependentReportsAttack, "max_users", 16)
     monkeypatch.setattr(independent, "CHUNK", 3)
-    assert_frame_equal(play(crowd(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
+    assert_frame_equal(play(partition(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
 @pytest.mark.parametrize("memoize", [False, True])
 def test_limits_that_nobody_reaches_change_nothing(memoize):
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
-    free = crowd(memoize=memoize, adversaries=(STRONG, naive))
+    free = partition(memoize=memoize, adversaries=(STRONG, naive))
     whole = play(free, 12, SEED)
     for limits in ({"window": 15}, {"cap": 15}, {"window": 40, "cap": 50, "sample": 1.0}, {"reports_per_day": 2.0}):
         assert_frame_equal(play(replace(free, policy=ReportingPolicy(**limits)), 12, SEED), whole, check_exact=True)
@@ -145,7 +145,7 @@ def test_limits_that_nobody_reaches_change_nothing(memoize):
 
 def test_with_a_cap_nothing_changes_after_it():
     """And before it everything is as without."""
-    capped, free = play(crowd((4, 8, 15), cap=8), 80, SEED), play(crowd((4, 8, 15)), 80, SEED)
+    capped, free = play(partition((4, 8, 15), cap=8), 80, SEED), play(partition((4, 8, 15)), 80, SEED)
     early = pl.col("n") <= 8
     assert_frame_equal(capped.filter(early).select(COLUMNS), free.filter(early).select(COLUMNS), check_exact=True)
     at = {n: capped.filter(pl.col("n") == n)["confidence"] for n in (8, 15)}
@@ -167,7 +167,7 @@ def test_the_larger_share_has_the_smaller_one():
 
 def test_confidence_keeps_its_meaning():
     """The guess is of a pseudonym that is not chosen by what it says; the surest one's confidence would be too high."""
-    game = replace(crowd((15,), sampling_rate=0.8, rotate_after=4), non_private=False)
+    game = replace(partition((15,), sampling_rate=0.8, rotate_after=4), non_private=False)
     outcomes = play(game, 8000, SEED)
     assert ece(outcomes, SEED).value < ece_null_p95(outcomes, SEED)
     surest = outcomes.filter(pl.col("exposed_at_50").is_not_null())
@@ -178,7 +178,7 @@ def test_confidence_keeps_its_meaning():
 def test_kept_answers_link_the_windows():
     """Whoever knows of the memory takes all pseudonyms together; to others they are apart."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
-    game = crowd(memoize=True, adversaries=(STRONG, naive))
+    game = partition(memoize=True, adversaries=(STRONG, naive))
     free, cut = (play(replace(game, policy=ReportingPolicy(rotate_after=w)), 30, SEED) for w in (None, 4))
     linked, apart = pl.col("adversary") == "strong", (pl.col("adversary") == "naive") & (pl.col("n") == 15)
     assert_frame_equal(cut.filter(linked), free.filter(linked), check_exact=True)
@@ -189,15 +189,15 @@ def test_kept_answers_link_the_windows():
 def test_memory_is_attacked_on_what_was_sent(limits):
     """The posterior at n is that of a user who never did more than what is sent by then."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
-    outcomes = play(crowd(memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    outcomes = play(partition(memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
     assert outcomes.filter(pl.col("n") == 15)["exposed_at_50"].drop_nulls().is_between(0, 15).all()
-    short = play(crowd((4,), memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
+    short = play(partition((4,), memoize=True, adversaries=(STRONG, naive), **limits), 20, SEED)
     assert_frame_equal(short.select(COLUMNS), outcomes.filter(pl.col("n") == 4).select(COLUMNS), check_exact=True)
 
 
 def test_nobody_who_sends_nothing_is_told_from_others():
     for memoize in (False, True):
-        outcomes = play(crowd((4, 15), memoize=memoize, sampling_rate=1e-12), 30, SEED)
+        outcomes = play(partition((4, 15), memoize=memoize, sampling_rate=1e-12), 30, SEED)
         np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
 
 

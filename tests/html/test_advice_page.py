@@ -59,9 +59,9 @@ def test_names_are_escaped(advice):
 
 
 def test_the_command_gives_the_same_advice(advice):
-    told = command_of(advice)
-    assert told.startswith("poolscope advise small --max-exposed 0.2 --threshold 0.9 --horizon 4 --max-error 0.03")
-    assert "--mechanism grr,oue --adversary strong --epsilon 0.1:10 --users 100 --tolerance 0.08" in told
+    facts = command_of(advice)
+    assert facts.startswith("poolscope advise small --max-exposed 0.2 --threshold 0.9 --horizon 4 --max-error 0.03")
+    assert "--mechanism grr,oue --adversary strong --epsilon 0.1:10 --users 100 --tolerance 0.08" in facts
 
 
 def test_the_map_has_every_trial_and_the_choice(advice, tmp_path):
@@ -164,8 +164,8 @@ def test_the_central_epsilon_of_shuffled_reports_is_there_for_a_round_and_for_al
     assert "their central epsilon would be" not in page_of(
         replaced(advice, shuffle_epsilon=None, shuffle_epsilon_total=None)
     )
-    told = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=0.75)
-    assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(told))
+    facts = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=0.75)
+    assert "would be 0.125 at delta 1e-06, and 0.75 over all reports of the cap." in plain(page_of(facts))
     kept = replaced(advice, shuffle_epsilon=0.125, shuffle_epsilon_total=None)
     assert "would be 0.125 at delta 1e-06. Nothing" in plain(page_of(kept))
 
@@ -181,12 +181,12 @@ def plain(html):
 def test_the_longitudinal_epsilon_of_kept_answers_is_told(advice, capsys):
     spent = CumulativeEpsilon(report=1.0, answer=2.0, total=24.0)
     kept = replace(advice, recommendation=replace(advice.recommendation, cumulative_epsilon=spent))
-    told = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
+    facts = f"{kept.recommendation.mechanism}, epsilon 1 a report: 2 a kept answer, 24 in all"
     plain = re.sub(r"\s+", " ", page_of(kept).replace("\u202f", " "))
-    assert told in plain
+    assert facts in plain
     assert "each of epsilon 2: up to the cap these add up to 24." in plain
     print_advice(kept, Path("advice.html"), 1.0)
-    assert told in " ".join(capsys.readouterr().out.split())
+    assert facts in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):

@@ -315,6 +315,6 @@ def test_an_interval_that_is_a_point_leaves_no_sign_behind(run):
     summary = read_run(run).summary
     sure = Estimate(1.0, 0.99999, 1.0)
     results = [replace(record, precision_top10=sure) for record in summary.results]
-    told = audit._tiles(summary.model_copy(update={"results": results}))["tiles"]
-    assert [tile.note for tile in told][1] == ""
-    assert all(tile.note for tile in told[:1] + told[2:])
+    facts = audit._tiles(summary.model_copy(update={"results": results}))["tiles"]
+    assert [tile.note for tile in facts][1] == ""
+    assert all(tile.note for tile in facts[:1] + facts[2:])

@@ -93,11 +93,11 @@ def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width
     assert asked == [path.as_uri()]
     assert page.locator(".chart svg.marks").count() == 5
     # each picture fills its place, and nothing is wider than the screen
-    places, drawings = (
+    event_index, drawings = (
         page.evaluate(f"[...document.querySelectorAll('{what}')].map(e => e.getBoundingClientRect().width)")
         for what in (".chart", ".chart svg.marks")
     )
-    assert all(0.93 * place <= drawing <= place + 1 for place, drawing in zip(places, drawings, strict=True))
+    assert all(0.93 * place <= drawing <= place + 1 for place, drawing in zip(event_index, drawings, strict=True))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

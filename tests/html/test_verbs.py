@@ -2,7 +2,7 @@
 
 import pytest
 from cases.command_line import SMALL
-from cases.told import Told
+from cases.facts import Told
 
 import poolscope
 from poolscope.scenario.scenario import parse
@@ -14,9 +14,9 @@ def small():
 
 
 def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
-    told = Told()
-    summary = poolscope.audit(small, tmp_path / "run", users=20, progress=told)
-    assert told.stages == ["Preparing", "begun", "Summing up", "Drawing the page"]
+    facts = Told()
+    summary = poolscope.audit(small, tmp_path / "run", users=20, progress=facts)
+    assert facts.stages == ["Preparing", "begun", "Summing up", "Drawing the page"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert summary.scenario.title in page
     shown = summary._repr_html_()
@@ -25,9 +25,9 @@ def test_an_audit_writes_its_page_and_says_so(small, tmp_path):
 
 
 def test_a_comparison_has_a_page_where_it_has_a_folder(small, tmp_path):
-    told = Told()
-    done = poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "with", progress=told)
-    assert told.stages[-1] == "Drawing the page"
+    facts = Told()
+    done = poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "with", progress=facts)
+    assert facts.stages[-1] == "Drawing the page"
     assert (tmp_path / "with" / "comparison.html").stat().st_size > 0
     assert done._repr_html_() == done.results.to_html()
     poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100)
@@ -40,12 +40,12 @@ def test_a_reproduction_has_a_page(tmp_path):
 
 
 def test_without_html_there_is_no_report(small, tmp_path):
-    told = Told()
-    poolscope.audit(small, tmp_path / "run", users=20, html=False, progress=told)
+    facts = Told()
+    poolscope.audit(small, tmp_path / "run", users=20, html=False, progress=facts)
     poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "compared", html=False)
-    poolscope.reproduce("no-hash", tmp_path / "paper", users=2, html=False, progress=told)
+    poolscope.reproduce("no-hash", tmp_path / "paper", users=2, html=False, progress=facts)
     asked = {"exposed": 0.5, "reports": 3, "mechanisms": ["grr"], "users": 50, "tolerance": 0.5}
     poolscope.advise(small, **asked, out=tmp_path / "advice", html=False)
     assert len(list(tmp_path.glob("*/*.json"))) >= 5
     assert list(tmp_path.rglob("*.html")) == []
-    assert "Drawing the page" not in told.stages
+    assert "Drawing the page" not in facts.stages

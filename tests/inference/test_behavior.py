@@ -55,11 +55,11 @@ def test_learnt_intervals():
     hits, misses, neutral = 40, 10, 30
     kinds = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=float)
     ours = behavior_posterior(kinds[np.repeat([0, 1, 2], [hits, misses, neutral])])
-    law = stats.beta(hits + misses + 1, neutral + 1)
-    width = np.diff(law.ppf([0.025, 0.975]))[0]
-    assert ours.gamma_low == pytest.approx(law.ppf(0.025), abs=2e-3 * width)
-    assert ours.gamma_high == pytest.approx(law.ppf(0.975), abs=2e-3 * width)
+    distribution = stats.beta(hits + misses + 1, neutral + 1)
+    width = np.diff(distribution.ppf([0.025, 0.975]))[0]
+    assert ours.gamma_low == pytest.approx(distribution.ppf(0.025), abs=2e-3 * width)
+    assert ours.gamma_high == pytest.approx(distribution.ppf(0.975), abs=2e-3 * width)
     # either pool may be the preferred one: delta is distributed as max(x, 1 - x) of a Beta
-    law = stats.beta(hits + 1, misses + 1)
+    distribution = stats.beta(hits + 1, misses + 1)
     for end, p in ((ours.delta_low, 0.025), (ours.delta_high, 0.975)):
-        assert law.cdf(end) - law.cdf(1 - end) == pytest.approx(p, abs=1e-3)
+        assert distribution.cdf(end) - distribution.cdf(1 - end) == pytest.approx(p, abs=1e-3)

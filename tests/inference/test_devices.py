@@ -7,15 +7,15 @@ import pytest
 from cases.memory import STRONG, traces_of
 
 from poolscope.core.errors import InputError
-from poolscope.inference.attack import attack_on, posterior
-from poolscope.inference.independent import OnFresh
-from poolscope.inference.memoized.attack import OnKept
-from poolscope.mechanisms import CMS, Fresh, Memoized, Rappor, RapporMemory, reports_of
+from poolscope.inference.attack import attack_for, posterior
+from poolscope.inference.independent import IndependentReportsAttack
+from poolscope.inference.memoized.attack import MemoizedReportsAttack
+from poolscope.mechanisms import CMS, Fresh, Memoized, MemoizedRappor, Rappor, reports_of
 
 NAIVE = replace(STRONG, name="naive", knows_memoization=False)
 CMS = CMS(universe=60, epsilon=3.0, m=32, hashes=100)
 RAPPOR = Rappor(universe=60, m=32, hashes=2, cohorts=4, f=0.25, p=0.1, q=0.9)
-KEPT = [Memoized(CMS), RapporMemory(RAPPOR)]
+KEPT = [Memoized(CMS), MemoizedRappor(RAPPOR)]
 
 
 def cut(reports, lengths):
@@ -26,15 +26,20 @@ def cut(reports, lengths):
 
 
 @pytest.mark.parametrize(
-    ("device", "kind"), [(Fresh(CMS), OnFresh), (Memoized(CMS), OnKept), (RapporMemory(RAPPOR), OnKept)]
+    ("device", "kind"),
+    [
+        (Fresh(CMS), IndependentReportsAttack),
+        (Memoized(CMS), MemoizedReportsAttack),
+        (MemoizedRappor(RAPPOR), MemoizedReportsAttack),
+    ],
 )
 def test_every_device_has_its_attack(device, kind):
-    assert isinstance(attack_on(device), kind)
+    assert isinstance(attack_for(device), kind)
 
 
 def test_others_are_refused():
     with pytest.raises(InputError, match=r"must be a device, which has mechanism, memoizes, sent, got 'CMS'"):
-        attack_on(CMS)
+        attack_for(CMS)
 
 
 def test_a_mechanism_stands_for_fresh_reports():

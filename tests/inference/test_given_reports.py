@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from cases.memory import CROWD, STRONG, traces_of
+from oracle.distributions import LARGE
 from oracle.kinds import KINDS, large
-from oracle.laws import LARGE
 
 from poolscope.core.errors import InputError
 from poolscope.inference.adversary import Adversary

@@ -95,7 +95,7 @@ def test_what_the_first_reports_say_does_not_hang_on_the_rest(name, count):
         whole = device.evidence(reports).first(count)
         alone = device.evidence({column: np.asarray(x)[:count] for column, x in reports.items()})
         np.testing.assert_array_equal(whole.slots, alone.slots)
-        for found, expected in zip(whole.law, alone.law, strict=True):
+        for found, expected in zip(whole.distribution, alone.distribution, strict=True):
             np.testing.assert_array_equal(found, expected)
 
 

@@ -41,7 +41,9 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
     parameters, every = IDENTICAL[kind]
     device, reports = device_of(make(kind, 4, parameters), memoize=True), every()
     rows = len(next(iter(reports.values())))
-    law = np.exp(device.mechanism.log_likelihood(reports) + device.mechanism.log_base_measure(reports)[:, None])
+    distribution = np.exp(
+        device.mechanism.log_likelihood(reports) + device.mechanism.log_base_measure(reports)[:, None]
+    )
     rng, most = np.random.default_rng(SEED), 0.0
     for trace in [(0, 0, 0), (0, 0, 1), (0, 1, 2), (3, 1, 0)]:
         first = rng.integers(rows, size=3)
@@ -51,7 +53,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
             both = np.concatenate([first, np.array(answers)[which]])
             window = {name: column[both] for name, column in reports.items()}
             found = evident(device, window, np.array([3, 3]), SMALL, -np.inf)
-            chance = np.prod([law[answer, z] for answer, z in zip(answers, picked, strict=True)])
+            chance = np.prod([distribution[answer, z] for answer, z in zip(answers, picked, strict=True)])
             mean += chance * np.exp(found.log_e_value).sum()
             most = max(most, float(np.exp(found.log_e_value).sum()))
         assert mean <= 1 + 1e-12, trace
@@ -70,7 +72,7 @@ def test_with_noise_it_is_the_mean_ratio(kind):
     evidence = device.evidence(reports)
     weight = np.bincount(evidence.slots, weights=mean_popularity(KNOWN))
     twice = device.evidence({name: np.concatenate([x, x]) for name, x in reports.items()})
-    ratios = np.exp(log_ratios(twice.law, weight, 12)).reshape(3, 4, 3, 4).mean(axis=(1, 3))
+    ratios = np.exp(log_ratios(twice.distribution, weight, 12)).reshape(3, 4, 3, 4).mean(axis=(1, 3))
     assert np.exp(found.log_e_value) == pytest.approx(ratios[found.first, found.second])
 
 

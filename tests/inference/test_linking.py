@@ -26,9 +26,9 @@ def shares(rows):
     return tuple(tuple(Fraction(x, sum(row)) for x in row) for row in rows)
 
 
-def bits_law(device, places, permanent, again):
+def bits_law(device, event_index, permanent, again):
     ones = np.array(device.reports, dtype=np.uint8)
-    return Bits(ones, places, tuple(map(float, permanent)), tuple(map(float, again)))
+    return Bits(ones, event_index, tuple(map(float, permanent)), tuple(map(float, again)))
 
 
 def single_bits():
@@ -41,15 +41,15 @@ def bloom_filters():
     """A bit is two slots', a slot has one bit twice, and answers are sent almost as they are."""
     permanent, again = (Fraction(7, 8), Fraction(1, 8)), (Fraction(1), Fraction(1, 50))
     device = kept.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
-    places = np.array([[0, 1, 2], [1, 2, 3]])
-    return device, bits_law(device, places, permanent, again)
+    event_index = np.array([[0, 1, 2], [1, 2, 3]])
+    return device, bits_law(device, event_index, permanent, again)
 
 
 def answers():
     device = kept.identical(shares(LAW))
     with np.errstate(divide="ignore"):
-        law = np.log(np.array(shares(LAW), dtype=np.float64)).T
-    return device, Identical(np.arange(5), law)
+        distribution = np.log(np.array(shares(LAW), dtype=np.float64)).T
+    return device, Identical(np.arange(5), distribution)
 
 
 def response(truth, again):
@@ -70,39 +70,39 @@ CASES = {
 def chances(device):
     """Of every table of answers its probability, and (tables, reports) the chance of each report at such a device."""
     slots = sorted(set(device.slots))
-    laws, rows = [], []
+    distributions, rows = [], []
     for table in product(device.answers, repeat=len(slots)):
         chance = Fraction(1)
         for slot, answer in zip(slots, table, strict=True):
             chance *= device.permanent(answer, slot)
         if chance:
-            laws.append(chance)
+            distributions.append(chance)
             rows.append(
                 [
                     sum(w * device.instantaneous(r, a) for w, a in zip(WEIGHT, table, strict=True))
                     for r in device.reports
                 ]
             )
-    return np.array(laws, dtype=np.float64), np.array(rows, dtype=np.float64)
+    return np.array(distributions, dtype=np.float64), np.array(rows, dtype=np.float64)
 
 
-def repeated(law, first, second):
+def repeated(distribution, first, second):
     """The law of reports of these numbers, first those of one window and then those of the other."""
     rows = np.concatenate([first, second])
-    name = {Identical: "answer", Values: "value", Bits: "ones"}[type(law)]
-    return law._replace(**{name: getattr(law, name)[rows]})
+    name = {Identical: "answer", Values: "value", Bits: "ones"}[type(distribution)]
+    return distribution._replace(**{name: getattr(distribution, name)[rows]})
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_ratio_of_two_reports_is_exact(case):
     """Every report of one window beside every report of the other, by the sum over all tables of answers."""
-    device, law = CASES[case]
+    device, distribution = CASES[case]
     prior, chance = chances(device)
     assert chance.sum(axis=1) == pytest.approx(1), "some report is sent"
     alone = prior @ chance
     expected = np.log((chance * prior[:, None]).T @ chance / np.outer(alone, alone))
     every = np.arange(len(device.reports))
-    found = log_ratios(repeated(law, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
+    found = log_ratios(repeated(distribution, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     assert np.abs(expected).max() > 0.05
 
@@ -118,16 +118,18 @@ def crowded(hashes):
 @pytest.mark.parametrize("hashes", [1, 2, 4, 5, 8])
 def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
-    law, weight = crowded(hashes)
+    distribution, weight = crowded(hashes)
     found = []
     for cells, few in ((linkage.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
         monkeypatch.setattr(linkage, "CELLS", cells)
         monkeypatch.setattr(linkage, "FEW", few)
-        found.append(log_ratios(law, weight, 4))
-    np.testing.assert_allclose(found, np.broadcast_to(written_out(law, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10)
+        found.append(log_ratios(distribution, weight, 4))
+    np.testing.assert_allclose(
+        found, np.broadcast_to(written_out(distribution, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10
+    )
 
 
-def written_out(law, weight, cut):
+def written_out(distribution, weight, cut):
     """Slot by slot and bit by bit; a position that a slot has twice counts twice, as for the attack."""
     set_, unset = (
         [
@@ -135,20 +137,23 @@ def written_out(law, weight, cut):
             for x in (0, 1)
         ]
         for of_one, of_zero in [
-            ([1 - law.instantaneous[0], law.instantaneous[0]], [1 - law.instantaneous[1], law.instantaneous[1]])
+            (
+                [1 - distribution.instantaneous[0], distribution.instantaneous[0]],
+                [1 - distribution.instantaneous[1], distribution.instantaneous[1]],
+            )
         ]
-        for one in law.permanent
+        for one in distribution.permanent
     )
     alone = [[sum(row) for row in law_] for law_ in (set_, unset)]
-    m = law.ones.shape[1]
-    out = np.empty((cut, len(law.ones) - cut))
-    for r, u in product(range(cut), range(len(law.ones) - cut)):
-        x, y = law.ones[r], law.ones[cut + u]
+    m = distribution.ones.shape[1]
+    out = np.empty((cut, len(distribution.ones) - cut))
+    for r, u in product(range(cut), range(len(distribution.ones) - cut)):
+        x, y = distribution.ones[r], distribution.ones[cut + u]
         mine, other, both = [], [], []
-        for places in law.positions.T:
+        for event_index in distribution.positions.T:
             one = [np.prod([alone[1][b] for b in bits]) for bits in (x, y)]
             pair = np.prod([unset[a][b] for a, b in zip(x, y, strict=True)])
-            for j in places[places < m]:
+            for j in event_index[event_index < m]:
                 one = [value * alone[0][bits[j]] / alone[1][bits[j]] for value, bits in zip(one, (x, y), strict=True)]
                 pair *= set_[x[j]][y[j]] / unset[x[j]][y[j]]
             mine.append(one[0])
@@ -162,10 +167,10 @@ def written_out(law, weight, cut):
 
 def test_many_bits_to_a_slot_need_little_memory():
     """A table of all pairs of patterns of 12 bits would have 10^11 numbers."""
-    law, weight = crowded(12)
+    distribution, weight = crowded(12)
     tracemalloc.start()
     try:
-        assert np.all(np.isfinite(log_ratios(law, weight, 4)))
+        assert np.all(np.isfinite(log_ratios(distribution, weight, 4)))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -174,14 +179,14 @@ def test_many_bits_to_a_slot_need_little_memory():
 def area(same, different, score):
     """Chance that a pair of one device has a higher score than one of two; ties count half."""
     _, which = np.unique(np.round(score, 9), return_inverse=True)
-    more, fewer = (np.bincount(which.ravel(), weights=law.ravel()) for law in (same, different))
+    more, fewer = (np.bincount(which.ravel(), weights=distribution.ravel()) for distribution in (same, different))
     return float(more @ (np.cumsum(fewer) - fewer / 2))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_pairs_of_reports_rank_windows_nearly_as_well_as_can_be(case):
     """Windows of two reports: the exact law of all pairs of windows, the best ranking and ours."""
-    device, law = CASES[case]
+    device, distribution = CASES[case]
     prior, chance = chances(device)
     windows = np.array(list(product(range(len(device.reports)), repeat=2)))
     likely = chance[:, windows].prod(axis=2)
@@ -190,7 +195,7 @@ def test_pairs_of_reports_rank_windows_nearly_as_well_as_can_be(case):
     with np.errstate(divide="ignore"):
         best = area(same, different, np.log(same / different))
     every = np.arange(len(device.reports))
-    ratio = log_ratios(repeated(law, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
+    ratio = log_ratios(repeated(distribution, every, every), np.array(WEIGHT, dtype=np.float64), len(every))
     ours = area(same, different, sum(ratio[windows[:, [i]], windows[:, j]] for i in (0, 1) for j in (0, 1)))
     assert best - 0.03 < ours <= best + 1e-9
     assert area(same, different, np.zeros_like(same)) == pytest.approx(0.5)
@@ -211,9 +216,9 @@ def response_areas(popularity, epsilon, window):
     likely = np.prod(chance[:, None] ** np.array(seen), axis=2) * ways
     alone = prior @ likely
     same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
-    law = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
+    distribution = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
     both = np.tile(np.arange(objects), 2)
-    pairs = np.maximum(log_ratios(Identical(both, law), popularity, objects), -1e6)
+    pairs = np.maximum(log_ratios(Identical(both, distribution), popularity, objects), -1e6)
     with np.errstate(divide="ignore"):
         best = area(same, different, np.log(same / different))
     return area(same, different, np.array(seen) @ pairs @ np.array(seen).T), best

@@ -9,8 +9,8 @@ from cases.calibrated import calibration_p
 from cases.synthetic import SEED
 from mpmath import mp, mpf
 from oracle import reference
+from oracle.distributions import LARGE, TINY
 from oracle.kinds import KINDS, large, rows, tiny
-from oracle.laws import LARGE, TINY
 
 from poolscope.core.randomness import report_keys, user_keys
 from poolscope.inference.adversary import Adversary
@@ -117,8 +117,8 @@ def test_an_overconfident_attack_is_not(name):
 def test_a_wrong_epsilon_is_not_calibrated(claimed):
     """A set of positions tells less than the noisy vector it is made of, whose epsilon it claims."""
 
-    class Stated(THE):
-        floor, slope = np.exp(-claimed), -np.expm1(-claimed)
+    class HasLikelihood(THE):
+        likelihood_offset, likelihood_scale = np.exp(-claimed), -np.expm1(-claimed)
 
-    mechanism = Stated(universe=LARGE, epsilon=4.0)
+    mechanism = HasLikelihood(universe=LARGE, epsilon=4.0)
     assert p_value(mechanism, sent(mechanism)) <= LEVEL

@@ -55,17 +55,19 @@ def test_answers_follow_the_law():
 def test_the_same_reports_are_one_answer():
     """In order of arrival, not of their bytes."""
     matrix = np.array([[0.5, 0.3, 0.2]] * 2 + [[0.1, 0.6, 0.3]] * 3)
-    slots, law = Memoized(Channel(universe=5, matrix=matrix)).evidence({"report": np.array([2, 0, 2, 2])})
+    slots, distribution = Memoized(Channel(universe=5, matrix=matrix)).evidence({"report": np.array([2, 0, 2, 2])})
     np.testing.assert_array_equal(slots, np.arange(5))
-    np.testing.assert_array_equal(law.answer, [0, 1, 0, 0])
-    np.testing.assert_array_equal(law.log_law, np.log(matrix[:, [2, 0]].T))
+    np.testing.assert_array_equal(distribution.answer, [0, 1, 0, 0])
+    np.testing.assert_array_equal(distribution.log_response_prob, np.log(matrix[:, [2, 0]].T))
 
 
 def test_randomized_response_states_its_probabilities():
     """So that two objects may turn out to share an answer."""
     mechanism = GRR(universe=5, epsilon=1.0)
-    law = Memoized(mechanism).evidence({"value": np.array([3, 1])}).law
-    np.testing.assert_allclose(np.exp(law.log_law[0]), np.where(np.arange(5) == 3, np.e, 1.0) / (np.e + 4))
+    distribution = Memoized(mechanism).evidence({"value": np.array([3, 1])}).distribution
+    np.testing.assert_allclose(
+        np.exp(distribution.log_response_prob[0]), np.where(np.arange(5) == 3, np.e, 1.0) / (np.e + 4)
+    )
 
 
 # The attack

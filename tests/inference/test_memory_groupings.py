@@ -13,12 +13,12 @@ from poolscope.inference.memoized.chains import (
     LARGE,
     MANY,
     SOME,
-    agreed,
     are_many,
-    begun,
     belief_of,
     by_groupings,
-    kept_posterior,
+    estimate_by_chains,
+    init_chains,
+    memoized_posterior,
 )
 from poolscope.inference.memoized.occupancy import normalized
 from poolscope.inference.memoized.state import slots_of, units_of
@@ -38,7 +38,7 @@ def parts(device, user, n=N):
     """What an attack starts from."""
     evidence = device.evidence(reports_of(device, TRACES[[user], :n], KEYS[[user]]))
     slots = slots_of(evidence.slots, STRONG)
-    return evidence, slots, units_of(evidence.law, slots), belief_of(STRONG, slots, n)
+    return evidence, slots, units_of(evidence.distribution, slots), belief_of(STRONG, slots, n)
 
 
 @cache
@@ -47,16 +47,16 @@ def grouped(p, user, key):
     return by_groupings(units, belief, slots.order, STRONG, np.uint64(key), ENOUGH)
 
 
-def told(p, user):
+def facts(p, user):
     """The posterior of whoever is told which reports belong together."""
     device = rappor(p)
     reports = reports_of(device, TRACES[[user]], KEYS[[user]])
     objects, which, counts = np.unique(TRACES[user], return_inverse=True, return_counts=True)
-    bits, law = device.bits(reports), device.evidence(reports).law
+    bits, distribution = device.bits(reports), device.evidence(reports).distribution
     ones = np.stack([bits[which == g].sum(axis=0) for g in range(len(objects))])[:, :, None]
-    q, p = law.instantaneous
+    q, p = distribution.instantaneous
     logs = []
-    for one in law.permanent:
+    for one in distribution.permanent:
         of = [
             np.log(x) + ones * np.log(r) + (counts[:, None, None] - ones) * np.log1p(-r)
             for x, r in ((one, q), (1 - one, p))
@@ -91,8 +91,10 @@ def test_without_noise_anew_the_groups_are_known():
     device = rappor(0.0)
     for user in BUSY[:2]:
         reports = reports_of(device, TRACES[[user]], KEYS[[user]])
-        law = Memoized(device.mechanism).evidence(reports).law
-        expected = normalized(occupancy_scores(law.log_law, np.bincount(law.answer), STRONG), STRONG)
+        distribution = Memoized(device.mechanism).evidence(reports).distribution
+        expected = normalized(
+            occupancy_scores(distribution.log_response_prob, np.bincount(distribution.answer), STRONG), STRONG
+        )
         found, error = grouped(0.0, user, 1)
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert error.max() < 1e-9
@@ -102,10 +104,10 @@ def test_little_noise_leaves_little_to_find_out():
     """Near what whoever is told the groups thinks, which chains over the pools as well are not."""
     near, far = [], []
     for user in BUSY:
-        expected = told(0.05, user)
+        expected = facts(0.05, user)
         _, _, units, belief = parts(rappor(0.05), user)
         near.append(np.abs(grouped(0.05, user, 1)[0] - expected).sum() / 2)
-        far.append(np.abs(agreed(units, belief, KEYS[user]).posterior - expected).sum() / 2)
+        far.append(np.abs(estimate_by_chains(units, belief, KEYS[user]).posterior - expected).sum() / 2)
     assert np.mean(near) < 0.03, near
     assert np.mean(far) > 2 * np.mean(near), (near, far)
 
@@ -121,7 +123,7 @@ def test_the_stated_error_is_what_other_draws_differ_by(p):
 
 def test_chains_start_with_too_many_sets_and_with_too_few():
     _, _, units, belief = parts(rappor(0.1), BUSY[0])
-    apart, together = begun(units, belief, KEYS[0], 2)
+    apart, together = init_chains(units, belief, KEYS[0], 2)
     assert len(apart.groups) > MANY
     assert len(together.groups) < MANY / 2
     for chain in (apart, together):
@@ -134,8 +136,8 @@ def test_few_sets_are_left_to_the_chains():
     """Many are not; which it is the first chain says at its start."""
     for n in (12, N):
         evidence, slots, units, belief = parts(rappor(0.05), BUSY[0], n)
-        found = kept_posterior(evidence, STRONG, KEYS[0])
-        many = are_many(len(begun(units, belief, np.uint64(0), 1)[0].groups), n)
+        found = memoized_posterior(evidence, STRONG, KEYS[0])
+        many = are_many(len(init_chains(units, belief, np.uint64(0), 1)[0].groups), n)
         assert many == (n == N)
         expected = by_groupings(units, belief, slots.order, STRONG, KEYS[0], ENOUGH) if many else None
-        np.testing.assert_array_equal(found, expected or agreed(units, belief, KEYS[0]))
+        np.testing.assert_array_equal(found, expected or estimate_by_chains(units, belief, KEYS[0]))

@@ -49,14 +49,14 @@ def test_evidence_is_the_users_own():
     memory = small_rappor(0.2, 0.7)
     reports = reports_of(memory, traces, keys)
     own = {name: column[4:8] for name, column in reports.items()}
-    slots, law = memory.evidence(own)
+    slots, distribution = memory.evidence(own)
     np.testing.assert_array_equal(slots, np.arange(60))
-    np.testing.assert_array_equal(law.positions, memory.positions(int(memory.cohorts(keys)[1])))
-    assert (law.permanent, law.instantaneous) == ((0.875, 0.125), (0.7, 0.2))
-    marked, plain = (one * 0.7 + (1 - one) * 0.2 for one in law.permanent)
+    np.testing.assert_array_equal(distribution.positions, memory.positions(int(memory.cohorts(keys)[1])))
+    assert (distribution.permanent, distribution.instantaneous) == ((0.875, 0.125), (0.7, 0.2))
+    marked, plain = (one * 0.7 + (1 - one) * 0.2 for one in distribution.permanent)
     filters = memory.pattern(int(memory.cohorts(keys)[1]))
     ones = np.where(filters, marked, plain)[None]
-    expected = np.log(np.where(law.ones[:, None] == 1, ones, 1 - ones)).sum(axis=2)
+    expected = np.log(np.where(distribution.ones[:, None] == 1, ones, 1 - ones)).sum(axis=2)
     np.testing.assert_allclose(memory.mechanism.log_likelihood(own), expected - np.log(8), rtol=1e-12)
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import Bits, Evidence, Identical, Values
 from poolscope.inference.memoized import table_samplers
-from poolscope.inference.memoized.chains import N_CHAINS, agreed, begun, belief_of, kept_posterior
+from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.inference.memoized.table_samplers import tempered_posterior
 from poolscope.inference.memoized.tables import tables_of
@@ -27,10 +27,12 @@ APART, MIXED = [0, 1, 2, 3, 4], [0, 1, 0, 1, 2]
 def channel(slots):
     """A few answers, which slots often share."""
     rows = np.random.default_rng(1).integers(1, 20, size=(5, 3))
-    law = [[Fraction(int(x), int(row.sum())) for x in row] for row in rows]
+    distribution = [[Fraction(int(x), int(row.sum())) for x in row] for row in rows]
     reports = (0, 0, 2, 0)
-    exact = enumerated(ORACLE, slots, range(3), lambda a, s: law[s][a], lambda r, a: Fraction(int(r == a)), reports)
-    logs = np.log(np.array(law, dtype=np.float64).T[:, : max(slots) + 1])
+    exact = enumerated(
+        ORACLE, slots, range(3), lambda a, s: distribution[s][a], lambda r, a: Fraction(int(r == a)), reports
+    )
+    logs = np.log(np.array(distribution, dtype=np.float64).T[:, : max(slots) + 1])
     seen, answer = np.unique(reports, return_inverse=True)
     return exact, Evidence(np.array(slots), Identical(answer, logs[seen]))
 
@@ -38,13 +40,13 @@ def channel(slots):
 def bits(slots, p=Fraction(1, 10)):
     """Three bits, of which each slot sets one or two."""
     f, q = Fraction(1, 5), 1 - p
-    places = [(0, 3), (1, 3), (2, 3), (1, 2), (0, 2)]
+    event_index = [(0, 3), (1, 3), (2, 3), (1, 2), (0, 2)]
     reports = ((1, 0, 0), (1, 0, 1), (1, 0, 0), (0, 1, 0))
 
     def permanent(answer, slot):
         out = Fraction(1)
         for j, x in enumerate(answer):
-            one = 1 - f if j in places[slot] else f
+            one = 1 - f if j in event_index[slot] else f
             out *= one if x else 1 - one
         return out
 
@@ -56,9 +58,9 @@ def bits(slots, p=Fraction(1, 10)):
         return out
 
     exact = enumerated(ORACLE, slots, list(product((0, 1), repeat=3)), permanent, instantaneous, reports)
-    positions = np.array(places).T[:, : max(slots) + 1]
-    law = Bits(np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p)))
-    return exact, Evidence(np.array(slots), law)
+    positions = np.array(event_index).T[:, : max(slots) + 1]
+    distribution = Bits(np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p)))
+    return exact, Evidence(np.array(slots), distribution)
 
 
 def values(slots):
@@ -73,13 +75,13 @@ def values(slots):
         lambda r, a: p_again if r == a else q_again,
         reports,
     )
-    law = Values(
+    distribution = Values(
         np.array(reports), np.arange(max(slots) + 1), g, (float(p), float(q)), (float(p_again), float(q_again))
     )
-    return exact, Evidence(np.array(slots), law)
+    return exact, Evidence(np.array(slots), distribution)
 
 
-LAWS = [(law, slots) for law in (channel, bits, values) for slots in (APART, MIXED)]
+LAWS = [(distribution, slots) for distribution in (channel, bits, values) for slots in (APART, MIXED)]
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +91,8 @@ def short(monkeypatch):
 
 
 def found(evidence, adversary=ORACLE, keys=KEYS):
-    if isinstance(evidence.law, Bits):
-        both = [kept_posterior(evidence, adversary, key) for key in keys]
+    if isinstance(evidence.distribution, Bits):
+        both = [memoized_posterior(evidence, adversary, key) for key in keys]
     else:
         tables = tables_of(evidence, adversary)
         both = [tempered_posterior(tables, adversary, key) for key in keys[:60]]
@@ -102,10 +104,10 @@ def off(posterior, exact):
     return abs(posterior.mean() - exact) / (posterior.std(ddof=1) / np.sqrt(len(posterior)))
 
 
-@pytest.mark.parametrize(("law", "slots"), LAWS)
-def test_the_sampler_is_the_enumeration(law, slots):
+@pytest.mark.parametrize(("distribution", "slots"), LAWS)
+def test_the_sampler_is_the_enumeration(distribution, slots):
     """In the mean over seeds, and each within the error that it states as often as a t between chains should be."""
-    exact, evidence = law(slots)
+    exact, evidence = distribution(slots)
     posterior, error = found(evidence)
     assert off(posterior, exact[0]) < 4
     for within in (0.95, 0.99):
@@ -113,9 +115,9 @@ def test_the_sampler_is_the_enumeration(law, slots):
         assert inside.mean() > within - 4 * np.sqrt(within * (1 - within) / len(posterior))
 
 
-@pytest.mark.parametrize(("law", "slots"), LAWS)
-def test_a_wrong_prior_is_caught(law, slots):
-    exact, evidence = law(slots)
+@pytest.mark.parametrize(("distribution", "slots"), LAWS)
+def test_a_wrong_prior_is_caught(distribution, slots):
+    exact, evidence = distribution(slots)
     wrong = replace(ORACLE, belief=Behavior(pools=(1.0, 1.3)))
     assert off(found(evidence, wrong, KEYS[:40])[0], exact[0]) > 6
 
@@ -124,9 +126,9 @@ def test_a_chain_that_joins_no_reports_is_caught():
     """Every report a slot of its own: what a chain without splits and merges that starts so would be."""
     exact, evidence = bits(APART)
     slots = slots_of(evidence.slots, ORACLE)
-    units = units_of(evidence.law, slots)._replace(joins=False)
+    units = units_of(evidence.distribution, slots)._replace(joins=False)
     belief = belief_of(ORACLE, slots, 4)
-    apart = np.array([agreed(units, belief, key).posterior[0] for key in KEYS[:40]])
+    apart = np.array([estimate_by_chains(units, belief, key).posterior[0] for key in KEYS[:40]])
     assert off(apart, exact[0]) > 6
 
 
@@ -138,5 +140,5 @@ def test_long_reports_are_told_apart_at_the_start(again, same):
         ones[1:] = ones[0]
     slots = slots_of(np.arange(5), ORACLE)
     units = units_of(Bits(ones, np.arange(5)[None], (0.9, 0.1), again), slots)
-    for chain in begun(units, belief_of(ORACLE, slots, 3), KEYS[0], 2):
+    for chain in init_chains(units, belief_of(ORACLE, slots, 3), KEYS[0], 2):
         assert len(chain.groups) == (1 if same else 3)

@@ -42,7 +42,7 @@ def enumerated(matrix, reports, adversary):
     """
     universe, k, n = adversary.universe, adversary.k, len(reports)
     within = [Fraction(x) for x in within_pools(universe, adversary.popularity)]
-    law = [[Fraction(x) for x in row] for row in matrix]
+    distribution = [[Fraction(x) for x in row] for row in matrix]
     scores = {name: [Fraction(0)] * k for name in ("apart", "all")}
     for sequence in product(range(universe.size), repeat=n):
         objects = Fraction(1)
@@ -54,7 +54,7 @@ def enumerated(matrix, reports, adversary):
         kept = dict(zip(sequence, reports, strict=True))
         consistent = all(kept[z] == r for z, r in zip(sequence, reports, strict=True))
         for z, r in kept.items():
-            answers *= law[z][r]
+            answers *= distribution[z][r]
         for i in range(k):
             if consistent:
                 scores["all"][i] += answers * weights[i]
@@ -73,8 +73,8 @@ def random_channel(reports, seed):
 
 
 def groups_of(memory, trace, key):
-    law = memory.evidence(reports_of(memory, trace[None], key[None])).law
-    return law.log_law, np.bincount(law.answer)
+    distribution = memory.evidence(reports_of(memory, trace[None], key[None])).distribution
+    return distribution.log_response_prob, np.bincount(distribution.answer)
 
 
 SENT = [(0,), (1, 1), (0, 1), (2, 2, 2, 2), (0, 1, 2, 3), (3, 3, 0, 1), (1, 1, 0, 0, 0)]

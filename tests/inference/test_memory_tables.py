@@ -17,7 +17,7 @@ from poolscope.inference.adversary import Adversary
 from poolscope.inference.attack import posterior
 from poolscope.inference.memoized import tables as module
 from poolscope.inference.memoized.attack import found_by
-from poolscope.inference.memoized.chains import kept_posterior
+from poolscope.inference.memoized.chains import memoized_posterior
 from poolscope.inference.memoized.tables import axes, table_sum, tables_of
 from poolscope.mechanisms import (
     GRR,
@@ -53,10 +53,10 @@ def channel(slots, responses=3):
 @pytest.mark.parametrize("slots", [[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]], ids=["objects", "mixed"])
 @pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
 def test_identical_reports_are_the_enumeration(slots, reports):
-    law = channel(slots)
-    expected = kept.posterior(kept.identical(law, slots), reports, WITHIN, POOL_OF, 2)
+    distribution = channel(slots)
+    expected = kept.posterior(kept.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
     seen, answer = np.unique(reports, return_inverse=True)
-    logs = np.log(np.array(law, dtype=np.float64).T[seen])
+    logs = np.log(np.array(distribution, dtype=np.float64).T[seen])
     found = summed(tables_of(Evidence(np.array(slots), Identical(answer, logs)), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
@@ -67,8 +67,8 @@ def test_noisy_values_are_the_enumeration(slots, reports):
     truth, again, g = Fraction(3, 5), Fraction(4, 5), max(slots) + 1
     expected = kept.posterior(kept.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
     steps = [(float(p), float((1 - p) / (g - 1))) for p in (truth, again)]
-    law = Values(np.array(reports), np.arange(g), g, *steps)
-    found = summed(tables_of(Evidence(np.array(slots), law), ORACLE))
+    distribution = Values(np.array(reports), np.arange(g), g, *steps)
+    found = summed(tables_of(Evidence(np.array(slots), distribution), ORACLE))
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-12)
 
 
@@ -84,9 +84,9 @@ def test_the_example_of_many_reports():
     reports = {"value": np.repeat(np.arange(5), [120, 40, 5, 5, 10])}
     found = posterior(device, reports, SKEWED, observations=[180])[0]
     assert found[0] == pytest.approx(1.0, abs=5e-5)
-    law = np.where(np.eye(5), np.exp(3.0), 1.0) / (np.exp(3.0) + 4)
+    distribution = np.where(np.eye(5), np.exp(3.0), 1.0) / (np.exp(3.0) + 4)
     counts = np.array([120, 40, 5, 5, 10])
-    expected = table_posterior(_mass(np.arange(5)), law, np.eye(5), counts)
+    expected = table_posterior(_mass(np.arange(5)), distribution, np.eye(5), counts)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -124,11 +124,11 @@ def _dbitflip(reports):
     flip = DBITFLIP_DEVICE.mechanism.flip
     asked = np.flatnonzero(np.unpackbits(reports["positions"][0], bitorder="little")[:5])
     bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")[:, asked]
-    law = np.ones((5, 4))
+    distribution = np.ones((5, 4))
     for slot, (code, pattern) in product(range(5), enumerate(product((0, 1), repeat=2))):
         for place, bit in zip(asked, pattern, strict=True):
-            law[slot, code] *= 1 - flip if bit == (place == slot) else flip
-    return np.arange(5), law, np.eye(4), bits @ np.array([2, 1])
+            distribution[slot, code] *= 1 - flip if bit == (place == slot) else flip
+    return np.arange(5), distribution, np.eye(4), bits @ np.array([2, 1])
 
 
 def _channel(reports):
@@ -149,8 +149,10 @@ def test_the_attack_is_the_sum_over_tables(name, n):
     device, written = DEVICES[name]
     trace = np.random.default_rng(n).choice(5, size=(1, n), p=SKEWED.popularity)
     reports = reports_of(device, trace, user_keys(SEED, np.arange(1)))
-    slots, law, emission, which = written(reports)
-    expected = table_posterior(_mass(slots), law, emission, np.bincount(which, minlength=emission.shape[1]), GRID[n])
+    slots, distribution, emission, which = written(reports)
+    expected = table_posterior(
+        _mass(slots), distribution, emission, np.bincount(which, minlength=emission.shape[1]), GRID[n]
+    )
     found = found_by(device, reports, SKEWED)
     np.testing.assert_allclose(found.posterior, expected, atol=1e-5)
     assert found.error.max() == 0
@@ -176,9 +178,9 @@ def test_priors_are_honored():
     (gamma, _, a), (u, _, b) = belief.interest.rule(20), belief.polarization.rule(20)
     g, x = np.meshgrid(gamma, u, indexing="ij")
     grid = g.ravel(), 0.5 + 0.5 * x.ravel(), np.outer(a, b).ravel()
-    law = np.where(np.eye(5), np.exp(2.0), 1.0) / (np.exp(2.0) + 4)
+    distribution = np.where(np.eye(5), np.exp(2.0), 1.0) / (np.exp(2.0) + 4)
     counts = np.array([5, 9, 0, 4, 0])
-    expected = table_posterior(_mass(np.arange(5)), law, np.eye(5), counts, grid, np.array([0.2, 0.8]))
+    expected = table_posterior(_mass(np.arange(5)), distribution, np.eye(5), counts, grid, np.array([0.2, 0.8]))
     found = found_by(device, reports, adversary).posterior
     np.testing.assert_allclose(found, expected, atol=1e-9)
     plain = found_by(device, reports, SKEWED).posterior
@@ -213,10 +215,12 @@ def test_without_neutral_objects_the_interest_does_not_matter():
             popularity=np.array([0.4, 0.1, 0.2, 0.3]),
             belief=Behavior(interest=interest),
         )
-        law = np.where(np.eye(4), np.exp(2.0), 1.0) / (np.exp(2.0) + 3)
+        distribution = np.where(np.eye(4), np.exp(2.0), 1.0) / (np.exp(2.0) + 3)
         x, w = np.polynomial.legendre.leggauss(12)
         grid = np.ones(12), 0.5 + 0.25 * (x + 1), w / 2
-        expected = table_posterior(_mass(np.arange(4), adversary), law, np.eye(4), np.array([3, 1, 0, 1]), grid)
+        expected = table_posterior(
+            _mass(np.arange(4), adversary), distribution, np.eye(4), np.array([3, 1, 0, 1]), grid
+        )
         np.testing.assert_allclose(found_by(device, reports, adversary).posterior, expected, rtol=1e-9)
 
 
@@ -258,7 +262,7 @@ def test_one_report_is_as_if_it_were_fresh(name):
 def test_chains_over_one_report_find_the_same():
     device = device_of(Rappor(universe=5, m=16, hashes=2, cohorts=1, f=0.25, p=0.1, q=0.9), memoize=True)
     reports = reports_of(device, np.array([[3]]), user_keys(SEED, np.arange(1)))
-    chains = kept_posterior(device.evidence(reports), SKEWED, np.uint64(SEED))
+    chains = memoized_posterior(device.evidence(reports), SKEWED, np.uint64(SEED))
     expected = found_by(device, reports, SKEWED).posterior
     assert np.abs(chains.posterior - expected).max() < 4 * chains.error.max() + 1e-9
 

@@ -110,7 +110,7 @@ def test_slots_without_a_choice_need_no_chain_to_move():
     """One slot is free: the sampler pads it, and must still end."""
     base, mass = np.array([[0.3, 0.0, 0.0], [0.0, 0.4, 0.0]]), np.array([[0.0, 0.0, 1.0]])
     tables = Tables(mass, np.log([[0.2, 0.3, 0.5]]), np.array([4, 6]), base, (0.0, 1.0))
-    for own in (tables, tables._replace(mass=mass[:0], log_law=tables.log_law[:0])):
+    for own in (tables, tables._replace(mass=mass[:0], log_response_prob=tables.log_response_prob[:0])):
         scores, found = table_sum(own, KNOWN), tempered_posterior(own, KNOWN, np.uint64(1))
         np.testing.assert_allclose(found.posterior, scores / scores.sum(), atol=4 * found.error.max() + 1e-3)
 
@@ -182,8 +182,8 @@ def test_nearly_as_many_groups_as_slots():
     off, error = [], []
     for user, trace in enumerate(draw_traces(universe, adversary.popularity, truth, 60)):
         evidence = device.evidence(reports_of(device, trace[None], KEYS[[user]]))
-        groups = np.bincount(evidence.law.answer)
-        exact = normalized(exact_scores(evidence.law.log_law, groups, adversary), adversary)
+        groups = np.bincount(evidence.distribution.answer)
+        exact = normalized(exact_scores(evidence.distribution.log_response_prob, groups, adversary), adversary)
         sampled = allocated_posterior(tables_of(evidence, adversary), adversary, KEYS[user])
         off.append(sampled.posterior[0] - exact[0])
         error.append(sampled.error[0])

@@ -31,19 +31,19 @@ def test_products_however_far_apart(size, least):
     if size == 256:
         rule = fixed_rule(UNIFORM, 1, size // rule.shape[1])
     likelihood = np.repeat([[least, 1.0, least], [1.0, least, least], [least, least, 1.0]], (300, 0, 298), axis=0)
-    prior, room = np.full(k, 0.5), nodes.scratch(len(likelihood), k)
-    n = nodes.scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, room)
-    grid, smallest = nodes.lay_grid(rule, rule, prior, room)
+    prior, workspace = np.full(k, 0.5), nodes.scratch(len(likelihood), k)
+    n = nodes.scale_reports(likelihood.ravel(), 0, np.array([0, k + 1, 1]), len(likelihood), 0.0, 1.0, workspace)
+    grid, smallest = nodes.lay_grid(rule, rule, prior, workspace)
     out = np.empty((n + 1, k))
-    _, wide = nodes.carry(0, n, smallest, False, grid, prior, room, out, np.empty(0))
+    _, wide = nodes.carry(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
     assert wide
-    nodes.rescale(wide, grid, prior, room)
-    logs = logarithms(room.scaled[:n], rule, rule, k)
+    nodes.rescale(wide, grid, prior, workspace)
+    logs = logarithms(workspace.scaled[:n], rule, rule, k)
     expected = special.softmax(special.logsumexp(logs, axis=(1, 2)))
     np.testing.assert_allclose(out[n], expected, rtol=1e-10)
     ours = (
         grid.product[:, : k * rule.shape[1]].reshape(rule.shape[1], k, -1).transpose(1, 0, 2)
-        * room.scale[:, None, None]
+        * workspace.scale[:, None, None]
     )
     np.testing.assert_allclose(ours / ours.sum(), np.exp(logs - special.logsumexp(logs)), rtol=1e-9, atol=1e-30)
 
@@ -52,12 +52,12 @@ def test_factors_below_every_double_end_too():
     """Nodes at the very end of an axis: each lane is rescaled, and comes to its end."""
     k, rule = 2, fixed_rule(UNIFORM, 1)
     rule[0, 0], rule[1, 0] = 1e-300, 1.0
-    prior, room = np.full(k, 0.5), nodes.scratch(40, k)
-    n = nodes.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, room)
-    grid, smallest = nodes.lay_grid(rule, rule, prior, room)
+    prior, workspace = np.full(k, 0.5), nodes.scratch(40, k)
+    n = nodes.scale_reports(np.tile([0.0, 1.0, 0.0], 40), 0, np.array([0, 3, 1]), 40, 0.0, 1.0, workspace)
+    grid, smallest = nodes.lay_grid(rule, rule, prior, workspace)
     assert grid.least**nodes.LANE == 0
     out = np.empty((n + 1, k))
-    nodes.carry(0, n, smallest, False, grid, prior, room, out, np.empty(0))
+    nodes.carry(0, n, smallest, False, grid, prior, workspace, out, np.empty(0))
     assert np.isfinite(out[1:]).all()
     assert out[n, 0] > 1 - 1e-9
 

@@ -61,11 +61,11 @@ def mass_of(pool_of, popularity, support):
 @example((np.array([0, 0, 1]), np.array([1.0, 2.0, 1.0]), 1.0, np.eye(3, dtype=bool)))
 def test_posterior_is_the_oracles(world):
     pool_of, popularity, epsilon, support = world
-    floor, slope = np.exp(-epsilon), -np.expm1(-epsilon)
+    likelihood_offset, likelihood_scale = np.exp(-epsilon), -np.expm1(-epsilon)
     mass = mass_of(pool_of, popularity, support)
-    likelihood = floor + slope * mass
+    likelihood = likelihood_offset + likelihood_scale * mass
     if pool_of.min() < 0:
-        ours = posterior_of_likelihood(mass, floor=floor, slope=slope)
+        ours = posterior_of_likelihood(mass, likelihood_offset=likelihood_offset, likelihood_scale=likelihood_scale)
         np.testing.assert_allclose(ours, posterior_of_likelihood(likelihood), atol=1e-13)
     else:
         likelihood[:, 0] = 0

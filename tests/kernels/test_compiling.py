@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from numba import njit
 
-from poolscope.kernels.compilation import Aside
+from poolscope.kernels.compilation import BackgroundCompile
 
 CALL = """
 import warnings
@@ -62,8 +62,8 @@ def test_processes_that_are_started_keep_their_kernels_in_the_same_place(tmp_pat
 from poolscope.kernels.compilation import cache_environment
 print(cache_environment()["NUMBA_CACHE_DIR"], os.environ["NUMBA_CACHE_DIR"])
 """
-    (_, _, told, before), _ = run(tmp_path / "kept", READ_ONLY, strict=False, after=after)
-    assert "poolscope-kernels-" in told
+    (_, _, facts, before), _ = run(tmp_path / "kept", READ_ONLY, strict=False, after=after)
+    assert "poolscope-kernels-" in facts
     assert before == str(tmp_path / "kept")
     (_, _, same, _), _ = run(tmp_path, "import os", after=after)
     assert same == str(tmp_path)
@@ -76,7 +76,7 @@ def twice(x):
 
 def test_another_process_compiles_what_is_not_there_yet(tmp_path, monkeypatch):
     made = tmp_path / "made"
-    aside = Aside(twice, f"import pathlib, time; time.sleep(0.2); pathlib.Path({str(made)!r}).touch()")
+    aside = BackgroundCompile(twice, f"import pathlib, time; time.sleep(0.2); pathlib.Path({str(made)!r}).touch()")
     aside.wait()  # nothing was begun
     assert not made.exists()
     monkeypatch.setattr(type(twice), "stats", SimpleNamespace(cache_path=str(tmp_path)))

@@ -6,9 +6,19 @@ from cases.memory import ORACLE
 from cases.synthetic import SEED
 
 from poolscope.devices.protocols import Bits
-from poolscope.inference.memoized.chains import begun, belief_of
+from poolscope.inference.memoized.chains import belief_of, init_chains
 from poolscope.inference.memoized.state import slots_of, units_of
-from poolscope.kernels.memoized_state import log_join, log_joins, log_law, log_stay, move, put, refresh, table, take
+from poolscope.kernels.memoized_state import (
+    log_join,
+    log_joins,
+    log_response_prob,
+    log_stay,
+    move,
+    put,
+    refresh,
+    table,
+    take,
+)
 
 N, RNG = 24, np.random.default_rng(SEED)
 POSITIONS = np.array([[0, 1, 2, 1, 0], [3, 4, 5, 2, 6]])  # the last position is padding
@@ -23,7 +33,7 @@ def chain(request):
     """One that has gone a while, so that sets have all sizes."""
     slots = slots_of(np.arange(5), ORACLE)
     units = units_of(LAWS[request.param], slots)
-    first = begun(units, belief_of(ORACLE, slots, N), np.uint64(1), 1)[0]
+    first = init_chains(units, belief_of(ORACLE, slots, N), np.uint64(1), 1)[0]
     first.go(5)
     return first
 
@@ -38,9 +48,9 @@ def test_a_report_stays_as_it_would_join_the_others(chain):
         if sets.size[g] > 1:
             stay = log_stay(units, sets, u)
             np.testing.assert_array_equal(sets.ones, before)
-            whole = log_law(units, sets, g, sets.slot[g])
+            whole = log_response_prob(units, sets, g, sets.slot[g])
             take(units, sets, u)
-            rest = log_law(units, sets, g, sets.slot[g])
+            rest = log_response_prob(units, sets, g, sets.slot[g])
             assert stay == pytest.approx(whole - rest, abs=1e-9)
             assert stay == pytest.approx(log_join(units, sets, g, u), abs=1e-9)
             put(units, sets, u, g)
@@ -75,9 +85,11 @@ def test_tables_cumulate_the_law_of_each_set(chain):
     units, sets = chain.units, chain.sets
     for g in chain.groups:
         row = table(units, sets, g)
-        law = np.array([log_law(units, sets, g, s) for s in range(5)]) + sets.total[g] * units.log_share
+        distribution = (
+            np.array([log_response_prob(units, sets, g, s) for s in range(5)]) + sets.total[g] * units.log_share
+        )
         for k in range(len(units.first) - 1):
             own = slice(units.first[k], units.first[k + 1])
-            weight = np.exp(law[own] - law[own].max())
+            weight = np.exp(distribution[own] - distribution[own].max())
             np.testing.assert_allclose(units.cumulative[row, own], np.cumsum(weight) / weight.sum(), rtol=1e-9)
-            assert units.log_total[row, k] == pytest.approx(law[own].max() + np.log(weight.sum()), abs=1e-9)
+            assert units.log_total[row, k] == pytest.approx(distribution[own].max() + np.log(weight.sum()), abs=1e-9)

@@ -171,14 +171,14 @@ def test_its_estimate_is_that_of_the_mechanism_it_is(own, method):
 class Three:
     """Keeps 0.6, or sends one of the others, not each as often."""
 
-    law = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
+    distribution = np.array([[0.6, 0.3, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
     report_columns = {"report": ReportColumn("integer", 3)}  # noqa: RUF012
 
     def obfuscate(self, objects, rng):
-        return (self.law.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
+        return (self.distribution.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
 
     def log_likelihood(self, reports):
-        return np.log(self.law[:, reports]).T
+        return np.log(self.distribution[:, reports]).T
 
 
 def test_its_error_is_exact():
@@ -186,7 +186,7 @@ def test_its_error_is_exact():
     mechanism, counts = adapt(Three(), 3), np.array([2, 1, 1])
     learning, mean, square = estimator(mechanism), np.zeros(3), np.zeros(3)
     for sent in product(range(3), repeat=4):
-        chance = np.prod(Three.law[np.repeat(np.arange(3), counts), list(sent)])
+        chance = np.prod(Three.distribution[np.repeat(np.arange(3), counts), list(sent)])
         found = learning.estimate(learning.count({"report": np.array(sent)}), 4).counts
         mean, square = mean + chance * found, square + chance * found**2
     np.testing.assert_allclose(mean, counts, rtol=1e-12)

@@ -32,8 +32,8 @@ def test_all_reports_of_an_object_are_sent_with_certainty(kind):
     reports = KINDS[kind].every()
     for epsilon in EPSILONS if KINDS[kind].noisy else [None]:
         mechanism = tiny(kind, epsilon)
-        log_law = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
-        assert np.exp(log_law).sum(axis=0) == pytest.approx(1)
+        log_response_prob = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
+        assert np.exp(log_response_prob).sum(axis=0) == pytest.approx(1)
 
 
 def test_histograms_with_noise_on_a_coarse_grid(monkeypatch):
@@ -42,8 +42,8 @@ def test_histograms_with_noise_on_a_coarse_grid(monkeypatch):
     mechanism = SHE(universe=2, epsilon=8.0)
     x = np.arange(-5.0, 6.0, mechanism.step)
     reports = {"reals": np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)}
-    log_law = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
-    assert np.exp(log_law).sum(axis=0) == pytest.approx(1, abs=1e-6)
+    log_response_prob = mechanism.log_likelihood(reports) + mechanism.log_base_measure(reports)[:, None]
+    assert np.exp(log_response_prob).sum(axis=0) == pytest.approx(1, abs=1e-6)
 
 
 class Coarse:
@@ -62,12 +62,14 @@ def test_a_mechanism_of_ones_own_must_state_it():
     with pytest.raises(InputError, match=rule):
         device_of(adapt(Coarse(), universe), memoize=True).evidence(reports)
 
-    class Stated(Coarse):
+    class HasLikelihood(Coarse):
         def log_base_measure(self, reports):
             return np.full(len(reports), np.log(0.25))
 
-    law = device_of(adapt(Stated(), universe), memoize=True).evidence(reports).law
-    np.testing.assert_allclose(np.exp(law.log_law), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]])
+    distribution = device_of(adapt(HasLikelihood(), universe), memoize=True).evidence(reports).distribution
+    np.testing.assert_allclose(
+        np.exp(distribution.log_response_prob), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]]
+    )
 
     class Short(Coarse):
         def log_base_measure(self, reports):
@@ -90,8 +92,10 @@ class Whole(Coarse):
 def test_probabilities_that_sum_to_one_leave_nothing_out():
     """Of a mechanism that lists its reports, adapted or a `Likelihood`; one with other sums must state what it is."""
     universe, reports = Universe.sized(4, {"a": 2, "b": 1}), {"report": np.array([0, 1, 1])}
-    law = device_of(adapt(Whole(), universe), memoize=True).evidence(reports).law
-    np.testing.assert_allclose(np.exp(law.log_law), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]])
+    distribution = device_of(adapt(Whole(), universe), memoize=True).evidence(reports).distribution
+    np.testing.assert_allclose(
+        np.exp(distribution.log_response_prob), [[0.75, 0.25, 0.75, 0.25], [0.25, 0.75, 0.25, 0.75]]
+    )
 
     class Listing(Coarse):
         all_reports = Whole.all_reports
@@ -108,4 +112,6 @@ def test_probabilities_that_sum_to_one_leave_nothing_out():
         def log_likelihood(self, reports):
             return Whole().log_likelihood(np.asarray(reports["report"]))
 
-    np.testing.assert_allclose(device_of(Own(), memoize=True).evidence(reports).law.log_law, law.log_law)
+    np.testing.assert_allclose(
+        device_of(Own(), memoize=True).evidence(reports).distribution.log_response_prob, distribution.log_response_prob
+    )

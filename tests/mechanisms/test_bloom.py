@@ -6,7 +6,7 @@ from cases.synthetic import SEED
 
 from poolscope.core.randomness import children
 from poolscope.mechanisms import Likelihood, Rappor
-from poolscope.mechanisms.protocols import Views
+from poolscope.mechanisms.protocols import PoolWeights
 
 UNIVERSE = 70
 
@@ -15,7 +15,7 @@ def two_views():
     """Two adversaries with three pools each."""
     rng = np.random.default_rng(SEED)
     columns = 2 * rng.integers(0, 4, UNIVERSE) + np.arange(2)[:, None]
-    return Views(columns.astype(np.uint32), rng.random((2, UNIVERSE)), 8)
+    return PoolWeights(columns.astype(np.uint32), rng.random((2, UNIVERSE)), 8)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ def test_samples_follow_the_matrix():
 
 def test_the_attack_on_a_channel_is_that_on_its_mechanism():
     mechanism = GRR(universe=4, epsilon=1.5)
-    law = np.full((4, 4), np.exp(-1.5))
-    np.fill_diagonal(law, 1.0)
-    same = Channel(universe=4, matrix=law / law.sum(axis=1, keepdims=True))
+    distribution = np.full((4, 4), np.exp(-1.5))
+    np.fill_diagonal(distribution, 1.0)
+    same = Channel(universe=4, matrix=distribution / distribution.sum(axis=1, keepdims=True))
     assert same.epsilon == pytest.approx(1.5, rel=1e-12)
     value = np.array([0, 3, 1, 1, 2, 2, 2])
     expected = posterior(mechanism, {"value": value}, ADVERSARY)

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 from cases.report_files import write_reports
 from cases.synthetic import SEED
-from oracle.kinds import EPSILONS, KINDS, large, law, rows, tiny
-from oracle.laws import LARGE, TINY
+from oracle.distributions import LARGE, TINY
+from oracle.kinds import EPSILONS, KINDS, distribution, large, rows, tiny
 from scipy import stats
 
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children
 from poolscope.inference.adversary import Adversary, views
-from poolscope.mechanisms import MECHANISMS, Likelihood, Pure, Views, make
+from poolscope.mechanisms import MECHANISMS, Likelihood, PoolWeights, Pure, make
 from poolscope.mechanisms.protocols import at, countable, distinct, is_countable
 from poolscope.mechanisms.pure import Counting, Scoring
 from poolscope.population.universe import Universe
@@ -29,7 +29,7 @@ def key(report):
 
 def each_object():
     """A view with a column for every object: masses are what the mechanism says of single objects."""
-    return Views(np.arange(TINY, dtype=np.uint32)[None], np.ones((1, TINY)), TINY)
+    return PoolWeights(np.arange(TINY, dtype=np.uint32)[None], np.ones((1, TINY)), TINY)
 
 
 def two_views():
@@ -149,10 +149,10 @@ def test_likelihoods_are_the_law(name, epsilon):
 
     So are the likelihood and its logarithm.
     """
-    mechanism, probability, reports = tiny(name, epsilon), law(name, epsilon), KINDS[name].every()
+    mechanism, probability, reports = tiny(name, epsilon), distribution(name, epsilon), KINDS[name].every()
     if KINDS[name].listed:
         np.testing.assert_allclose(probability.sum(axis=0), 1, atol=1e-14)
-    by_mass = mechanism.floor + mechanism.slope * mechanism.mass(reports, each_object())
+    by_mass = mechanism.likelihood_offset + mechanism.likelihood_scale * mechanism.mass(reports, each_object())
     possible = probability.any(axis=1)
     for weight in (by_mass, mechanism.likelihood(reports), np.exp(mechanism.log_likelihood(reports))):
         factor = probability.sum(axis=1) / np.where(weight.any(axis=1), weight.sum(axis=1), 1)
@@ -162,7 +162,7 @@ def test_likelihoods_are_the_law(name, epsilon):
 @every_law
 def test_the_own_object_is_supported_with_probability_p_star(name, epsilon):
     """For pure mechanisms under any hash function; others may have a p* that is a mean over them."""
-    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    mechanism, probability = tiny(name, epsilon), distribution(name, epsilon)
     if isinstance(mechanism, Pure):
         support = mechanism.support(KINDS[name].every())
         np.testing.assert_allclose((probability * support).sum(axis=0), mechanism.p_star, rtol=1e-14)
@@ -171,7 +171,7 @@ def test_the_own_object_is_supported_with_probability_p_star(name, epsilon):
 @every_noise
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
-    probability = law(name, epsilon)
+    probability = distribution(name, epsilon)
     ratio = probability.max(axis=1) / probability.min(axis=1)
     assert ratio.max() <= np.exp(epsilon) * (1 + 1e-12)
     assert (ratio.max() == pytest.approx(np.exp(epsilon), rel=1e-12)) == KINDS[name].tight, "reached, where it is tight"
@@ -180,7 +180,7 @@ def test_no_ratio_exceeds_e_to_the_epsilon(name, epsilon):
 @every_listed
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_samples_follow_the_law(name, epsilon):
-    mechanism, probability = tiny(name, epsilon), law(name, epsilon)
+    mechanism, probability = tiny(name, epsilon), distribution(name, epsilon)
     position = {key(report): i for i, report in enumerate(rows(KINDS[name].every()))}
     rng = np.random.default_rng(SEED)
     for z in range(TINY):
@@ -208,7 +208,7 @@ def test_without_noise_a_report_is_transparent(name, epsilon):
     objects, keys = some(mechanism)
     reports = mechanism.report(objects, keys)
     assert mechanism.support(reports)[np.arange(len(objects)), objects].all()
-    assert (mechanism.p_star, mechanism.floor, mechanism.slope) == (1, 0, 1)
+    assert (mechanism.p_star, mechanism.likelihood_offset, mechanism.likelihood_scale) == (1, 0, 1)
     if mechanism.q_star == 0:
         np.testing.assert_array_equal(mechanism.support(reports).sum(axis=1), 1)
 
@@ -239,7 +239,7 @@ def test_means_of_the_scores(name, epsilon):
     for stated, sample in ((mechanism.own_mean, own), (mechanism.other_mean, others)):
         bound = 4 * sample.std() / np.sqrt(len(sample)) + 1e-15
         assert abs(sample.mean() - stated) < bound, (stated, sample.mean(), bound)
-    if mechanism.yes_or_no:
+    if mechanism.binary_scores:
         assert set(np.unique(scores)) <= {0.0, 1.0}
 
 

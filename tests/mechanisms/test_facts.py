@@ -5,8 +5,8 @@ from math import ceil, exp, log, log2
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle.kinds import KINDS, large, law, tiny
-from oracle.laws import multiply_shift
+from oracle.distributions import multiply_shift
+from oracle.kinds import KINDS, distribution, large, tiny
 from scipy import stats
 
 from poolscope.core.errors import InputError
@@ -98,7 +98,7 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
     p, q, _ = mechanism.rates
     variance = mechanism.noise(COUNTS, N) / (p - q) ** 2
     assert_near((counts - COUNTS) ** 2, variance, name)
-    if not mechanism.yes_or_no:
+    if not mechanism.binary_scores:
         return
     frequency = COUNTS / N
     # the same in the form of Wang et al., equation (2)
@@ -113,7 +113,7 @@ LISTED = [(name, 40) for name in COUNTED if KINDS[name].listed]
 def test_simulated_counts_have_the_law_of_reports(name, reports):
     """Means and covariances of the counts, closed laws and report by report alike; a sketch by few and many reports."""
     mechanism, popularity = tiny(name, 1.5), np.array([0.5, 0.3, 0.2, 0.0])
-    chance = law(name, 1.5) @ popularity
+    chance = distribution(name, 1.5) @ popularity
     scores = mechanism.scores(KINDS[name].every()).astype(float)
     mean = chance @ scores
     covariance = (scores.T * chance) @ scores - np.outer(mean, mean)
@@ -260,8 +260,8 @@ def test_spotme_as_published():
     share = (support.sum() - 5000) / (5000 * 39)
     assert abs(share - 0.3) < 4 * np.sqrt(0.21 / (5000 * 39))
     universe = Universe.sized(40, {"a": 5, "b": 5})
-    gone = {"bits": np.packbits(np.arange(40) >= 5, bitorder="little")[None]}
-    found = posterior(mechanism, gone, Adversary.weak(universe))[-1]
+    run_chains = {"bits": np.packbits(np.arange(40) >= 5, bitorder="little")[None]}
+    found = posterior(mechanism, run_chains, Adversary.weak(universe))[-1]
     own, other = 0.75, 0.25  # the mean polarization; of the neutral pool both alike
     assert found[0] == pytest.approx((1 + other) / (2 + own + other)), "pool a is ruled out as the source"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xxhash
 from cases.synthetic import SEED
-from oracle.laws import xxhash32
+from oracle.distributions import xxhash32
 from scipy import stats
 
 from poolscope.inference.adversary import Adversary

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from poolscope.kernels.grouping import bucket_masses, sum_set_bits
-from poolscope.mechanisms.protocols import Views
+from poolscope.mechanisms.protocols import PoolWeights
 from poolscope.mechanisms.sketch import packed, plain
 
 UNIVERSE = 300
@@ -26,7 +26,7 @@ def views_of(*kinds, pools=3):
         columns.append(len(kinds) * own + v)
         size = np.bincount(own, minlength=pools + 1)[own]
         weights.append(rng.random(UNIVERSE) if kind == "sloped" else 1.0 / size)
-    return Views(np.array(columns, dtype=np.uint32), np.array(weights), len(kinds) * (pools + 1))
+    return PoolWeights(np.array(columns, dtype=np.uint32), np.array(weights), len(kinds) * (pools + 1))
 
 
 def side_by_side(*kinds):
@@ -36,7 +36,7 @@ def side_by_side(*kinds):
     own = columns[0] // len(kinds)
     level = 1.0 / np.bincount(own)[own]
     weights = [weights if kind == "sloped" else level for kind, weights in zip(kinds, views.weights, strict=True)]
-    return Views(columns, np.array(weights), views.width)
+    return PoolWeights(columns, np.array(weights), views.width)
 
 
 def mostly_neutral(*kinds):
@@ -46,7 +46,7 @@ def mostly_neutral(*kinds):
     columns[:, UNIVERSE // 6 :] = np.arange(len(kinds))[:, None]
     size = np.stack([np.bincount(own)[own] for own in columns])
     level = np.array([[kind == "level"] for kind in kinds])
-    return Views(columns, np.where(level, 1.0 / size, views.weights), views.width)
+    return PoolWeights(columns, np.where(level, 1.0 / size, views.weights), views.width)
 
 
 CASES = {
@@ -60,7 +60,7 @@ CASES = {
     "most are neutral": mostly_neutral("sloped"),
     "most are neutral, a count": mostly_neutral("level", "sloped"),
     "most are neutral, two sloped": mostly_neutral("sloped", "sloped"),
-    "no neutral objects": Views(
+    "no neutral objects": PoolWeights(
         np.repeat(np.array([[1, 2]], np.uint32), UNIVERSE // 2, axis=1), np.full((1, UNIVERSE), 0.5), 3
     ),
     "more counts than a word has bits": views_of(*["level"] * 4, pools=5),
@@ -107,4 +107,4 @@ def test_what_is_counted():
 
 def test_a_column_that_two_views_share_is_not_counted():
     columns = np.ones((2, UNIVERSE), np.uint32) + 1
-    assert packed(Views(columns, np.ones((2, UNIVERSE)), 3)).words is None
+    assert packed(PoolWeights(columns, np.ones((2, UNIVERSE)), 3)).words is None

@@ -19,8 +19,8 @@ def test_positions_are_those_of_the_bits_and_stay_in_their_room(bits, share):
     words = np.packbits(
         np.resize(chosen, -(-bits // 64) * 64) & (np.arange(-(-bits // 64) * 64) < bits), bitorder="little"
     )
-    room = positions_room(bits)
-    guarded = np.full(len(room) + 64, 77, dtype=np.uint64)
+    workspace = positions_room(bits)
+    guarded = np.full(len(workspace) + 64, 77, dtype=np.uint64)
     count = positions(words.view(np.uint64), guarded)
     np.testing.assert_array_equal(guarded[:count], np.flatnonzero(chosen))
-    np.testing.assert_array_equal(guarded[len(room) :], 77)
+    np.testing.assert_array_equal(guarded[len(workspace) :], 77)

@@ -77,7 +77,7 @@ def test_six_pools_and_two_reports():
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 @pytest.mark.parametrize("n", [2, 3])
 def test_the_best_of_all_channels_from_three_pools_is_within_a_twentieth_of_the_bound(epsilon, n):
-    reached, bound = float(oracle.most_right_of_three(epsilon, n)), success_bound(epsilon, n, 1 / 3)
+    reached, bound = float(oracle.max_right_of_three(epsilon, n)), success_bound(epsilon, n, 1 / 3)
     assert reached < bound < 1.05 * reached
     assert reached > success_bound(0.85 * epsilon, n, 1 / 3), "a smaller epsilon has a bound that is exceeded"
 
@@ -131,8 +131,8 @@ def mix(one, other, x):
 @settings(deadline=None, max_examples=150)
 def test_no_channel_of_that_epsilon_is_right_more_often(case):
     epsilon, prior, channels = case
-    for law in channels:
-        for column in zip(*law, strict=True):
+    for distribution in channels:
+        for column in zip(*distribution, strict=True):
             assert max(column) <= exp(mpf(epsilon)) * min(column) * (1 + mpf(10) ** -40)
     found = oracle.right(channels, prior)
     assert found <= success_bound(epsilon, len(channels), float(max(prior))) + ROUNDING
@@ -149,7 +149,8 @@ def test_a_channel_of_a_larger_epsilon_is_right_more_often():
 def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at_best(epsilon, n, best):
     odds = mpf(best) / (1 - mpf(best))
     every = [
-        (odds * exp(s) + oracle.composed_delta(epsilon, n, s)) / (1 + odds * exp(s)) for s in oracle.slopes(epsilon, n)
+        (odds * exp(s) + oracle.composed_delta(epsilon, n, s)) / (1 + odds * exp(s))
+        for s in oracle.likelihood_scales(epsilon, n)
     ]
     found = success_bound(epsilon, n, best)
     tested = 1.0 if best == 0.5 else 1 - missed(epsilon, n, best)
@@ -160,9 +161,9 @@ def test_the_bound_is_at_most_that_of_any_slope_and_below_the_trade_off_curve_at
 def test_errors_of_ten_thousand_reports_are_not_lost():
     """Evenly preferred, two pools are mistaken where more than half of the answers are lies."""
     n, epsilon = 10_000, 0.02
-    lie = special.expit(-epsilon)
-    more_than_half = special.betainc(n // 2 + 1, n // 2, lie)
-    half = special.betainc(n // 2, n // 2 + 1, lie) - more_than_half
+    flip_probability = special.expit(-epsilon)
+    more_than_half = special.betainc(n // 2 + 1, n // 2, flip_probability)
+    half = special.betainc(n // 2, n // 2 + 1, flip_probability) - more_than_half
     expected = 1 - more_than_half - half / 2
     assert success_bound(epsilon, n, 0.5) == pytest.approx(expected, rel=1e-11)
     assert success_bound(epsilon, n, math.nextafter(0.5, 0)) == pytest.approx(expected, rel=1e-11)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.coverage import LAWS, METRICS, coverage, crowds, truth
+from cases.coverage import LAWS, METRICS, coverage, partitions, truth
 from cases.synthetic import SEED
 from scipy import stats
 
@@ -18,28 +18,28 @@ SMOOTH = ("auc_pn", "precision", "precision_top20", "bayes_risk_ratio", "min_ent
 """Metrics that are not a handful of users, so that their width says something."""
 
 
-def bound(crowds: int, nominal: float = 1 - 2 * TAIL) -> float:
+def bound(partitions: int, nominal: float = 1 - 2 * TAIL) -> float:
     """The least coverage of so many crowds that chance explains."""
-    return nominal - 4 * np.sqrt(nominal * (1 - nominal) / crowds)
+    return nominal - 4 * np.sqrt(nominal * (1 - nominal) / partitions)
 
 
 @pytest.fixture(scope="module", params=SIZES, ids=lambda case: f"{case[0]}-{case[1]}")
 def drawn(request):
-    law, users = request.param
-    return law, crowds(law, users, CROWDS)
+    distribution, users = request.param
+    return distribution, partitions(distribution, users, CROWDS)
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_interval_holds_the_truth(drawn, name):
-    law, some = drawn
+    distribution, some = drawn
     some = some[: SLOW.get(name, CROWDS)]
-    found = coverage(name, law, some)
+    found = coverage(name, distribution, some)
     assert found.held >= bound(len(some)), found
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_no_interval_is_much_wider_than_its_values_vary(name):
-    found = coverage(name, "skewed", crowds("skewed", 400, 150))
+    found = coverage(name, "skewed", partitions("skewed", 400, 150))
     # a standard deviation from 150 crowds has relative error 1 / sqrt(300)
     assert found.width < (1.25 + 4 / np.sqrt(300)) * found.spread, found
 
@@ -48,7 +48,7 @@ def test_the_laws_have_what_a_report_quotes():
     """Groups who are nearly always guessed rightly, and shares of users that are small."""
     assert 0.95 < truth("precision_top10", "skewed") < 0.99
     assert truth("exposed_95", "noisy") < 0.02
-    assert all(truth("bayes_security", law) < truth("bayes_risk_ratio", law) for law in LAWS)
+    assert all(truth("bayes_security", distribution) < truth("bayes_risk_ratio", distribution) for distribution in LAWS)
 
 
 # Shares
@@ -97,23 +97,23 @@ def _fall(place):
 @pytest.mark.parametrize("users", [50, 200, 2000])
 def test_a_top_share_is_held_where_success_falls_at_its_threshold(users):
     rng = np.random.default_rng([SEED, users])
-    crowds, truth = steep(users, rng)
+    partitions, truth = steep(users, rng)
     guessed = np.array([users // 10])
-    ends = np.array([share_above(correct, guessed) for correct in crowds])[:, 1:, 0]
+    ends = np.array([share_above(correct, guessed) for correct in partitions])[:, 1:, 0]
     assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= bound(CROWDS)
 
 
 def test_a_threshold_that_is_taken_as_given_is_not_enough():
     """As it was before."""
-    crowds, truth = steep(2000, np.random.default_rng(SEED))
-    low, high = clopper_pearson(crowds[:, :200].sum(axis=1), 200)
+    partitions, truth = steep(2000, np.random.default_rng(SEED))
+    low, high = clopper_pearson(partitions[:, :200].sum(axis=1), 200)
     assert np.mean((low <= truth) & (truth <= high)) < bound(CROWDS)
 
 
 def test_a_top_share_of_many_users_has_the_variance_of_its_law():
     rng, users = np.random.default_rng(SEED), 5000
-    crowds, share = steep(users, rng)
-    _, low, high = np.array([share_above(correct, np.array([users // 10])) for correct in crowds])[:, :, 0].T
+    partitions, share = steep(users, rng)
+    _, low, high = np.array([share_above(correct, np.array([users // 10])) for correct in partitions])[:, :, 0].T
     error = np.sqrt((share * (1 - share) + 0.9 * (share - _fall(0.1)) ** 2) / (users / 10))
     assert np.mean(high - low) == pytest.approx(2 * stats.norm.isf(TAIL) * error, rel=0.05)
 

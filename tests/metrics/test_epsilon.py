@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poolscope.game.game import Game
 from poolscope.mechanisms import GRR, LGRR, LOLOHA, LOSUE, DBitFlip, Rappor, ReportingPolicy, device_of
-from poolscope.metrics import CumulativeEpsilon, cumulative_epsilon, kept_by
+from poolscope.metrics import CumulativeEpsilon, cumulative_epsilon, memoized_by
 from poolscope.metrics.bounds import (
     composition_bound,
     devices_in_words,
@@ -85,13 +85,13 @@ def test_sums_are_of_the_reports_that_are_sent(epsilon, rate, share, cap):
 )
 def test_kept_answers_add_up_as_long_as_there_are_new_ones(mechanism, answer, answers):
     """The longitudinal epsilon as the papers count it: of an answer, times the answers that a device can send."""
-    kept = kept_by(device_of(mechanism, memoize=True))
+    kept = memoized_by(device_of(mechanism, memoize=True))
     assert kept == (pytest.approx(answer), answers)
     for cap, sent in ((None, answers), (1, 1), (100, answers)):
         found = cumulative_epsilon(mechanism.epsilon, ReportingPolicy(reports_per_day=1, cap=cap), kept=kept)
         assert (found.report, found.day, found.year) == (mechanism.epsilon, None, None)
         assert (found.answer, found.total) == (kept.epsilon, kept.epsilon * sent)
-    assert kept_by(device_of(mechanism, memoize=False)) is None
+    assert memoized_by(device_of(mechanism, memoize=False)) is None
 
 
 @pytest.mark.parametrize(("buckets", "d"), [(3, 1), (3, 2), (3, 3), (4, 2)])
@@ -102,23 +102,23 @@ def test_what_all_kept_answers_of_dbitflip_reveal(buckets, d):
     positions = np.zeros(-(-buckets // 8), dtype=np.uint8)
     positions[0] = (1 << d) - 1
     answers = np.arange(1 << d, dtype=np.uint8)[:, None]
-    law = mechanism.log_law({"positions": np.tile(positions, (1 << d, 1)), "bits": answers})
-    assert np.exp(law).sum(axis=0) == pytest.approx(1)
+    distribution = mechanism.log_response_prob({"positions": np.tile(positions, (1 << d, 1)), "bits": answers})
+    assert np.exp(distribution).sum(axis=0) == pytest.approx(1)
     most = 0.0
     for one in permutations(range(buckets)):
         # of every answer the largest ratio, as answers to different buckets are drawn by themselves
-        most = max(most, sum((law[:, a] - law[:, b]).max() for a, b in enumerate(one)))
+        most = max(most, sum((distribution[:, a] - distribution[:, b]).max() for a, b in enumerate(one)))
     assert most == pytest.approx(d * epsilon)
-    kept = kept_by(device_of(mechanism))
+    kept = memoized_by(device_of(mechanism))
     assert most <= kept.spent(reports=100) + 1e-12
 
 
 def test_each_mechanism_that_keeps_answers_has_a_phrase():
     fresh, kept = CumulativeEpsilon(report=1.0), CumulativeEpsilon(report=1.0, answer=2.0, total=60.0)
     both = {"grr": [fresh, CumulativeEpsilon(report=2.0)], "l-grr": [kept], "oue": [fresh]}
-    told = of_each_in_words(both, ReportingPolicy())
-    assert told == ["epsilon 1, 2 a report", "l-grr, epsilon 1 a report: 2 a kept answer, 60 in all"]
-    assert of_each_in_words({"l-grr": [kept]}, ReportingPolicy()) == told[1:]
+    facts = of_each_in_words(both, ReportingPolicy())
+    assert facts == ["epsilon 1, 2 a report", "l-grr, epsilon 1 a report: 2 a kept answer, 60 in all"]
+    assert of_each_in_words({"l-grr": [kept]}, ReportingPolicy()) == facts[1:]
 
 
 def test_a_bound_for_the_reports_that_are_linked():
@@ -130,8 +130,8 @@ def test_a_bound_for_the_reports_that_are_linked():
 
 def test_devices_in_words():
     assert devices_in_words(game()) == []
-    told = devices_in_words(game(memoize=True, sampling_rate=0.1, cap=1, rotate_after=7))
-    assert [phrase.split(":")[0] for phrase in told] == [
+    facts = devices_in_words(game(memoize=True, sampling_rate=0.1, cap=1, rotate_after=7))
+    assert [phrase.split(":")[0] for phrase in facts] == [
         "n counts events, of which 10 % are reported",
         "a device sends 1 report and no more",
         "the pseudonym changes after 7 reports",

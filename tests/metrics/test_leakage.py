@@ -20,9 +20,9 @@ from poolscope.metrics.leakage import (
     bayes_risk_ratio,
     bayes_security,
     leakage_of,
-    least_security_of,
     log_odds_gain,
     min_entropy_leakage,
+    min_security_of,
     security_of,
 )
 from poolscope.metrics.precision import select
@@ -32,7 +32,7 @@ from poolscope.population.popularity import uniform, zipf
 from poolscope.population.universe import Universe
 
 
-def crowd(right, users=100):
+def partition(right, users=100):
     return bare(np.full(users, 0.5), np.arange(users) < right)
 
 
@@ -41,7 +41,7 @@ def crowd(right, users=100):
     [(25, 1.0, 0.0), (100, 0.0, 2.0), (50, 2 / 3, 1.0), (0, 4 / 3, -np.inf)],
 )
 def test_definitions(right, security, bits):
-    rows = crowd(right)
+    rows = partition(right)
     found = bayes_risk_ratio(rows, 0.25)
     assert found.value == pytest.approx(security)
     assert found.low <= found.value <= found.high
@@ -134,7 +134,7 @@ def least(table, k=None):
     """From the counts of users by pool and guess."""
     names = "abcdef"[: len(table[0])]
     counts = {(p, g): int(n) for p, row in zip(names, table, strict=False) for g, n in zip(names, row, strict=True)}
-    return least_security_of({both: n for both, n in counts.items() if n}, k or len(table), SEED)
+    return min_security_of({both: n for both, n in counts.items() if n}, k or len(table), SEED)
 
 
 def security_at(channel, prior):
@@ -167,7 +167,7 @@ def test_rows_and_their_counts_tell_the_same():
     rows = attack(300).filter(pl.col("n") == 90)
     found = bayes_security(rows, 6, SEED)
     counts = {both: rows.filter(pool=both[0], guess=both[1]).height for both in product(POOLS, POOLS)}
-    assert found == least_security_of({both: n for both, n in counts.items() if n}, 6, SEED)
+    assert found == min_security_of({both: n for both, n in counts.items() if n}, 6, SEED)
     assert found == bayes_security(rows.sample(fraction=1, shuffle=True, seed=1), 6, SEED)
 
 

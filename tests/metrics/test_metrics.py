@@ -190,11 +190,11 @@ def test_calibration_curve_counts_every_user_once():
 
 def test_calibrated_attack_stays_below_its_limit():
     rng = np.random.default_rng(SEED)
-    crowds = [calibrated(500, rng) for _ in range(200)]
-    binned = [gather(crowd, ERROR_BINS) for crowd in crowds]
-    limits = [ece_null_p95(crowd, SEED) for crowd in crowds]
+    partitions = [calibrated(500, rng) for _ in range(200)]
+    binned = [gather(partition, ERROR_BINS) for partition in partitions]
+    limits = [ece_null_p95(partition, SEED) for partition in partitions]
     assert_covers([b.error(b.success) <= limit for b, limit in zip(binned, limits, strict=True)])
-    few = [ece(crowd, SEED).low == 0 for crowd in crowds[:40]]
+    few = [ece(partition, SEED).low == 0 for partition in partitions[:40]]
     assert_covers(few, 0.975, exactly=False)
 
 

@@ -59,9 +59,9 @@ def test_a_threshold_of_your_own():
     assert found.threshold == 0.7
     assert found.confident_at_threshold == metrics.confident(rows, 0.7)
     assert found.precision_at_threshold == metrics.precision_at_threshold(rows, 0.7)
-    told = found.as_json()
-    assert told["confident_at_threshold"] == found.confident_at_threshold.value
-    assert told["precision_at_threshold_low"] == found.precision_at_threshold.low
+    facts = found.as_json()
+    assert facts["confident_at_threshold"] == found.confident_at_threshold.value
+    assert facts["precision_at_threshold_low"] == found.precision_at_threshold.low
 
 
 def test_json_is_flat_and_comes_back():

@@ -31,11 +31,11 @@ def largest(one, other, epsilon):
     return max(oracle.hockey_stick(one, other, mpf(epsilon)), oracle.hockey_stick(other, one, mpf(epsilon)))
 
 
-def assert_least(laws, found, delta):
+def assert_least(distributions, found, delta):
     """Found has this delta, and nothing noticeably smaller has."""
-    assert largest(*laws, found) <= delta
+    assert largest(*distributions, found) <= delta
     if found > 0:
-        assert largest(*laws, found * (1 - STEP)) > delta
+        assert largest(*distributions, found * (1 - STEP)) > delta
 
 
 # Any mechanism
@@ -52,8 +52,8 @@ def test_published_numbers():
 @pytest.mark.parametrize("devices", [1, 2, 9, 30])
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1])
 def test_shuffled_epsilon_is_the_least_that_has_delta(epsilon, devices, delta):
-    laws = oracle.blanket(oracle.any_blanket(epsilon), devices)
-    assert_least(laws, shuffle_epsilon(epsilon, devices, delta), delta)
+    distributions = oracle.blanket(oracle.any_blanket(epsilon), devices)
+    assert_least(distributions, shuffle_epsilon(epsilon, devices, delta), delta)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
@@ -116,7 +116,7 @@ PURE = (
 
 def kinds(mechanism):
     """Reports by which of two objects they support, as the mechanism's definition has it."""
-    e, p, q = 1 / mpf(mechanism.floor), mpf(mechanism.p_star), mpf(mechanism.support_prob_no_collision)
+    e, p, q = 1 / mpf(mechanism.likelihood_offset), mpf(mechanism.p_star), mpf(mechanism.support_prob_no_collision)
     one = (p - q) / (e - 1)
     return [(e * one, one, one), (one, e * one, one), (p - e * one,) * 2 + (p / e - one,), (1 - p - one,) * 3]
 
@@ -125,10 +125,10 @@ def kinds(mechanism):
 def test_the_bound_of_a_mechanism_is_that_of_its_blanket(kind, universe, epsilon, more):
     mechanism = make(kind, universe, {"epsilon": epsilon, **more})
     for devices, delta in ((1, 0.03), (6, 1e-4)):
-        laws = oracle.blanket(kinds(mechanism), devices)
-        assert [float(sum(law.values())) for law in laws] == pytest.approx([1, 1])
+        distributions = oracle.blanket(kinds(mechanism), devices)
+        assert [float(sum(distribution.values())) for distribution in distributions] == pytest.approx([1, 1])
         found = shuffled_epsilon_of(mechanism, devices, delta)
-        assert_least(laws, found, delta)
+        assert_least(distributions, found, delta)
         assert found <= shuffle_epsilon(epsilon, devices, delta) * (1 + STEP)
 
 

@@ -62,7 +62,7 @@ def test_everybody_or_nobody_is_linked():
 CROWDS, DEVICES = 100, 60
 
 
-def crowd(rng, devices):
+def partition(rng, devices):
     """Scores of devices some of which look like anybody."""
     loud, close = rng.normal(size=(2, devices))
     others = 0.5 * (loud[:, None] + loud) + rng.normal(size=(devices, devices))
@@ -79,12 +79,12 @@ def by_pairs(scores):
 
 def test_the_intervals_are_over_the_draw_of_devices():
     rng = np.random.default_rng(SEED)
-    large = [crowd(rng, 400) for _ in range(20)]
+    large = [partition(rng, 400) for _ in range(20)]
     truth = np.mean([roc_auc(scores).value for scores in large])
     share = np.mean([tpr_at_fpr(scores, SEED).value for scores in large[:8]])
     held = {"area": 0, "pairs": 0, "tpr_at_fpr": 0}
     for _ in range(CROWDS):
-        scores = crowd(rng, DEVICES)
+        scores = partition(rng, DEVICES)
         found, some = roc_auc(scores), tpr_at_fpr(scores, SEED)
         held["area"] += found.low <= truth <= found.high
         held["pairs"] += abs(found.value - truth) <= 1.96 * by_pairs(scores)

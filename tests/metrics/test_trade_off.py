@@ -25,13 +25,13 @@ def test_the_curve_is_the_envelope_of_its_tangents(epsilon, n):
 @pytest.mark.parametrize("epsilon", [0.5, 3])
 def test_randomized_response_attains_every_corner_and_a_larger_epsilon_is_below(epsilon):
     n = 4
-    lie = special.expit(-epsilon)
-    law = [math.comb(n, j) * lie**j * (1 - lie) ** (n - j) for j in range(n + 1)]
+    flip_probability = special.expit(-epsilon)
+    distribution = [math.comb(n, j) * flip_probability**j * (1 - flip_probability) ** (n - j) for j in range(n + 1)]
     curve = trade_off(epsilon, n)
     for at, least in enumerate(range(n + 1, -1, -1)):
         # the second candidate is named after at least so many reports in favor of it
-        assert curve.fpr[at] == pytest.approx(sum(law[least:]), abs=ROUNDING)
-        assert curve.fnr[at] == pytest.approx(sum(law[n + 1 - least :]), abs=ROUNDING)
+        assert curve.fpr[at] == pytest.approx(sum(distribution[least:]), abs=ROUNDING)
+        assert curve.fnr[at] == pytest.approx(sum(distribution[n + 1 - least :]), abs=ROUNDING)
     assert trade_off(1.1 * epsilon, n).fnr_at(0.001) < curve.fnr_at(0.001) - 1e-3
 
 

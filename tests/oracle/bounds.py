@@ -32,17 +32,17 @@ def hockey_stick(one, other, epsilon):
 
 def composed_delta(epsilon, n, s):
     """delta at s of n randomized responses about one of two things, by the number of lies."""
-    law = [binomial(n, j) * exp(-j * mpf(epsilon)) / (1 + exp(-mpf(epsilon))) ** n for j in range(n + 1)]
-    return hockey_stick(dict(enumerate(law)), dict(enumerate(reversed(law))), s)
+    distribution = [binomial(n, j) * exp(-j * mpf(epsilon)) / (1 + exp(-mpf(epsilon))) ** n for j in range(n + 1)]
+    return hockey_stick(dict(enumerate(distribution)), dict(enumerate(reversed(distribution))), s)
 
 
 def trade_off(epsilon, n, alpha):
     """f(alpha), the least error of the second kind at an error of the first: the upper envelope of its tangents."""
-    tangents = (1 - composed_delta(epsilon, n, s) - exp(s) * alpha for s in slopes(epsilon, n))
+    tangents = (1 - composed_delta(epsilon, n, s) - exp(s) * alpha for s in likelihood_scales(epsilon, n))
     return max(mpf(0), *tangents)
 
 
-def slopes(epsilon, n):
+def likelihood_scales(epsilon, n):
     return [(n - 2 * j) * mpf(epsilon) for j in range(n + 1)]
 
 
@@ -61,7 +61,7 @@ def extremal_channels_of_three(epsilon):
         yield group_response([{alone}, {*pools} - {alone}], epsilon)
 
 
-def most_right_of_three(epsilon, n):
+def max_right_of_three(epsilon, n):
     """The largest probability of a right guess of one of three pools by n reports without feedback."""
     channels = list(extremal_channels_of_three(epsilon))
     return max(right(chosen, [mpf(1) / 3] * 3) for chosen in combinations_with_replacement(channels, n))
@@ -84,10 +84,10 @@ def power(epsilon, rates, size):
     return found
 
 
-def named(law, rate):
+def named(distribution, rate):
     """Law of a count after one more trial."""
     after = defaultdict(mpf)
-    for count, p in law.items():
+    for count, p in distribution.items():
         after[count + 1] += p * rate
         after[count] += p * (1 - rate)
     return after
@@ -99,18 +99,18 @@ def blanket(kinds, devices):
     kinds : of reports, (P_0, P_1, blanket) each; the blanket's mass is that of reports that come from it.
     """
     mass = sum(omega for *_, omega in kinds)
-    laws = defaultdict(mpf), defaultdict(mpf)
+    distributions = defaultdict(mpf), defaultdict(mpf)
     for hidden in range(devices):
         there = binomial(devices - 1, hidden) * (1 - mass) ** (devices - 1 - hidden)
         for counts in splits(hidden, len(kinds)):
             ways = mp.factorial(hidden)
             for count, (*_, omega) in zip(counts, kinds, strict=True):
                 ways *= omega**count / mp.factorial(count)
-            for law, side in zip(laws, (0, 1), strict=True):
+            for distribution, side in zip(distributions, (0, 1), strict=True):
                 for place, kind in enumerate(kinds):
                     seen = tuple(count + (place == at) for at, count in enumerate(counts))
-                    law[seen] += there * ways * kind[side]
-    return laws
+                    distribution[seen] += there * ways * kind[side]
+    return distributions
 
 
 def splits(total, parts):
@@ -130,25 +130,25 @@ def any_blanket(epsilon):
 
 def histograms(rows):
     """Law of the histogram of one report from each of several devices, each a distribution over reports."""
-    law = {(0,) * len(rows[0]): mpf(1)}
+    distribution = {(0,) * len(rows[0]): mpf(1)}
     for row in rows:
         after = defaultdict(mpf)
-        for seen, p in law.items():
+        for seen, p in distribution.items():
             for report, likely in enumerate(row):
                 after[tuple(count + (at == report) for at, count in enumerate(seen))] += p * likely
-        law = after
-    return law
+        distribution = after
+    return distribution
 
 
-def twice(law):
+def twice(distribution):
     """Law of two independent draws."""
-    return {(first, second): p * q for first, p in law.items() for second, q in law.items()}
+    return {(first, second): p * q for first, p in distribution.items() for second, q in distribution.items()}
 
 
 def shuffled_bits(epsilon, devices, ones):
     """Law of how many ones arrive from devices that answer by randomized response, so many of which have a one."""
-    lie = 1 / (1 + exp(mpf(epsilon)))
-    law = {0: mpf(1)}
+    flip_probability = 1 / (1 + exp(mpf(epsilon)))
+    distribution = {0: mpf(1)}
     for device in range(devices):
-        law = named(law, 1 - lie if device < ones else lie)
-    return law
+        distribution = named(distribution, 1 - flip_probability if device < ones else flip_probability)
+    return distribution

@@ -33,14 +33,14 @@ class Kept:
     instantaneous: Callable[[Hashable, Hashable], Fraction]
 
 
-def identical(law: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = None) -> Kept:
+def identical(distribution: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = None) -> Kept:
     """An answer 0, 1, 2 ... that is sent as it is; law[slot][answer]."""
-    answers = tuple(range(len(law[0])))
+    answers = tuple(range(len(distribution[0])))
     return Kept(
-        slots=tuple(range(len(law)) if slots is None else slots),
+        slots=tuple(range(len(distribution)) if slots is None else slots),
         answers=answers,
         reports=answers,
-        permanent=lambda answer, slot: Fraction(law[slot][answer]),
+        permanent=lambda answer, slot: Fraction(distribution[slot][answer]),
         instantaneous=lambda report, answer: Fraction(int(report == answer)),
     )
 
@@ -78,10 +78,10 @@ def bits(
     """
     vectors = tuple(product((0, 1), repeat=m))
 
-    def chance(vector: tuple[int, ...], before: Sequence[int], law: tuple[Fraction, Fraction]) -> Fraction:
+    def chance(vector: tuple[int, ...], before: Sequence[int], distribution: tuple[Fraction, Fraction]) -> Fraction:
         out = ONE
         for bit, was in zip(vector, before, strict=True):
-            one = law[0] if was else law[1]
+            one = distribution[0] if was else distribution[1]
             out *= one if bit else 1 - one
         return out
 
@@ -183,8 +183,8 @@ def _memo(device: Kept, reports: tuple[Hashable, ...]) -> Callable[[tuple[int, .
     """Likelihood of the reports at some places, given one answer to a slot: each is worked out once."""
 
     @cache
-    def likelihood(places: tuple[int, ...], slot: int) -> Fraction:
-        return of_one_answer(device, [reports[t] for t in places], slot)
+    def likelihood(event_index: tuple[int, ...], slot: int) -> Fraction:
+        return of_one_answer(device, [reports[t] for t in event_index], slot)
 
     return likelihood
 

@@ -16,7 +16,7 @@ def enumerated(adversary, slots, answers, permanent, again, reports):
     within = [Fraction(float(x)) for x in adversary.popularity]
     sums = {i: sum(x for x, pool in zip(within, universe.pool_of, strict=True) if pool == i) for i in range(-1, k)}
     within = [x / sums[int(pool)] for x, pool in zip(within, universe.pool_of, strict=True)]
-    law = {
+    distribution = {
         (members, slot): sum(
             permanent(answer, slot) * _product(again(reports[t], answer) for t in members) for answer in answers
         )
@@ -28,7 +28,7 @@ def enumerated(adversary, slots, answers, permanent, again, reports):
     for sequence in product(range(universe.size), repeat=n):
         chance = _product(within[z] for z in sequence)
         for slot in {slots[z] for z in sequence}:
-            chance *= law[tuple(t for t in range(n) if slots[sequence[t]] == slot), slot]
+            chance *= distribution[tuple(t for t in range(n) if slots[sequence[t]] == slot), slot]
         pools = [int(universe.pool_of[z]) for z in sequence]
         for i in range(k):
             scores[i] += chance * pool_integral(pools.count(-1), pools.count(i), n, k)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from cases.plain import Plain
 from oracle import reference
-from oracle.laws import (
+from oracle.distributions import (
     BLOOM_TABLE,
     BUCKETS,
     FLIPS,
@@ -334,7 +334,7 @@ def rows(reports):
     return [{name: column[i] for name, column in reports.items()} for i in range(count)]
 
 
-def law(name, epsilon):
+def distribution(name, epsilon):
     """Pr[report | z] of every report and object by the oracle, (reports, TINY)."""
     probability = KINDS[name].probability
     return np.array(

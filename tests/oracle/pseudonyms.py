@@ -20,12 +20,14 @@ class Response:
         self.popularity, self.pool_of = tuple(popularity), tuple(int(pool) for pool in pool_of)
         self.k, self.size = max(self.pool_of) + 1, len(self.pool_of)
         other = 1 / (exp(epsilon) + self.size - 1)
-        self.law = [[exp(epsilon) * other if y == z else other for z in range(self.size)] for y in range(self.size)]
+        self.distribution = [
+            [exp(epsilon) * other if y == z else other for z in range(self.size)] for y in range(self.size)
+        ]
         self.scores = cache(self._scores)
 
     @mp.workdps(DIGITS)
     def _scores(self, reports):
-        rows = [self.law[y] for y in reports]
+        rows = [self.distribution[y] for y in reports]
         found = log_scores(rows, self.popularity, self.pool_of, self.k)
         # priors are 1 on (0, 1] and (1/k, 1]: with the pools' prior, scores of all lists then sum to one
         return [float(mp.exp(score) / (1 - mp.mpf(1) / self.k) / self.k) for score in found]

@@ -10,7 +10,7 @@ from poolscope.core.randomness import children
 from poolscope.mechanisms import CMS, GRR, HCMS, OUE, Channel, Empirical, Rappor, adapt
 from poolscope.reports.estimators import unbiased
 from poolscope.reports.frequencies import estimator, frequencies, simulate_frequencies
-from poolscope.reports.ibu import most_likely
+from poolscope.reports.ibu import max_likely
 from poolscope.reports.utility import measure_utility
 
 UNIVERSE = 60
@@ -147,9 +147,9 @@ def test_ibu_is_the_maximum_of_the_likelihood(name):
         constraints={"type": "eq", "fun": lambda f: f.sum() - 1, "jac": lambda f: np.ones(5)},
         options={"ftol": 1e-13, "maxiter": 1000},
     )
-    best = min(direct.fun, value(most_likely(likelihood, ones, gap=1e-7, updates=100_000)))
+    best = min(direct.fun, value(max_likely(likelihood, ones, gap=1e-7, updates=100_000)))
     for gap in (1.0, 1e-2, 1e-6):
-        found = most_likely(likelihood, ones, gap=gap, updates=100_000)
+        found = max_likely(likelihood, ones, gap=gap, updates=100_000)
         assert found.sum() == pytest.approx(1)
         assert found.min() >= 0
         assert value(found) <= best + gap
@@ -165,8 +165,8 @@ def test_ibu_is_the_maximum_of_the_likelihood(name):
 def test_ibu_ends_in_any_case():
     mechanism, rng = TINY["cms"], np.random.default_rng(1)
     likelihood = mechanism.likelihood(mechanism.obfuscate(rng.integers(0, 5, 50), rng))
-    assert most_likely(likelihood, np.ones(50), gap=0.0, updates=10).sum() == pytest.approx(1)
-    np.testing.assert_array_equal(most_likely(likelihood, np.ones(50), updates=1), np.full(5, 0.2))
+    assert max_likely(likelihood, np.ones(50), gap=0.0, updates=10).sum() == pytest.approx(1)
+    np.testing.assert_array_equal(max_likely(likelihood, np.ones(50), updates=1), np.full(5, 0.2))
 
 
 def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):

@@ -145,14 +145,14 @@ def test_reports_of_another_channel_are_noticed():
 
 def test_reports_of_a_mechanism_of_ones_own_are_looked_at_where_they_are_few():
     class Own:
-        law = CHANNELS["few"].matrix
+        distribution = CHANNELS["few"].matrix
         report_columns = {"report": ReportColumn("integer", 300)}  # noqa: RUF012
 
         def obfuscate(self, objects, rng):
-            return (self.law.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
+            return (self.distribution.cumsum(axis=1)[objects, :-1] <= rng.random((len(objects), 1))).sum(axis=1)
 
         def log_likelihood(self, reports):
-            return np.log(self.law[:, reports]).T
+            return np.log(self.distribution[:, reports]).T
 
     reports = reports_of(CHANNELS["few"], 3000)
     assert looked(adapt(Own(), 4), reports) is None

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from oracle.distributions import LARGE
 from oracle.kinds import KINDS, large
-from oracle.laws import LARGE
 
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local

@@ -12,7 +12,7 @@ from poolscope.population.priors import Beta
 from poolscope.population.universe import Universe
 from poolscope.reports import checks
 from poolscope.reports.checks import PopularityCheck, StatedPopularity, exponents, pool_weights
-from poolscope.reports.ibu import most_likely
+from poolscope.reports.ibu import max_likely
 
 SIZE, USERS, EACH = 40, 80, 15
 UNIVERSE = Universe.sized(SIZE, {"a": 8, "b": 12, "c": 6})
@@ -118,5 +118,5 @@ def test_the_weights_are_the_most_likely_ones():
     sent = rng.choice(12, size=5000, p=np.array([0.2, 0.3, 0.5]) @ pools)
     likelihood = pools[:, sent].T
     weights, derivatives = pool_weights(likelihood)
-    np.testing.assert_allclose(weights, most_likely(likelihood, np.ones(len(sent)), gap=1e-9), atol=1e-4)
+    np.testing.assert_allclose(weights, max_likely(likelihood, np.ones(len(sent)), gap=1e-9), atol=1e-4)
     np.testing.assert_allclose(derivatives.sum(axis=0), 0.0, atol=1.0)

@@ -91,8 +91,8 @@ def test_the_published_estimator_of_dbitflip(name):
         for column in ("positions", "bits")
     )
     published = b / mechanism.d * (asked * (bits * (half + 1) - 1) / (half - 1)).sum(axis=0)
-    own, elsewhere = mechanism.own_mean, mechanism.moments(mechanism.flip)[0]
-    counted = (mechanism.score_sums(reports) - REPORTS * elsewhere) / (own - elsewhere)
+    own, support_prob_no_collision = mechanism.own_mean, mechanism.moments(mechanism.flip)[0]
+    counted = (mechanism.score_sums(reports) - REPORTS * support_prob_no_collision) / (own - support_prob_no_collision)
     np.testing.assert_allclose(counted, published[mechanism.bucket_of], atol=1e-2)
     if b == SIZE:
         np.testing.assert_allclose(frequencies(mechanism, reports).counts, published, atol=1e-2)
@@ -107,10 +107,10 @@ def test_estimates_are_right_and_their_errors_hold(name):
     mechanism, draws = MECHANISMS[name], 120
     if name == "dbitflip, buckets":
         sums = np.array([mechanism.score_sums(sent(mechanism, SEED + i)) for i in range(draws)])
-        own, elsewhere = mechanism.own_mean, mechanism.moments(mechanism.flip)[0]
-        found = (sums - REPORTS * elsewhere) / (own - elsewhere)
+        own, support_prob_no_collision = mechanism.own_mean, mechanism.moments(mechanism.flip)[0]
+        found = (sums - REPORTS * support_prob_no_collision) / (own - support_prob_no_collision)
         truth = np.bincount(mechanism.bucket_of, weights=COUNTS)[mechanism.bucket_of]
-        variance = mechanism.noise(COUNTS.astype(float), REPORTS) / (own - elsewhere) ** 2
+        variance = mechanism.noise(COUNTS.astype(float), REPORTS) / (own - support_prob_no_collision) ** 2
     else:
         found = np.array([frequencies(mechanism, sent(mechanism, SEED + i)).counts for i in range(draws)])
         truth, variance = COUNTS, variance_of_linear(mechanism, COUNTS.astype(float))[0]

@@ -4,7 +4,18 @@ import pytest
 from cases.report_files import ATTACK, BASE
 
 from poolscope.core.errors import InputError
-from poolscope.mechanisms import LGRR, LOLOHA, LOSUE, LOUE, LSOUE, LSUE, Fresh, KeptFlips, KeptHash, KeptResponse
+from poolscope.mechanisms import (
+    LGRR,
+    LOLOHA,
+    LOSUE,
+    LOUE,
+    LSOUE,
+    LSUE,
+    Fresh,
+    MemoizedFlips,
+    MemoizedHash,
+    MemoizedResponse,
+)
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.scenario.scenario import parse
 
@@ -23,13 +34,13 @@ def built(kind, devices, **more):
 @pytest.mark.parametrize(
     ("kind", "instantaneous", "together", "device"),
     [
-        ("grr", "grr", LGRR, KeptResponse),
-        ("sue", "sue", LSUE, KeptFlips),
-        ("oue", "sue", LOSUE, KeptFlips),
-        ("oue", "oue", LOUE, KeptFlips),
-        ("sue", "oue", LSOUE, KeptFlips),
-        ("olh", "grr", LOLOHA, KeptHash),
-        ("blh", "grr", LOLOHA, KeptHash),
+        ("grr", "grr", LGRR, MemoizedResponse),
+        ("sue", "sue", LSUE, MemoizedFlips),
+        ("oue", "sue", LOSUE, MemoizedFlips),
+        ("oue", "oue", LOUE, MemoizedFlips),
+        ("sue", "oue", LSOUE, MemoizedFlips),
+        ("olh", "grr", LOLOHA, MemoizedHash),
+        ("blh", "grr", LOLOHA, MemoizedHash),
     ],
 )
 def test_two_steps_are_one_mechanism(kind, again, together, device):
@@ -38,7 +49,7 @@ def test_two_steps_are_one_mechanism(kind, again, together, device):
     assert type(mechanism) is together
     assert type(sent_by) is device
     alone, _ = built(kind, "memoize = true")
-    assert mechanism.kept_epsilon == alone.epsilon == 3
+    assert mechanism.permanent_epsilon == alone.epsilon == 3
     assert 0 < mechanism.epsilon < 2
     if together is LOLOHA:
         assert (mechanism.g, mechanism.hash) == (alone.g, alone.hash)
@@ -51,12 +62,12 @@ def test_two_steps_are_one_mechanism(kind, again, together, device):
 
 
 def test_kinds_made_for_memory_have_it_unless_they_are_told():
-    assert isinstance(built("l-grr", "")[1], KeptResponse)
-    assert isinstance(built("l-grr", "memoize = true")[1], KeptResponse)
+    assert isinstance(built("l-grr", "")[1], MemoizedResponse)
+    assert isinstance(built("l-grr", "memoize = true")[1], MemoizedResponse)
     assert isinstance(built("l-grr", "memoize = false")[1], Fresh)
     assert isinstance(built("grr", "")[1], Fresh)
     naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memoize = false\n"
-    assert scenario("l-grr", "", adversary=naive).keeps_answers
+    assert scenario("l-grr", "", adversary=naive).memoizes
     for kind, devices in (("grr", ""), ("l-grr", "memoize = false")):
         with pytest.raises(InputError, match=r"adversary\[0\].knows_memoization: goes only with memoize = true"):
             scenario(kind, devices, adversary=naive)

@@ -80,7 +80,7 @@ def test_rappor_has_the_published_noise(name, published, flipped, epsilon):
     assert (found.m, found.hashes, found.cohorts, found.f, found.p, found.q) == published
     assert (found.raised, found.dropped) == (pytest.approx(flipped), pytest.approx(flipped))
     assert found.epsilon == pytest.approx(epsilon)
-    assert load_scenario(name).keeps_answers == name.startswith("chrome")
+    assert load_scenario(name).memoizes == name.startswith("chrome")
 
 
 def test_the_comments_have_the_epsilons():

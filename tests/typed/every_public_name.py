@@ -50,9 +50,9 @@ class Twice:
         self.mechanism = mechanism
 
     def sent(
-        self, objects: NDArray[np.int64], users: NDArray[np.uint64], places: NDArray[np.int64]
+        self, objects: NDArray[np.int64], users: NDArray[np.uint64], event_index: NDArray[np.int64]
     ) -> ps.mechanisms.Reports:
-        return self.mechanism.report(objects, users + places.astype(np.uint64))
+        return self.mechanism.report(objects, users + event_index.astype(np.uint64))
 
 
 class Remembering(Twice):
@@ -158,12 +158,12 @@ def mechanisms(universe: ps.Universe) -> list[ps.mechanisms.Mechanism]:
     two = {"epsilon_perm": 2.0, "epsilon_1": 1.0}
     grr = ps.mechanisms.GRR(universe=SIZE, epsilon=1.0)
     pure: ps.mechanisms.Pure = grr
-    countable: ps.mechanisms.Countable = grr
+    countable: ps.mechanisms.FrequencyOracle = grr
     rates: ps.mechanisms.Rates = countable.rates
     column: ps.mechanisms.ReportColumn = grr.report_columns["value"]
     channel: ps.mechanisms.Likelihood = ps.mechanisms.Channel(universe=2, matrix=np.array([[0.75, 0.25], [0.25, 0.75]]))
     adapted: ps.mechanisms.Adapted = ps.mechanisms.adapt(Own(), universe)
-    views = ps.mechanisms.Views(np.zeros((1, SIZE), dtype=np.uint32), np.full((1, SIZE), 1.0 / SIZE), 1)
+    views = ps.mechanisms.PoolWeights(np.zeros((1, SIZE), dtype=np.uint32), np.full((1, SIZE), 1.0 / SIZE), 1)
     print(pure.p_star, rates.own, column.size, channel.universe, grr.mass({"value": np.array([0, 1])}, views).shape)
     print(sorted(ps.mechanisms.MECHANISMS))
     return [
@@ -208,22 +208,24 @@ def devices(made: list[ps.Mechanism]) -> None:
     keys = np.array([1], dtype=np.uint64)
     for device in all_devices:
         reports = ps.mechanisms.reports_of(device, np.array([[1, 1]]), keys)
-        if isinstance(device, ps.mechanisms.Keeping):
-            law: ps.mechanisms.Identical | ps.mechanisms.Bits | ps.mechanisms.Values = device.evidence(reports).law
-            print(type(law).__name__)
+        if isinstance(device, ps.mechanisms.MemoizingDevice):
+            distribution: ps.mechanisms.Identical | ps.mechanisms.Bits | ps.mechanisms.Values = device.evidence(
+                reports
+            ).distribution
+            print(type(distribution).__name__)
         same: ps.Device = device
         match same:
             case (
-                ps.mechanisms.KeptFlips()
-                | ps.mechanisms.KeptHash()
-                | ps.mechanisms.KeptPositions()
-                | ps.mechanisms.KeptResponse()
-                | ps.mechanisms.RapporMemory()
+                ps.mechanisms.MemoizedFlips()
+                | ps.mechanisms.MemoizedHash()
+                | ps.mechanisms.MemoizedPositions()
+                | ps.mechanisms.MemoizedResponse()
+                | ps.mechanisms.MemoizedRappor()
             ):
                 print(same.mechanism.epsilon, same.memoizes)
             case _:
                 pass
-    kept: ps.metrics.KeptAnswers | None = ps.metrics.kept_by(ps.mechanisms.Memoized(made[1]))
+    kept: ps.metrics.MemoizedResponses | None = ps.metrics.memoized_by(ps.mechanisms.Memoized(made[1]))
     policy: ps.mechanisms.ReportingPolicy = ps.mechanisms.ReportingPolicy(reports_per_day=2.0, cap=90)
     sent: ps.mechanisms.ReportBatch = policy.sent(np.array([[3, 4, 5]]), keys)
     spent: ps.metrics.CumulativeEpsilon = ps.metrics.cumulative_epsilon(4.0, policy, kept=kept)

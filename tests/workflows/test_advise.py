@@ -173,8 +173,8 @@ def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
 
 def test_the_same_question_has_the_same_answer(small, done):
     again = advise(small, max_exposed=0.1, **ASKED, engine=Local(threads=1)).as_json()
-    told = done.as_json()
-    assert {**again, "seconds": 0} == {**told, "seconds": 0}
+    facts = done.as_json()
+    assert {**again, "seconds": 0} == {**facts, "seconds": 0}
 
 
 def test_a_looser_target_allows_no_smaller_epsilon(small, done):
@@ -211,8 +211,8 @@ def test_verified_users_are_shown_by_preferred_pool(small, done):
     exposed = sum(one.users * one.exposed.value for one in found.by_pool)
     assert exposed == pytest.approx(found.users * found.exposed_at_cap.value)
     assert {(one.n, one.exposed_at) for one in found.by_pool} == {(found.cap, done.question.threshold)}
-    told = done.as_json()["recommendation"]["by_pool"]
-    assert [one["exposed_high"] for one in told] == [one.exposed.high for one in found.by_pool]
+    facts = done.as_json()["recommendation"]["by_pool"]
+    assert [one["exposed_high"] for one in facts] == [one.exposed.high for one in found.by_pool]
 
 
 def test_pools_above_the_target_are_named(done):

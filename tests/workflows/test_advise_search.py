@@ -15,7 +15,7 @@ from poolscope.workflows.advise.search import CLOSE, MOST, Trial, largest_epsilo
 LOW, HIGH = 0.1, 10.0
 
 
-def law(middle, steepness):
+def distribution(middle, steepness):
     """A share of users that grows with epsilon."""
     return lambda epsilon: 1 / (1 + (middle / epsilon) ** steepness)
 
@@ -30,12 +30,12 @@ def known(share):
     )
 
 
-laws = st.builds(law, st.floats(0.3, 6), st.floats(1.5, 8))
+distributions = st.builds(distribution, st.floats(0.3, 6), st.floats(1.5, 8))
 targets = st.floats(0.005, 0.6)
 starts = st.floats(LOW, HIGH)
 
 
-@given(laws, targets, starts)
+@given(distributions, targets, starts)
 def test_the_border_is_found_from_anywhere(share, target, start):
     found = largest_epsilon(known(share), target, start, LOW, HIGH)
     assert len(found.trials) <= MOST
@@ -51,7 +51,7 @@ def test_the_border_is_found_from_anywhere(share, target, start):
             assert share(found.epsilon_max.value / CLOSE) <= target <= share(found.epsilon_max.value * CLOSE)
 
 
-@given(laws, st.tuples(targets, targets), starts)
+@given(distributions, st.tuples(targets, targets), starts)
 def test_who_allows_more_exposure_gets_no_smaller_epsilon(share, both, start):
     """Monotone targets give monotone advice."""
     strict, loose = (largest_epsilon(known(share), target, start, LOW, HIGH).epsilon_max for target in sorted(both))

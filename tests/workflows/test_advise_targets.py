@@ -56,7 +56,7 @@ def test_what_is_confirmable_has_an_interval_below_the_target(users):
 REPORTS, USERS, TARGET = 60, 8000, 0.05
 
 
-def law(n, epsilon):
+def distribution(n, epsilon):
     """Share of users exposed by n events: the target at 60 events and epsilon 1."""
     return np.minimum(1.0, TARGET * (np.asarray(n) / REPORTS) ** 2.5 * epsilon**8)
 
@@ -64,7 +64,7 @@ def law(n, epsilon):
 def exposures(seed, users, epsilon, horizon):
     """Users whose first exposure follows the law; the same seed has the same users at every epsilon."""
     rank = np.random.default_rng(seed).random(users)
-    first = np.searchsorted(law(np.arange(horizon + 1), epsilon), rank).astype(float)
+    first = np.searchsorted(distribution(np.arange(horizon + 1), epsilon), rank).astype(float)
     first[first > horizon] = math.inf
     ones = np.ones(users)
     return Exposures(first=first, gamma=ones, delta=ones, horizon=horizon)
@@ -73,7 +73,7 @@ def exposures(seed, users, epsilon, horizon):
 class Law:
     """A candidate that plays the law."""
 
-    kind, max_users = "law", USERS
+    kind, max_users = "distribution", USERS
 
     def __init__(self, seed, error=None):
         self.seed, self.question = (
@@ -124,11 +124,13 @@ def test_a_refined_cap_uses_what_is_allowed(held_out):
     for seed in range(40):
         candidate = Law(seed, error=0.01)
         found, attempts = refine.verify(RefinedCap(candidate, candidate.coarse(epsilon)), candidate.players)
-        used.append(float(law(found.choice.cap, epsilon)) / TARGET)
+        used.append(float(distribution(found.choice.cap, epsilon)) / TARGET)
         assert len(attempts) <= refine.ATTEMPTS
     assert 0.7 <= min(used) <= max(used) <= 1.0, used
     # a negative control: the lower end of the interval of 500 users, which is what was recommended once
-    timid = [float(law(Law(seed).played(epsilon, 500).cap(TARGET).low, epsilon)) / TARGET for seed in range(40)]
+    timid = [
+        float(distribution(Law(seed).played(epsilon, 500).cap(TARGET).low, epsilon)) / TARGET for seed in range(40)
+    ]
     assert np.median(timid) < 0.7
 
 
@@ -138,7 +140,7 @@ def test_a_refined_epsilon_uses_what_is_allowed(held_out):
         candidate = Law(seed)
         refined = RefinedEpsilon(candidate, candidate.coarse(0.7, 0.95, 1.02, 1.5))
         found, _ = refine.verify(refined, candidate.players)
-        used.append(float(law(REPORTS, found.choice.epsilon)) / TARGET)
+        used.append(float(distribution(REPORTS, found.choice.epsilon)) / TARGET)
         tries.append(len(refined.trials) - 4)
         assert found.choice.cap == REPORTS
     assert 0.7 <= min(used) <= max(used) <= 1.0, used
@@ -369,10 +371,10 @@ def test_alternatives_have_their_price(name, request):
     if lowest.mechanism != own.mechanism:
         assert f"{lowest.mechanism} takes {lowest.epsilon:.3g} and " in reason
     assert missed_by(advice.findings[0], advice.findings) is None, "either both fit or neither does"
-    told = advice.as_json()
-    assert [one["criterion"] for one in told["alternatives"]] == ["recommended", *best]
-    assert told["recommendation"]["reason"] == reason
-    assert {one["feasible"] for one in told["findings"]} <= {"yes", "no", "undecided"}
+    facts = advice.as_json()
+    assert [one["criterion"] for one in facts["alternatives"]] == ["recommended", *best]
+    assert facts["recommendation"]["reason"] == reason
+    assert {one["feasible"] for one in facts["findings"]} <= {"yes", "no", "undecided"}
 
 
 def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):

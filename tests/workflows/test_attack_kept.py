@@ -10,7 +10,7 @@ from distributed import Client
 import poolscope as ps
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.devices.protocols import Keeping
+from poolscope.devices.protocols import MemoizingDevice
 from poolscope.reports.files import read_reports
 from poolscope.scenario.build import build_device, build_mechanism
 from poolscope.workflows.attack.attack import attack
@@ -69,7 +69,7 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
     """Whatever the file's kind, and however small the crowds are."""
     scenario, path = sent(tmp_path, kind)
     device = build_device(scenario, build_mechanism(scenario, scenario.universe()))
-    assert isinstance(device, Keeping)
+    assert isinstance(device, MemoizingDevice)
     attack(path, scenario, out=tmp_path / "whole.parquet")
     attack(path, scenario, out=tmp_path / "small.parquet", max_bytes=1 << 14)
     attack(path, scenario, out=tmp_path / "one.parquet", observations=[10])
@@ -190,5 +190,5 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "grouping" in (tmp_path / "out.html").read_text()
     capsys.readouterr()
     assert command("attack", "reports.csv", *at, "--user", "0") == 0
-    told = capsys.readouterr().out
-    assert "answer: the first report with the same kept answer" in " ".join(told.split())
+    facts = capsys.readouterr().out
+    assert "answer: the first report with the same kept answer" in " ".join(facts.split())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle.kinds import KINDS, large, law, tiny
+from oracle.kinds import KINDS, distribution, large, tiny
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -15,7 +15,7 @@ from poolscope.core.errors import InputError
 from poolscope.mechanisms import MECHANISMS, make
 from poolscope.mechanisms.pure import all_reports
 from poolscope.metrics.intervals import clopper_pearson
-from poolscope.workflows.check.bounds import most_telling
+from poolscope.workflows.check.bounds import max_telling
 from poolscope.workflows.check.check import check
 from poolscope.workflows.check.distribution import exact, normalizes, support_shares
 from poolscope.workflows.check.events import Seen, fingerprints
@@ -44,7 +44,7 @@ def test_the_stated_epsilon_is_that_of_the_law(name):
     if not KINDS[name].listed:
         assert exact(tiny(name)) is None, "there is no end of its reports"
         return
-    probability = law(name, 1.0)
+    probability = distribution(name, 1.0)
     with np.errstate(divide="ignore"):
         ratio = np.log(probability.max(axis=1)) - np.log(probability.min(axis=1))
     found = exact(tiny(name))
@@ -227,7 +227,7 @@ def test_clopper_pearson_is_exact():
 
 def test_the_most_telling_event_is_chosen():
     counts = np.array([[500, 90, 1, 0], [500, 9, 0, 0], [500, 50, 0, 0]])
-    assert most_telling(counts, np.array([1000, 1000, 1000])) == (0, 1, 1)
+    assert max_telling(counts, np.array([1000, 1000, 1000])) == (0, 1, 1)
 
 
 @pytest.mark.parametrize("name", list(KINDS))

@@ -140,7 +140,7 @@ def test_the_posterior_of_equally_likely_objects():
 def test_supports_of_a_mechanism_of_ones_own_are_held_against_samples(truth):
     """It states which objects a report supports, p* and q*, and no likelihood."""
 
-    class Stated:
+    class HasLikelihood:
         universe, epsilon = 5, 1.0
         p_star, q_star = np.e / (np.e + 4), 1 / (np.e + 4)
         obfuscate = Response(truth).obfuscate
@@ -148,6 +148,6 @@ def test_supports_of_a_mechanism_of_ones_own_are_held_against_samples(truth):
         def support(self, reports):
             return np.asarray(reports["report"])[:, None] == np.arange(5)
 
-    verdict = check(Stated(), samples=SAMPLES, seed=SEED, confidence=0.999)
+    verdict = check(HasLikelihood(), samples=SAMPLES, seed=SEED, confidence=0.999)
     assert (verdict.fit, {share.name for share in verdict.shares}) == (None, {"p*", "q*"})
     assert verdict.violations == (() if truth == 1.0 else ("samples do not follow its stated p*",))

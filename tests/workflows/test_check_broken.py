@@ -7,12 +7,12 @@ from cases.broken import (
     DEFECTS,
     KINDS,
     ClearReport,
+    HasLikelihood,
     KeyedReport,
     Noise,
     Response,
     Silent,
     Sketch,
-    Stated,
     Unary,
     few_vectors,
 )
@@ -59,7 +59,7 @@ def test_noise_that_is_balanced_over_two_reports_is_caught(name, kind, words):
 
 
 @pytest.mark.parametrize("schedule", ["truths by an even schedule", "500 truths that repeat"])
-@pytest.mark.parametrize(("name", "of"), [("response", Silent), ("number", Silent), ("sketch", Stated)])
+@pytest.mark.parametrize(("name", "of"), [("response", Silent), ("number", Silent), ("sketch", HasLikelihood)])
 def test_a_schedule_of_truths_is_caught(name, of, schedule):
     mechanism = of(KINDS[name](**DEFECTS[schedule]()))
     verdict = check(mechanism, samples=20_000, seed=SEED, confidence=0.999)
@@ -82,8 +82,11 @@ def test_a_first_report_in_the_clear_is_caught(name):
     ("mechanism", "rule"),
     [
         (Silent(Unary(universe=64, source=few_vectors(65536))), "reports whose bits differ in few bits"),
-        (Stated(Unary(universe=64, packed=True, source=few_vectors(65536))), "reports whose bits differ in few bits"),
-        (Stated(Sketch(universe=100, source=few_vectors(65536))), "reports whose bits differ in few bits"),
+        (
+            HasLikelihood(Unary(universe=64, packed=True, source=few_vectors(65536))),
+            "reports whose bits differ in few bits",
+        ),
+        (HasLikelihood(Sketch(universe=100, source=few_vectors(65536))), "reports whose bits differ in few bits"),
         (Silent(Noise(source=few_vectors(65536))), "reports that one object alone has sent before"),
     ],
     ids=["unary, silent", "unary", "sketch", "number, silent"],
@@ -96,7 +99,7 @@ def test_noise_vectors_that_come_again_are_caught(mechanism, rule):
     assert f"among {verdict.guessed.objects:,}" in dict(rows(verdict))["guessed epsilon (99.9 %)"]
 
 
-@pytest.mark.parametrize(("of", "rate", "samples"), [(Stated, 1000, 20_000), (Silent, 5000, 100_000)])
+@pytest.mark.parametrize(("of", "rate", "samples"), [(HasLikelihood, 1000, 20_000), (Silent, 5000, 100_000)])
 def test_a_few_reports_in_the_clear_are_caught(of, rate, samples):
     verdict = check(of(KINDS["unary"](clear=1 / rate)), samples=samples, seed=SEED)
     assert verdict.guessed.epsilon > 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.broken import Response, Silent, Stated, Unary
+from cases.broken import HasLikelihood, Response, Silent, Unary
 from cases.synthetic import SEED
 from typer.testing import CliRunner
 
@@ -72,7 +72,7 @@ def test_a_value_that_is_an_object_has_its_name():
 
 
 def test_a_mechanism_of_ones_own_has_the_name_of_its_class():
-    class Mine(Stated):
+    class Mine(HasLikelihood):
         pass
 
     own = Mine(Response())
@@ -106,7 +106,7 @@ def test_pools_are_asked_for_by_name(scenario):
     assert len(verdict.objects) == 12
     assert [sum(POOLS[z] == pool for z in verdict.objects) for pool in ("animals", "plants")] == [6, 6]
     universe = Universe.from_pools(20, {"low": range(3), "high": range(14, 20)})
-    asked = check(Stated(Response()), samples=1000, seed=SEED, universe=universe, pools=["low"]).objects
+    asked = check(HasLikelihood(Response()), samples=1000, seed=SEED, universe=universe, pools=["low"]).objects
     assert asked == (0, 1, 2)
 
 

@@ -14,7 +14,7 @@ from poolscope.workflows.check.bounds import (
     counted_bits,
     detectable,
     draw_wide,
-    most_telling,
+    max_telling,
     nominated,
     plan,
 )
@@ -149,8 +149,8 @@ def test_columns_of_bits_are_known_by_their_entries():
 def test_the_event_is_of_the_objects_that_it_is_about():
     counts = np.array([[900, 500], [100, 100], [100, 10]])
     trials = np.array([1000, 1000, 1000])
-    assert most_telling(counts, trials) == (0, 2, 1)
-    assert most_telling(counts, trials, np.array([[-1, -1], [1, 0]])) == (0, 1, 0)
+    assert max_telling(counts, trials) == (0, 2, 1)
+    assert max_telling(counts, trials, np.array([[-1, -1], [1, 0]])) == (0, 1, 0)
 
 
 def test_dependence_is_found_and_independence_is_not():

@@ -73,9 +73,9 @@ def test_users_are_those_of_an_audit(scenario, done):
     summary = summarize(play(game, USERS, SEED), game, SEED)
     audited = {r.adversary: r.as_json() for r in summary if r.n == 10}
     for record in [*(r for r in done.results if (r.mechanism, r.epsilon) == ("cms", 4.0)), done.non_private]:
-        told = record.as_json()
+        facts = record.as_json()
         for name, value in audited[record.adversary].items():
-            assert told[name] == value, name
+            assert facts[name] == value, name
 
 
 def test_less_noise_serves_better_and_gives_away_more(done):
@@ -171,10 +171,10 @@ def test_the_closed_form_is_the_binomial_law():
     squared, absolute = expected_errors(frequency, p, q, n)
     for i, f in enumerate(frequency):
         counts = np.arange(n + 1)
-        law = stats.binom.pmf(counts, n, q + f * (p - q))
+        distribution = stats.binom.pmf(counts, n, q + f * (p - q))
         error = (counts - n * q) / (p - q) / n - f
-        assert squared[i] == pytest.approx(law @ error**2)
-        assert absolute[i] == pytest.approx(law @ np.abs(error))
+        assert squared[i] == pytest.approx(distribution @ error**2)
+        assert absolute[i] == pytest.approx(distribution @ np.abs(error))
     squared, absolute = expected_errors(np.array([0.0, 1.0]), 1.0, 0.0, 10)
     assert not squared.any()
     assert not absolute.any()
@@ -231,11 +231,11 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
 
 def test_labels_do_not_touch(done):
     """Points in one place: the first label stands beside its point, others elsewhere, and some are left out."""
-    crowd = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
-    places = _places(crowd)
-    assert places[0] == 0
-    assert len({place for place in places if place >= 0}) == sum(place >= 0 for place in places)
-    assert -1 in places
+    partition = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
+    event_index = _places(partition)
+    assert event_index[0] == 0
+    assert len({place for place in event_index if place >= 0}) == sum(place >= 0 for place in event_index)
+    assert -1 in event_index
 
 
 def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 from cases.engines import scenario_text
-from cases.told import Told
+from cases.facts import Told
 
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.audit.audit import audit
@@ -10,22 +10,22 @@ from poolscope.workflows.compare import compare
 
 
 def test_an_audit_tells_what_it_does(tmp_path):
-    told = Told()
-    audit(parse(scenario_text(users=60), name="drawn"), tmp_path / "run", progress=told)
-    assert told.stages == ["Preparing", "begun", "Summing up"]
-    assert told.totals == [60]
-    assert sum(told.ticks) == pytest.approx(60)
+    facts = Told()
+    audit(parse(scenario_text(users=60), name="drawn"), tmp_path / "run", progress=facts)
+    assert facts.stages == ["Preparing", "begun", "Summing up"]
+    assert facts.totals == [60]
+    assert sum(facts.ticks) == pytest.approx(60)
 
 
 def test_a_comparison_counts_the_users_of_all_choices():
-    told = Told()
-    compare(parse(scenario_text(users=20), name="drawn"), ["grr", "oue"], [1.0, 2.0], progress=told)
-    assert told.totals == [80]
-    assert sum(told.ticks) == pytest.approx(80)
+    facts = Told()
+    compare(parse(scenario_text(users=20), name="drawn"), ["grr", "oue"], [1.0, 2.0], progress=facts)
+    assert facts.totals == [80]
+    assert sum(facts.ticks) == pytest.approx(80)
 
 
 def test_what_is_inside_counts_and_neither_begins_nor_speaks(tmp_path):
-    told = Told()
-    audit(parse(scenario_text(users=20), name="drawn"), tmp_path / "run", progress=told.within())
-    assert (told.stages, told.totals) == ([], [])
-    assert sum(told.ticks) == pytest.approx(20)
+    facts = Told()
+    audit(parse(scenario_text(users=20), name="drawn"), tmp_path / "run", progress=facts.within())
+    assert (facts.stages, facts.totals) == ([], [])
+    assert sum(facts.ticks) == pytest.approx(20)

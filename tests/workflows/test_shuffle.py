@@ -15,12 +15,12 @@ from poolscope.reports import checks, misfit
 from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.attack import attack
 from poolscope.workflows.attack.shuffle import (
-    Crowd,
-    crowds,
+    Partition,
     first_rows,
     gather,
     name_hashes,
-    read_crowd,
+    partitions,
+    read_partition,
     together,
     write_piece,
 )
@@ -71,14 +71,14 @@ def test_hashes_spread():
 
 
 def test_crowds_cover_all_hashes():
-    found = list(crowds(100, 1000, 0, row=72, max_bytes=64_000))
+    found = list(partitions(100, 1000, 0, row=72, max_bytes=64_000))
     assert len(found) == -(-(3 * 120 * 1000 + 128 * 100) // 64_000) == 6
-    assert [crowd.number for crowd in found] == list(range(6))
-    assert [crowd.low for crowd in found] == [0, *(crowd.high for crowd in found[:-1])]
+    assert [partition.number for partition in found] == list(range(6))
+    assert [partition.low for partition in found] == [0, *(partition.high for partition in found[:-1])]
     assert found[-1].high == 2**64
-    assert len({(crowd.high - crowd.low) // 8 for crowd in found}) == 1
-    assert len(list(crowds(3, 500, 0, row=72, max_bytes=0))) == 3
-    assert len(list(crowds(100, 1000, 100 * 4096, row=72, max_bytes=64_000))) == 26
+    assert len({(partition.high - partition.low) // 8 for partition in found}) == 1
+    assert len(list(partitions(3, 500, 0, row=72, max_bytes=0))) == 3
+    assert len(list(partitions(100, 1000, 100 * 4096, row=72, max_bytes=64_000))) == 26
 
 
 @pytest.mark.parametrize("horizon", [2**62, 4])
@@ -89,7 +89,7 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
     hash_of = dict(enumerate(rng.integers(values, size=40, dtype=np.uint64, endpoint=values == 5).tolist()))
     hash_of[0], hash_of[1] = 0, 2**64 - 1
     expected = {user: [] for user in hash_of}
-    for piece in range(5):
+    for chunk in range(5):
         users = rng.integers(40, size=60)
         rows, bits = rng.random((60, 3)), rng.integers(256, size=(60, 5), dtype=np.uint8)
         names = pl.Series([f"u{user:02d}" for user in users])
@@ -99,23 +99,23 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         rows_of, first, lengths = first_rows(names, hashes, 2**62)
         assert (rows_of.tolist(), first.tolist()) == (order.tolist(), order[starts].tolist())
         assert lengths.tolist() == np.diff(np.append(starts, 60)).tolist()
-        told = {"mass": rows[order], "bits": bits[order]}
-        write_piece(tmp_path, piece, names.gather(order), hashes[order], told)
+        facts = {"mass": rows[order], "bits": bits[order]}
+        write_piece(tmp_path, chunk, names.gather(order), hashes[order], facts)
         for user, row, more in zip(users.tolist(), rows.tolist(), bits.tolist(), strict=True):
             expected[user].append([*row, *more])
     found, columns = [], {"mass": np.empty((0, 3)), "bits": np.empty((0, 5), dtype=np.uint8)}
-    for crowd in (Crowd(0, 0, 3), Crowd(1, 3, 2**63), Crowd(2, 2**63, 2**64)):
-        own = read_crowd(tmp_path, 5, crowd)
+    for partition in (Partition(0, 0, 3), Partition(1, 3, 2**63), Partition(2, 2**63, 2**64)):
+        own = read_partition(tmp_path, 5, partition)
         if own.height:
             gathered = gather(own, horizon, columns, 1 << 16)
             names, ends = gathered.names, np.cumsum(gathered.lengths)
             assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
-            assert {name: column.dtype for name, column in gathered.told.items()} == {"mass": float, "bits": np.uint8}
-            found += zip(names, np.split(np.hstack(list(gathered.told.values())), ends[:-1]), strict=True)
+            assert {name: column.dtype for name, column in gathered.facts.items()} == {"mass": float, "bits": np.uint8}
+            found += zip(names, np.split(np.hstack(list(gathered.facts.values())), ends[:-1]), strict=True)
     order = sorted((user for user in expected if expected[user]), key=lambda user: (hash_of[user], user))
     assert [name for name, _ in found] == [f"u{user:02d}" for user in order]
-    for (_, told), user in zip(found, order, strict=True):
-        np.testing.assert_array_equal(told, np.array(expected[user])[:horizon])
+    for (_, facts), user in zip(found, order, strict=True):
+        np.testing.assert_array_equal(facts, np.array(expected[user])[:horizon])
 
 
 @pytest.mark.parametrize("memoize", [1 << 30, 1 << 14])
@@ -144,12 +144,12 @@ def test_a_crowd_is_read_without_the_rest(tmp_path):
     broken = raw.index(np.float64(63_999).tobytes())
     raw[len(raw) // 2 : broken + 8] = bytes(broken + 8 - len(raw) // 2)
     (folder / "0.parquet").write_bytes(raw)
-    assert read_crowd(folder, 1, Crowd(0, 0, 1000 << 48))["user"].to_list() == names[:1000].to_list()
+    assert read_partition(folder, 1, Partition(0, 0, 1000 << 48))["user"].to_list() == names[:1000].to_list()
 
 
 def test_a_user_with_too_many_reports_is_refused(tmp_path):
     write_piece(tmp_path, 0, pl.Series(["ann"] * 5), np.zeros(5, dtype=np.uint64), {"mass": np.zeros((5, 2))})
-    rows, columns = read_crowd(tmp_path, 1, Crowd(0, 0, 2**64)), {"mass": np.empty((0, 2))}
+    rows, columns = read_partition(tmp_path, 1, Partition(0, 0, 2**64)), {"mass": np.empty((0, 2))}
     assert gather(rows, 2**62, columns, 5).lengths.tolist() == gather(rows, 5, columns, 5).lengths.tolist() == [5]
     assert gather(rows, 4, columns, 4).lengths.tolist() == [4]
     with pytest.raises(InputError, match="user ann: must have at most 4 reports, got 5; look at fewer of them"):

@@ -93,9 +93,9 @@ def _reports(found: Estimate) -> str:
     return value if low == high else f"{value} ({low}-{high})"
 
 
-def kept_users(folder: Path, again: str) -> str:
+def finished_users(folder: Path, again: str) -> str:
     """What a stopped run leaves, and if there is a run the command that goes on with it."""
-    if (found := run_folder.kept_users(folder)) is None:
+    if (found := run_folder.finished_users(folder)) is None:
         return "nothing was written"
     kept, users = found
     return f"{kept:,} of {counted(users, 'user')} are kept, {again}"

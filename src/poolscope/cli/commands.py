@@ -51,7 +51,7 @@ def audit(
 
     with working("Playing") as work:
         from poolscope.cli.app import counts
-        from poolscope.cli.audit import kept_users, print_audit
+        from poolscope.cli.audit import finished_users, print_audit
         from poolscope.cli.progress import running
         from poolscope.core.files import last_folder, new_folder
         from poolscope.html.workflows import audit
@@ -60,7 +60,7 @@ def audit(
         loaded = load_scenario(scenario)
         folder = out or (last_folder if resume else new_folder)(f"poolscope-{loaded.name}")
         again = going_on(folder if out is None else None, resume)
-        work.kept = lambda: kept_users(folder, again)
+        work.kept = lambda: finished_users(folder, again)
         with running(work, engine, scheduler) as own:
             summary = audit(
                 loaded,
@@ -97,10 +97,10 @@ def reproduce(
 
     with working("Reproducing") as work:
         from poolscope.cli.progress import running
-        from poolscope.cli.reproduction import kept_plays, print_reproduction
+        from poolscope.cli.reproduction import finished_experiments, print_reproduction
         from poolscope.paper.reproduce import reproduce
 
-        work.kept = lambda: f"{kept_plays(out)}, {going_on()}"
+        work.kept = lambda: f"{finished_experiments(out)}, {going_on()}"
         with running(work, engine, scheduler) as own:
             done = reproduce(names or [], out, users=users, seed=seed, traces=traces, engine=own, progress=work)
     print_reproduction(done, out / "reproduction.html", waited())

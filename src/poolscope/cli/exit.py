@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from poolscope.core.errors import InputError, Stopped, one_line
 from poolscope.core.errors import as_options as as_options
-from poolscope.core.suppress_stderr import for_good
+from poolscope.core.suppress_stderr import suppress_for_good
 
 #: Signals that ask a process to end; the last is not everywhere.
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -99,7 +99,7 @@ def leave(error: Exception) -> NoReturn:
         for number in ENDING:  # it ends already: whoever asks again is not told by a traceback
             signal.signal(number, signal.SIG_IGN)
     say(error)
-    for_good()
+    suppress_for_good()
     raise SystemExit(error.code if isinstance(error, Stopped) else 2 if isinstance(error, InputError) else 1)
 
 

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     # a command loads its own verb alone
     from poolscope.workflows.attack.attack import Inferred
     from poolscope.workflows.attack.one_user import Story
-    from poolscope.workflows.attack.summary import Judged
+    from poolscope.workflows.attack.summary import Evaluation
     from poolscope.workflows.estimate import Estimated
     from poolscope.workflows.obfuscate import Obfuscated
 
 #: Pools that a terminal names; the rest is summed up.
-MOST_POOLS = 12
+MAX_POOLS = 12
 
 NO_GUESS = "no guess"
 
 #: Links that a terminal shows.
-MOST_LINKS = 12
+MAX_LINKS = 12
 
 #: What is told of each report of one user, for each pool.
 KINDS = ("mass", "evidence", "posterior")
 
 #: Objects that a terminal shows of an estimate.
-MOST_OBJECTS = 12
+MAX_OBJECTS = 12
 
 
 #: How an estimate was made, in words.
@@ -80,7 +80,7 @@ def print_links(linked: pl.DataFrame, out: Path) -> None:
         having = f"{counted(rows.height, 'pseudonym')} that {'has' if rows.height == 1 else 'have'} a likely other"
         title = f"{having}, seen by {visible(rows['adversary'][0])}"
         grid = Grid(title=title, heads=heads, left=["other"], keys=2)
-        for row in rows.head(MOST_LINKS).iter_rows(named=True):
+        for row in rows.head(MAX_LINKS).iter_rows(named=True):
             grid.add(_text(row["user"]), _text(row["other"]), f"{row['score']:.2f}")
         grid.print(console)
     if linked.is_empty():
@@ -131,17 +131,17 @@ def _cell(value: float | None, kind: str) -> str:
     return "-" if value is None else f"{value:+.3f}" if kind == "evidence" else f"{value:.3f}"
 
 
-def _judged(evaluation: Sequence[Judged]) -> Grid:
+def _judged(evaluation: Sequence[Evaluation]) -> Grid:
     heads = ["adversary", "users", "guessed", "precision", "95 % interval", "calibration error", "noise", "calibrated"]
     grid = Grid(title="Held against the truth, after all reports", heads=heads, keys=1)
     for row in evaluation:
         right, gap = row.precision, row.ece
-        told = ["-"] * 5
+        facts = ["-"] * 5
         if right and gap:
             limit = row.ece_null_p95
-            told = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
-            told.append("yes" if row.calibrated else "no")
-        grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *told)
+            facts = [f"{right.value:.3f}", f"{right.low:.3f}-{right.high:.3f}", f"{gap.value:.3f}", f"{limit:.3f}"]
+            facts.append("yes" if row.calibrated else "no")
+        grid.add(_text(row.adversary), f"{row.users:,}", f"{row.guessed:,}", *facts)
     return grid
 
 
@@ -159,7 +159,7 @@ def print_estimate(found: Estimated, out: Path | None) -> None:
     grid = Grid(
         title=f"{counted(found.reports, 'report')}, {counted(found.objects, 'object')}", heads=heads, left=["pool"]
     )
-    for row in found.table.sort("count", descending=True).head(MOST_OBJECTS).iter_rows(named=True):
+    for row in found.table.sort("count", descending=True).head(MAX_OBJECTS).iter_rows(named=True):
         grid.add(
             _text(row["object"]),
             _text(row["pool"] or ""),
@@ -220,8 +220,8 @@ def _spread(found: Inferred) -> Grid:
     after = "all reports" if n is None else f"at most {counted(n, 'report')}"
     grid = Grid(title=f"Guesses after {after}", heads=["pool", *map(visible, last)], keys=1)
     pools = sorted(found.pools, key=lambda pool: -sum(row.guesses.get(pool, 0) for row in last.values()))
-    lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MOST_POOLS]}
-    rest = pools[MOST_POOLS:]
+    lines = {pool: [row.guesses.get(pool, 0) for row in last.values()] for pool in pools[:MAX_POOLS]}
+    rest = pools[MAX_POOLS:]
     if rest:
         lines[counted(len(rest), "other")] = [sum(row.guesses.get(pool, 0) for pool in rest) for row in last.values()]
     if found.threshold is not None:

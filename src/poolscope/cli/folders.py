@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.figures import advise as advise_figures
 from poolscope.figures import audit as audit_figures
 from poolscope.figures.saving import Figure, check, save
@@ -75,7 +75,7 @@ def write_figures(folder: Path, *, form: str = "svg", width: str = "page") -> li
     written = []
     for picture in pictures_of(folder):
         path = folder / "figures" / f"{picture.name}.{form}"
-        with told(path):
+        with located_os_errors(path):
             path.parent.mkdir(exist_ok=True)
         save(picture.chart, path, width=width, overwrite=True)
         written.append(path)

@@ -22,7 +22,7 @@ def print_reproduction(done: Reproduction, page: Path, seconds: float) -> None:
     console.note(f"{seconds:.0f} s. Page: {page}")
 
 
-def kept_plays(folder: Path) -> str:
+def finished_experiments(folder: Path) -> str:
     """What a stopped reproduction leaves."""
     done = finished_plays(folder)
     return f"{done} finished {'play is' if done == 1 else 'plays are'} kept, and of the next what is finished"

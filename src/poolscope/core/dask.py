@@ -21,7 +21,7 @@ from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.executors import IN_FLIGHT, Item, Local, Result, Shared, on_worker
 from poolscope.core.machine import available_cores
-from poolscope.core.suppress_stderr import hushed
+from poolscope.core.suppress_stderr import suppressed
 from poolscope.kernels.compilation import cache_environment
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class Dask:
         resent = 0
         try:
             while True:
-                room = IN_FLIGHT * self.workers - len(pending)
-                for item in islice(waiting, max(0, room)):
+                workspace = IN_FLIGHT * self.workers - len(pending)
+                for item in islice(waiting, max(0, workspace)):
                     pending[self._submit(function, shared, item)] = item
                 if not pending:
                     return
@@ -170,10 +170,10 @@ class Dask:
         if os.name == "posix":
             # a process of Python's own that lives as long as we do, and complains if we are stopped; if it is stopped
             # itself, as by a terminal that closes, another takes its place and complains the louder
-            with hushed(), _deaf(signal.SIGHUP):
+            with suppressed(), _deaf(signal.SIGHUP):
                 resource_tracker.ensure_running()
         # as long as they live: one that is started while this process ends complains that it is gone
-        self._stderr.enter_context(hushed())
+        self._stderr.enter_context(suppressed())
         environment = ENVIRONMENT | cache_environment()
         with _deaf(signal.SIGINT), dask.config.set({"distributed.nanny.pre-spawn-environ": environment}):
             self._cluster = LocalCluster(

@@ -20,7 +20,7 @@ from poolscope.core.arguments import check_integer
 from poolscope.core.arrays import Tick
 from poolscope.core.errors import InputError, did_you_mean
 from poolscope.core.machine import available_cores
-from poolscope.core.suppress_stderr import hushed
+from poolscope.core.suppress_stderr import suppressed
 
 #: Names of the engines.
 ENGINES = ("local", "dask")
@@ -215,5 +215,5 @@ def chosen(name: str | None = None, scheduler: str | None = None) -> AbstractCon
 @contextmanager
 def _quiet(engine: AbstractContextManager[Engine]) -> Iterator[Engine]:
     """The engine, whose processes have no error stream of ours: ended in the middle, each would tell its own story."""
-    with hushed(), engine as own:
+    with suppressed(), engine as own:
         yield own

@@ -83,7 +83,7 @@ PREFIX = ".poolscope."
 
 
 @contextmanager
-def told(path: Path, remedy: str | None = None) -> Iterator[None]:
+def located_os_errors(path: Path, remedy: str | None = None) -> Iterator[None]:
     """What the disk says when `path` cannot be written, in one line."""
     try:
         yield

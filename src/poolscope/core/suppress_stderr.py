@@ -27,7 +27,7 @@ def enable() -> None:
     _state["enabled"] = True
 
 
-def for_good() -> None:
+def suppress_for_good() -> None:
     """The last word was said: what libraries tell of the end, as Python's exit calls them, is not heard."""
     if _state["enabled"]:
         sys.stderr.flush()
@@ -36,7 +36,7 @@ def for_good() -> None:
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
+def suppressed() -> Iterator[None]:
     """Nothing written to the process's own error stream inside is seen."""
     if not _state["enabled"]:
         yield

@@ -21,9 +21,9 @@ from poolscope.mechanisms.protocols import (
     Reports,
     check_finite_epsilon,
     check_objects,
-    derived,
-    lie,
-    settle,
+    derived_field,
+    flip_probability,
+    set_frozen,
 )
 from poolscope.mechanisms.pure import Likelihood, Scoring
 from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
@@ -32,7 +32,7 @@ from poolscope.mechanisms.unary import as_bytes, check_bits, threshold, words_of
 GRID = 1 << 20
 
 #: Reports that are listed at most.
-MOST_LISTED = 1 << 16
+MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class DBitFlip(Scoring, Likelihood):
 
     universe: int
     epsilon: float
-    buckets: int = derived()
+    buckets: int = derived_field()
     d: int = 1
 
     #: A device keeps answers of such a mechanism unless it is told not to.
@@ -84,7 +84,7 @@ class DBitFlip(Scoring, Likelihood):
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
         if self.buckets is None:
-            settle(self, buckets=self.universe)
+            set_frozen(self, buckets=self.universe)
         if not 2 <= self.buckets <= self.universe:
             raise InputError(f"must be 2 to {self.universe}, the objects", value=self.buckets, place="buckets")
         if not 1 <= self.d <= self.buckets:
@@ -102,15 +102,15 @@ class DBitFlip(Scoring, Likelihood):
     @property
     def flip(self) -> float:
         """xi, the probability that a bit is flipped."""
-        return lie(self.epsilon / 2.0)
+        return flip_probability(self.epsilon / 2.0)
 
     @property
-    def kept_epsilon(self) -> float:
+    def permanent_epsilon(self) -> float:
         """Epsilon of a kept answer."""
         return self.epsilon
 
     @property
-    def kept_answers(self) -> int:
+    def memoized_responses(self) -> int:
         r"""Answers that differ in their law: of each bucket of J, and of all the others.
 
         A bucket outside J sets none of the d bits, so that the answers kept for two such buckets have one law and tell
@@ -163,7 +163,7 @@ class DBitFlip(Scoring, Likelihood):
 
     def all_reports(self) -> Reports | None:
         """Every report, if they are few: columns of bits have many more values than there are reports."""
-        if math.comb(self.buckets, self.d) << self.d > MOST_LISTED:
+        if math.comb(self.buckets, self.d) << self.d > MAX_LISTED:
             return None
         rows = [
             (sum(1 << place for place in asked), sum(1 << place for place, bit in zip(asked, bits, strict=True) if bit))
@@ -174,17 +174,17 @@ class DBitFlip(Scoring, Likelihood):
         packed = np.array([[list(word.to_bytes(size, "little")) for word in row] for row in rows], dtype=np.uint8)
         return {"positions": packed[:, 0], "bits": packed[:, 1]}
 
-    def log_law(self, reports: Reports) -> Floats:
+    def log_response_prob(self, reports: Reports) -> Floats:
         """(reports, buckets) log Pr[bits | positions, bucket]: exactly, for every bucket."""
         positions, bits = (self._unpacked(column) for column in self.checked(reports))
         ones = bits.sum(axis=1, dtype=np.int64)[:, None]
         base = ones * math.log(self.flip) + (self.d - ones) * math.log1p(-self.flip)
-        law: Floats = base + 0.5 * self.epsilon * (2.0 * bits - positions)
-        return law
+        distribution: Floats = base + 0.5 * self.epsilon * (2.0 * bits - positions)
+        return distribution
 
     def log_likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) but for the probability of the positions."""
-        return self.log_law(reports)[:, self.bucket_of]
+        return self.log_response_prob(reports)[:, self.bucket_of]
 
     def log_base_measure(self, reports: Reports) -> Floats:
         """(reports,) that of the positions, all as likely."""
@@ -214,10 +214,14 @@ class DBitFlip(Scoring, Likelihood):
     @property
     def rates(self) -> Rates:
         """By the object: others of its bucket are taken for it, always."""
-        own, elsewhere = self.own_mean, self.moments(self.flip)[0]
+        own, support_prob_no_collision = self.own_mean, self.moments(self.flip)[0]
         together = np.bincount(self.bucket_of)[self.bucket_of] - 1.0
         share = together / max(1, self.universe - 1)
-        return Rates(own, elsewhere + (own - elsewhere) * share, (own - elsewhere) ** 2 * share * (1.0 - share))
+        return Rates(
+            own,
+            support_prob_no_collision + (own - support_prob_no_collision) * share,
+            (own - support_prob_no_collision) ** 2 * share * (1.0 - share),
+        )
 
     def noise(self, counts: Floats, reports: float) -> Floats:
         inside = np.bincount(self.bucket_of, weights=counts)[self.bucket_of]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from poolscope.core.errors import InputError
 from poolscope.devices.longitudinal import TwoResponses
-from poolscope.mechanisms.local_hashing import MOST_VALUES, LocalHashing
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, check_epsilon, derived, settle
+from poolscope.mechanisms.local_hashing import MAX_VALUES, LocalHashing
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, check_epsilon, derived_field, set_frozen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class LOLOHA(TwoResponses, LocalHashing):
     (0.948, 'KeptHash')
     """
 
-    g: int = derived()
+    g: int = derived_field()
 
     def __post_init__(self) -> None:
         if self.g is None:
-            settle(self, g=self._best())
+            set_frozen(self, g=self._best())
         super().__post_init__()
 
     @property
@@ -60,11 +60,11 @@ class LOLOHA(TwoResponses, LocalHashing):
             raise InputError("is missing", place="g", remedy="without an epsilon of one report it has no best value")
         if self.epsilon_1 is not None:
             check_epsilon(self.epsilon_1)
-            return published_values(self.kept_epsilon, self.epsilon_1)
+            return published_values(self.permanent_epsilon, self.epsilon_1)
         if self.epsilon is None:
             raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
         check_epsilon(self.epsilon)
-        return min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES)
+        return min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MAX_VALUES)
 
 
 def published_values(epsilon_perm: float, epsilon_1: float) -> int:
@@ -81,4 +81,4 @@ def published_values(epsilon_perm: float, epsilon_1: float) -> int:
     if not below:
         return 2
     # the root of 1 + more, less 1, without cancelling
-    return 1 + max(1, round(min((far**2 + more / (1.0 + math.sqrt(1.0 + more))) / below, MOST_VALUES - 1.0)))
+    return 1 + max(1, round(min((far**2 + more / (1.0 + math.sqrt(1.0 + more))) / below, MAX_VALUES - 1.0)))

@@ -17,7 +17,7 @@ import numpy as np
 
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.grr import GRR, response
-from poolscope.mechanisms.protocols import check_epsilon, check_finite_epsilon, derived, settle
+from poolscope.mechanisms.protocols import check_epsilon, check_finite_epsilon, derived_field, set_frozen
 from poolscope.mechanisms.pure import Sized
 from poolscope.mechanisms.unary import Unary, optimized, symmetric
 
@@ -37,10 +37,10 @@ class Longitudinal(Sized):
     epsilon_perm : of a kept answer; twice that of one report where it is left out.
     """
 
-    epsilon: float = derived()
-    epsilon_perm: float = derived()
-    epsilon_1: float = derived()
-    epsilon_inst: float = derived()
+    epsilon: float = derived_field()
+    epsilon_perm: float = derived_field()
+    epsilon_1: float = derived_field()
+    epsilon_inst: float = derived_field()
 
     #: A device keeps answers of such a mechanism unless it is told not to.
     kept: ClassVar[bool] = True
@@ -54,18 +54,18 @@ class Longitudinal(Sized):
             raise InputError("must go with epsilon_perm alone", place="epsilon_inst", remedy=remedy)
         if not given and self.epsilon is None:
             raise InputError("is missing", place="epsilon", remedy="or give epsilon_perm and epsilon_1")
-        check_epsilon(self.kept_epsilon)
+        check_epsilon(self.permanent_epsilon)
         asked = self.asked
         if asked is not None:
             check_epsilon(asked)
             if not asked <= self.most:
-                rule = f"must be at most {self.most:.6g} for epsilon_perm {self.kept_epsilon:.6g}"
+                rule = f"must be at most {self.most:.6g} for epsilon_perm {self.permanent_epsilon:.6g}"
                 raise InputError(rule, value=asked, place=given[0] if given else "epsilon")
         if given:
             spent = self.spent()
             if self.epsilon not in (None, spent):
                 raise InputError("cannot be given with epsilon", place=given[0], remedy="give one of the two")
-            settle(self, epsilon=spent)
+            set_frozen(self, epsilon=spent)
         super().__post_init__()
 
     @property
@@ -76,7 +76,7 @@ class Longitudinal(Sized):
         return self.epsilon if self.epsilon_1 is None else self.epsilon_1
 
     @property
-    def kept_epsilon(self) -> float:
+    def permanent_epsilon(self) -> float:
         """Epsilon of a kept answer."""
         if self.epsilon_perm is None:
             return 2.0 * (self.epsilon if self.epsilon_1 is None else self.epsilon_1)
@@ -85,7 +85,7 @@ class Longitudinal(Sized):
     @property
     def most(self) -> float:
         """Epsilon of one report without noise in what the instantaneous step is free to choose."""
-        return self.kept_epsilon
+        return self.permanent_epsilon
 
     @abstractmethod
     def spent(self) -> float:
@@ -93,7 +93,7 @@ class Longitudinal(Sized):
 
     @property
     @abstractmethod
-    def kept_answers(self) -> int:
+    def memoized_responses(self) -> int:
         """Answers that a device keeps at most."""
 
     @property
@@ -131,19 +131,19 @@ class TwoResponses(Longitudinal):
         if self.epsilon_inst is not None:
             return self.epsilon_inst
         if self.epsilon_1 is not None:
-            return instantaneous_response(self.kept_epsilon, self.epsilon_1, 2)
-        return instantaneous_response(self.kept_epsilon, self.epsilon, self.values)
+            return instantaneous_response(self.permanent_epsilon, self.epsilon_1, 2)
+        return instantaneous_response(self.permanent_epsilon, self.epsilon, self.values)
 
     def spent(self) -> float:
-        return response_twice(self.kept_epsilon, self.instantaneous_epsilon, self.values)
+        return response_twice(self.permanent_epsilon, self.instantaneous_epsilon, self.values)
 
     @property
-    def kept_answers(self) -> int:
+    def memoized_responses(self) -> int:
         return self.values
 
     @property
     def permanent(self) -> tuple[float, float]:
-        return response(self.kept_epsilon, self.values)
+        return response(self.permanent_epsilon, self.values)
 
     @property
     def instantaneous(self) -> tuple[float, float]:
@@ -204,7 +204,7 @@ class TwoFlips(Longitudinal, Unary):
         if optimized in self.rounds:
             check_finite_epsilon(self.epsilon)
         if self.rounds[1] is optimized:
-            check_finite_epsilon(self.kept_epsilon)
+            check_finite_epsilon(self.permanent_epsilon)
 
     def spent(self) -> float:
         if self.epsilon_1 is not None:
@@ -213,19 +213,19 @@ class TwoFlips(Longitudinal, Unary):
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q and p < 1.0 else math.inf
 
     @property
-    def kept_answers(self) -> int:
+    def memoized_responses(self) -> int:
         return self.universe
 
     @property
     def most(self) -> float:
         if self.rounds[1] is symmetric:
-            return self.kept_epsilon
+            return self.permanent_epsilon
         p, q = (0.5 * x for x in self.permanent)
         return math.log(p / (1.0 - p)) - math.log(q / (1.0 - q)) if q else math.inf
 
     @property
     def permanent(self) -> tuple[float, float]:
-        return self.rounds[0](self.kept_epsilon)
+        return self.rounds[0](self.permanent_epsilon)
 
     @property
     def instantaneous(self) -> tuple[float, float]:

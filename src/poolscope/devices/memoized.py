@@ -64,23 +64,23 @@ class Memoized:
     def __post_init__(self) -> None:
         check_mechanism(self.mechanism)
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         distinct, first, which = np.unique(answer_keys(objects, users), return_index=True, return_inverse=True)
         made = self.mechanism.report(objects[first], distinct)
         return {name: column[which] for name, column in made.items()}
 
     def evidence(self, reports: Reports) -> Evidence:
-        return Evidence(np.arange(self.mechanism.universe), identical(reports, self.log_law))
+        return Evidence(np.arange(self.mechanism.universe), identical(reports, self.log_response_prob))
 
-    def log_law(self, reports: Reports) -> Floats:
+    def log_response_prob(self, reports: Reports) -> Floats:
         """(reports, universe) log Pr[report | z] itself."""
-        law = stated(self.mechanism)
-        found = tabulated(law.log_likelihood, reports, law.universe)
-        found += law.log_base_measure(reports)[:, None]
+        distribution = stated(self.mechanism)
+        found = tabulated(distribution.log_likelihood, reports, distribution.universe)
+        found += distribution.log_base_measure(reports)[:, None]
         return found
 
 
-class RapporMemory(Memoizing):
+class MemoizedRappor(Memoizing):
     r"""RAPPOR as its authors run it: the user's cohort and the permanent answers stay, the instantaneous step is new.
 
     The permanent answer b' to an object is drawn once from its Bloom filter b, a bit being one with probability 1 - f/2
@@ -94,7 +94,7 @@ class RapporMemory(Memoizing):
     Examples
     --------
     >>> rappor = ps.mechanisms.Rappor(universe=100, m=128, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
-    >>> device = ps.mechanisms.RapporMemory(rappor)
+    >>> device = ps.mechanisms.MemoizedRappor(rappor)
     >>> keys = np.array([1], dtype=np.uint64)
     >>> reports = ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys)
     >>> len(set(reports["cohort"].tolist()))
@@ -137,9 +137,9 @@ class RapporMemory(Memoizing):
             ones[mine] = self.pattern(int(cohort))[objects[mine]]
         return _coins(answer_keys(objects, users), self.mechanism.m) < np.where(ones, 1.0 - half, half)
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         answers = self.permanent(objects, users)
-        fresh = _coins(fresh_keys(users, places), self.mechanism.m)
+        fresh = _coins(fresh_keys(users, event_index), self.mechanism.m)
         bits = fresh < np.where(answers, self.mechanism.q, self.mechanism.p)
         return {"cohort": self.cohorts(users).astype(np.int32), "bits": np.packbits(bits, axis=1, bitorder="little")}
 
@@ -150,11 +150,11 @@ class RapporMemory(Memoizing):
     def evidence(self, reports: Reports) -> Evidence:
         cohort = int(reports["cohort"][0])
         permanent = 1.0 - self.mechanism.f / 2.0, self.mechanism.f / 2.0
-        law = Bits(self.bits(reports), self.positions(cohort), permanent, (self.mechanism.q, self.mechanism.p))
-        return Evidence(np.arange(self.mechanism.universe), law)
+        distribution = Bits(self.bits(reports), self.positions(cohort), permanent, (self.mechanism.q, self.mechanism.p))
+        return Evidence(np.arange(self.mechanism.universe), distribution)
 
 
-class KeptResponse(Memoizing):
+class MemoizedResponse(Memoizing):
     """L-GRR: an answer among the objects for each object; sent is randomized response on it.
 
     Examples
@@ -171,28 +171,28 @@ class KeptResponse(Memoizing):
 
     kind: ClassVar[type] = LGRR
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
-        return {"value": self.responses(objects, users, places)}
+        return {"value": self.responses(objects, users, event_index)}
 
     def evidence(self, reports: Reports) -> Evidence:
         objects = np.arange(self.mechanism.universe)
-        return Evidence(objects, self.law(reports, objects))
+        return Evidence(objects, self.distribution(reports, objects))
 
-    def responses(self, slots: Integers, users: Keys, places: Objects) -> NDArray[np.int64]:
+    def responses(self, slots: Integers, users: Keys, event_index: Objects) -> NDArray[np.int64]:
         """(reports,) randomized response on the kept answers to these slots, each of the user of that key."""
         made, kept, out = self.mechanism, np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.int64)
         hadamard.respond(slots, answer_keys(slots, users), made.values, made.permanent[0], kept)
-        hadamard.respond(kept, fresh_keys(users, places), made.values, made.instantaneous[0], out)
+        hadamard.respond(kept, fresh_keys(users, event_index), made.values, made.instantaneous[0], out)
         return out
 
-    def law(self, reports: Reports, own: Integers) -> Values:
+    def distribution(self, reports: Reports, own: Integers) -> Values:
         """The law of reports, given the value of each slot."""
         value = np.asarray(reports["value"], dtype=np.int64)
         return Values(value, own, self.mechanism.values, self.mechanism.permanent, self.mechanism.instantaneous)
 
 
-class KeptHash(KeptResponse):
+class MemoizedHash(MemoizedResponse):
     """LOLOHA: a seed for the user, an answer for each value of its function; sent is randomized response on it.
 
     Examples
@@ -219,20 +219,20 @@ class KeptHash(KeptResponse):
         hadamard.seeds(own_keys(users), np.uint64(64 - self.mechanism.seed_bits), out)
         return out
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         seed = self.seeds(users)
         hashed = self.mechanism.functions.values(seed, objects)
-        return {"seed": seed, "value": self.responses(hashed, users, places).astype(np.int32)}
+        return {"seed": seed, "value": self.responses(hashed, users, event_index).astype(np.int32)}
 
     def evidence(self, reports: Reports) -> Evidence:
         objects = np.arange(self.mechanism.universe)
         seed = np.full(len(objects), np.asarray(reports["seed"])[0] if len(reports["seed"]) else 0, dtype=np.int64)
         own, slots = np.unique(self.mechanism.functions.values(seed, objects), return_inverse=True)
-        return Evidence(slots, self.law(reports, own))
+        return Evidence(slots, self.distribution(reports, own))
 
 
-class KeptFlips(Memoizing):
+class MemoizedFlips(Memoizing):
     """L-SUE, L-OSUE, L-OUE, L-SOUE: bits with noise for each object; sent are these with noise again.
 
     Examples
@@ -256,12 +256,12 @@ class KeptFlips(Memoizing):
         unary.flip_bits(objects, answer_keys(objects, users), m, threshold(q), threshold(1.0 - p), out)
         return out
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         m, (p, q) = self.mechanism.universe, self.mechanism.instantaneous
         check_objects(objects, m)
         kept = self.answers(objects, users)
         out, lost = np.empty_like(kept), np.empty(kept.shape[1], dtype=np.uint64)
-        unary.flip_again(kept, fresh_keys(users, places), m, threshold(q), threshold(1.0 - p), lost, out)
+        unary.flip_again(kept, fresh_keys(users, event_index), m, threshold(q), threshold(1.0 - p), lost, out)
         return {"bits": as_bytes(out, m)}
 
     def evidence(self, reports: Reports) -> Evidence:
@@ -270,7 +270,7 @@ class KeptFlips(Memoizing):
         return Evidence(objects, Bits(ones, objects[None], self.mechanism.permanent, self.mechanism.instantaneous))
 
 
-class KeptPositions(Memoizing):
+class MemoizedPositions(Memoizing):
     """dBitFlipPM: positions for the user, and bits at them for each bucket, sent as they are.
 
     Examples
@@ -291,23 +291,23 @@ class KeptPositions(Memoizing):
     def own(self) -> Mapping[str, int]:
         return {"positions": math.comb(self.mechanism.buckets, self.mechanism.d)}
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         check_objects(objects, self.mechanism.universe)
         buckets = self.mechanism.bucket_of[objects]
         answers = self.mechanism.answers(buckets, answer_keys(buckets, users))
         return self.mechanism.sent(self.mechanism.positions(own_keys(users)), answers)
 
     def evidence(self, reports: Reports) -> Evidence:
-        return Evidence(self.mechanism.bucket_of, identical(reports, self.mechanism.log_law))
+        return Evidence(self.mechanism.bucket_of, identical(reports, self.mechanism.log_response_prob))
 
 
 #: Kind of mechanism -> the device that memoizes its permanent responses; of others whole reports are memoized.
 DEVICES: dict[type, Callable[[Any], Device]] = {
-    Rappor: RapporMemory,
-    LGRR: KeptResponse,
-    LOLOHA: KeptHash,
-    TwoFlips: KeptFlips,
-    DBitFlip: KeptPositions,
+    Rappor: MemoizedRappor,
+    LGRR: MemoizedResponse,
+    LOLOHA: MemoizedHash,
+    TwoFlips: MemoizedFlips,
+    DBitFlip: MemoizedPositions,
 }
 
 
@@ -323,13 +323,13 @@ def device_of(mechanism: Mechanism, *, memoize: bool | None = None) -> Device:
     """
     if memoize is not None and not isinstance(memoize, bool):
         raise InputError("memoize must be true, false or None", value=memoize)
-    if not is_kept(mechanism, memoize):
+    if not is_memoized(mechanism, memoize):
         return Fresh(mechanism)
     found = (DEVICES[kind] for kind in type(mechanism).__mro__ if kind in DEVICES)
     return next(found, Memoized)(mechanism)
 
 
-def is_kept(mechanism: object, memoize: bool | None) -> bool:
+def is_memoized(mechanism: object, memoize: bool | None) -> bool:
     """Whether devices of a mechanism, or of a kind of mechanisms, keep answers: as they are told, or else as it is."""
     return bool(getattr(mechanism, "kept", False)) if memoize is None else memoize
 

@@ -59,9 +59,9 @@ class ReportingPolicy:
             if count is not None and not (is_integer(count) and count >= 1):
                 raise InputError(f"{name} must be a whole number of at least 1", value=count)
 
-    def reported(self, users: Keys, places: Objects) -> NDArray[np.bool_]:
+    def reported(self, users: Keys, event_index: Objects) -> NDArray[np.bool_]:
         """Whether each event is reported, by the key of its user and its place among the user's; before any cap."""
-        keys = children(children(users, Stream.SAMPLE), places)
+        keys = children(children(users, Stream.SAMPLE), event_index)
         draws = np.empty(keys.size)
         uniforms(keys.ravel(), 0, draws)
         return (draws < self.sampling_rate).reshape(keys.shape)
@@ -69,21 +69,21 @@ class ReportingPolicy:
     def sent(self, traces: Objects, users: Keys) -> ReportBatch:
         """What the devices of the users with these keys send of their traces (users, events)."""
         count, events = traces.shape
-        places = np.broadcast_to(np.arange(events), traces.shape)
+        event_index = np.broadcast_to(np.arange(events), traces.shape)
         lengths = np.full(count, events, dtype=np.int64)
         if self.sampling_rate < 1:
-            reported = self.reported(users[:, None], places)
+            reported = self.reported(users[:, None], event_index)
             lengths = reported.sum(axis=1)
             # those that are reported first, in order; then none, which is what comes after all events
-            places = np.where(reported, places, events)
-            places.sort(axis=1)
+            event_index = np.where(reported, event_index, events)
+            event_index.sort(axis=1)
         lengths = np.minimum(lengths, events if self.cap is None else self.cap)
         most = max(1, int(lengths.max(initial=0)))
-        places = places[:, :most]
+        event_index = event_index[:, :most]
         if self.cap is None and self.sampling_rate == 1:
-            return ReportBatch(objects=traces, places=places, lengths=lengths, rotate_after=self.rotate_after)
-        objects = np.take_along_axis(traces, np.minimum(places, events - 1), axis=1)
-        return ReportBatch(objects=objects, places=places, lengths=lengths, rotate_after=self.rotate_after)
+            return ReportBatch(objects=traces, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
+        objects = np.take_along_axis(traces, np.minimum(event_index, events - 1), axis=1)
+        return ReportBatch(objects=objects, event_index=event_index, lengths=lengths, rotate_after=self.rotate_after)
 
     def mean_reports(self, n: float) -> float:
         """About how many reports of n events are sent."""
@@ -123,14 +123,14 @@ class ReportBatch:
     """
 
     objects: Objects
-    places: Objects
+    event_index: Objects
     lengths: Integers
     rotate_after: int | None = None
 
     def __getitem__(self, users: slice | Integers) -> ReportBatch:
         return ReportBatch(
             objects=self.objects[users],
-            places=self.places[users],
+            event_index=self.event_index[users],
             lengths=self.lengths[users],
             rotate_after=self.rotate_after,
         )
@@ -142,15 +142,15 @@ class ReportBatch:
 
     def counts(self, observations: Sequence[int]) -> Integers:
         """(users, observations) how many reports were sent of so many events."""
-        out: Integers = np.stack([(self.places < n).sum(axis=1) for n in observations], axis=1)
+        out: Integers = np.stack([(self.event_index < n).sum(axis=1) for n in observations], axis=1)
         return np.minimum(out, self.lengths[:, None])
 
     def events(self, reports: Integers) -> Integers:
         """The number of events at which each user had sent so many reports, (users, any); negative ones are kept."""
-        last = np.take_along_axis(self.places, np.maximum(reports - 1, 0), axis=1) + 1
+        last = np.take_along_axis(self.event_index, np.maximum(reports - 1, 0), axis=1) + 1
         return np.where(reports > 0, last, reports)
 
     def reports(self, device: Device, users: Keys) -> Reports:
         """The reports of all these users with these keys, user after user."""
         there = self.there
-        return device.sent(self.objects[there], np.repeat(users, self.lengths), self.places[there])
+        return device.sent(self.objects[there], np.repeat(users, self.lengths), self.event_index[there])

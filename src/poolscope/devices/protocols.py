@@ -34,12 +34,12 @@ class Identical(NamedTuple):
     """
 
     answer: Integers
-    log_law: Floats
+    log_response_prob: Floats
 
     def first(self, count: int) -> Identical:
         """Of the first reports; answers are numbered as they come."""
         answer = self.answer[:count]
-        return Identical(answer, self.log_law[: answer.max(initial=-1) + 1])
+        return Identical(answer, self.log_response_prob[: answer.max(initial=-1) + 1])
 
 
 class Bits(NamedTuple):
@@ -90,11 +90,11 @@ class Evidence(NamedTuple):
     """
 
     slots: Integers
-    law: Identical | Bits | Values
+    distribution: Identical | Bits | Values
 
     def first(self, count: int) -> Evidence:
         """Of the first reports."""
-        return Evidence(self.slots, self.law.first(count))
+        return Evidence(self.slots, self.distribution.first(count))
 
 
 #: Branches below a user's reports that no report's number reaches: kept answers, and what else the user keeps.
@@ -124,13 +124,13 @@ class Device(Protocol):
         """Whether reports of one user share responses, so that they are not independent given the objects."""
         ...
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
         """One report for each object, from the key of its user and its place in the user's trace: all (reports,)."""
         ...
 
 
 @runtime_checkable
-class Keeping(Device, Protocol):
+class MemoizingDevice(Device, Protocol):
     """A device that keeps its answers."""
 
     @property
@@ -143,8 +143,8 @@ class Keeping(Device, Protocol):
         ...
 
 
-def memoizes(device: Device) -> TypeGuard[Keeping]:
-    """Whether reports of a device come from memoized responses, as the device states it (`attack_on` checks it)."""
+def memoizes(device: Device) -> TypeGuard[MemoizingDevice]:
+    """Whether reports of a device come from memoized responses, as the device states it (`attack_for` checks it)."""
     return device.memoizes
 
 
@@ -183,8 +183,8 @@ class Fresh:
     def __post_init__(self) -> None:
         check_mechanism(self.mechanism)
 
-    def sent(self, objects: Objects, users: Keys, places: Objects) -> Reports:
-        return self.mechanism.report(objects, fresh_keys(users, places))
+    def sent(self, objects: Objects, users: Keys, event_index: Objects) -> Reports:
+        return self.mechanism.report(objects, fresh_keys(users, event_index))
 
 
 def draws_fresh(device: Device) -> bool:
@@ -215,17 +215,17 @@ class Memoizing(ABC):
         return {}
 
 
-def identical(reports: Reports, log_law: Callable[[Reports], Floats]) -> Identical:
+def identical(reports: Reports, log_response_prob: Callable[[Reports], Floats]) -> Identical:
     """Reports that are sent as they are memoized: the different ones in order of arrival, and their law."""
     first, which = distinct(reports)
     arrived = np.argsort(first)
     different = {name: np.asarray(column)[first[arrived]] for name, column in reports.items()}
-    return Identical(np.argsort(arrived)[which], log_law(different))
+    return Identical(np.argsort(arrived)[which], log_response_prob(different))
 
 
-def fresh_keys(users: Keys, places: Objects) -> Keys:
+def fresh_keys(users: Keys, event_index: Objects) -> Keys:
     """The key of each report, by its place among the user's."""
-    return children(children(users, Stream.REPORTS), places)
+    return children(children(users, Stream.REPORTS), event_index)
 
 
 def own_keys(users: Keys) -> Keys:

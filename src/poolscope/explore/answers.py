@@ -37,7 +37,7 @@ from poolscope.scenario.scenario import Scenario
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_KEPT = 64
+MAX_GAMES = 64
 """Estimates of a popularity that are kept."""
 
 
@@ -104,7 +104,7 @@ class Games:
                 parts = game.universe, popularity, game.mechanism, seed, engine.map, recorded, estimates
                 found = build_adversary(scenario, index, *parts)
                 self._estimates[key] = [one.popularity for one in (found, *found.redraws)]
-                while len(self._estimates) > MOST_KEPT:
+                while len(self._estimates) > MAX_GAMES:
                     self._estimates.popitem(last=False)
             believed = self._estimates[key]
         pools, fitted = other_pools(entry, game.universe), recorded.fitted if recorded else None
@@ -176,7 +176,7 @@ class Answer:
     pools: tuple[str, ...]
 
 
-class Crowd:
+class Sample:
     """The users of a game that were played so far."""
 
     def __init__(self, game: Game, n: int, seed: int, engine: Local) -> None:
@@ -242,32 +242,32 @@ def answers(scenario: Scenario, n: int, seed: int, games: Games, engine: Local) 
     """The answer from few users, without adversaries who would have to be waited for; then from ever more."""
     game, waiting = games.at_once(scenario, seed)
     if waiting:
-        crowd = Crowd(game, n, seed, engine)
-        crowd.grow(crowd.sizes[0])
-        yield crowd.answer(waiting)
+        sample = Sample(game, n, seed, engine)
+        sample.grow(sample.sizes[0])
+        yield sample.answer(waiting)
         game = games.whole(scenario, seed, engine)
-    yield from refined(Crowd(game, n, seed, engine))
+    yield from refined(Sample(game, n, seed, engine))
 
 
-def refined(crowd: Crowd) -> Iterator[Answer]:
+def refined(sample: Sample) -> Iterator[Answer]:
     """The answers of ever larger crowds, as far as they take no more than `PATIENCE`."""
     pace, before = 0.0, -1
-    for users in crowd.sizes:
-        if pace * (users - crowd.users) > PATIENCE:
+    for users in sample.sizes:
+        if pace * (users - sample.users) > PATIENCE:
             return
-        started, had = time.perf_counter(), crowd.users
-        crowd.grow(users)
-        if crowd.users == before:
+        started, had = time.perf_counter(), sample.users
+        sample.grow(users)
+        if sample.users == before:
             return
-        pace = (time.perf_counter() - started) / max(1, crowd.users - had)
-        before = crowd.users
-        yield crowd.answer()
+        pace = (time.perf_counter() - started) / max(1, sample.users - had)
+        before = sample.users
+        yield sample.answer()
 
 
 def side_by_side(
     settings: Sequence[tuple[Scenario, int, int]], games: Games, engine: Local
 ) -> Iterator[tuple[int, Answer]]:
     """The number of a setting (scenario, n, seed) and its answer: of all settings, then again from more users."""
-    crowds = [Crowd(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
-    for several in zip(*(refined(crowd) for crowd in crowds), strict=False):
+    samples = [Sample(games.whole(scenario, seed, engine), n, seed, engine) for scenario, n, seed in settings]
+    for several in zip(*(refined(sample) for sample in samples), strict=False):
         yield from enumerate(several)

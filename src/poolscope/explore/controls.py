@@ -37,7 +37,7 @@ MECHANISM_WORDS = {
 }
 """What a device sends, in few words; a mechanism that is not here goes by its name alone."""
 
-MOST_POOLS = 24
+MAX_POOLS = 24
 """Pools whose sizes can be set one by one."""
 
 CHANGES = {
@@ -75,7 +75,7 @@ def controls(scenario: Scenario) -> list[dict[str, Any]]:
             "label": "Answers are kept",
             "words": "A device blurs an object once and sends the same report ever after. Takes longer to play.",
             "form": "check",
-            "value": scenario.keeps_answers,
+            "value": scenario.memoizes,
         },
         _pools(scenario),
         _exponent(scenario),
@@ -119,7 +119,7 @@ def _pools(scenario: Scenario) -> dict[str, Any]:
     }
     if table.pools is None:
         return found | {"why": "The objects of this scenario are named, and their pools with them."}
-    if len(table.pools) > MOST_POOLS:
+    if len(table.pools) > MAX_POOLS:
         return found | {"value": {}, "why": f"This scenario has {len(table.pools)} pools, too many to list."}
     return found
 
@@ -149,12 +149,12 @@ def _curve(scenario: Scenario, field: str, label: str, words: str) -> dict[str, 
 def in_words(scenario: Scenario, changes: Mapping[str, Any]) -> str:
     """A setting in one line, for a comparison: its mechanism, and what was changed."""
     epsilon = scenario.mechanism.epsilon
-    told = [scenario.mechanism.kind if epsilon is None else f"{scenario.mechanism.kind}, ε = {number(epsilon)}"]
+    facts = [scenario.mechanism.kind if epsilon is None else f"{scenario.mechanism.kind}, ε = {number(epsilon)}"]
     for key, words in CHANGES.items():
         value = changes.get(key)
         if isinstance(value, int | float):
-            told.append(words.format(f"{100 * value:.3g}\u202f%" if key == "devices.sampling_rate" else number(value)))
-    told += ["answers kept"] * scenario.keeps_answers
-    told += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
-    told += ["other users"] * any(key.startswith("users.") for key in changes)
-    return f"{scenario.name}: {', '.join(told)}"
+            facts.append(words.format(f"{100 * value:.3g}\u202f%" if key == "devices.sampling_rate" else number(value)))
+    facts += ["answers kept"] * scenario.memoizes
+    facts += ["other pools"] * ("universe.pools" in changes or "universe.size" in changes)
+    facts += ["other users"] * any(key.startswith("users.") for key in changes)
+    return f"{scenario.name}: {', '.join(facts)}"

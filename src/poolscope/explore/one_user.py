@@ -14,16 +14,16 @@ from poolscope.core.executors import Local
 from poolscope.core.randomness import user_keys
 from poolscope.game.game import Game, estimate_of
 from poolscope.inference.adversary import Adversary, report_likelihoods, views
-from poolscope.inference.attack import attack_on
+from poolscope.inference.attack import attack_for
 from poolscope.inference.independent import believed
 from poolscope.mechanisms.protocols import ReportColumn, Reports
 from poolscope.population.behavior import NONE, draw_traces, draw_users, preferences
 from poolscope.population.universe import Universe
 
-MOST_KEPT_COUNTS = 24
+MAX_MEMOIZED_COUNTS = 24
 """After how many reports the story is told where answers are kept: the attack starts anew for each."""
 
-MOST_USERS = 10_000_000
+MAX_USERS = 10_000_000
 
 NEUTRAL = "neutral"
 
@@ -64,12 +64,12 @@ class Story:
     delta: float
     prior: tuple[float, ...]
     steps: tuple[Step, ...]
-    told: tuple[int, ...]
+    facts: tuple[int, ...]
 
 
 def story_of(game: Game, user: int, seed: int, adversary: str | None = None, most: int | None = None) -> Story:
     """The story of a user of a game; `most` events at most. The adversary is the last where nobody says which."""
-    if not 0 <= user < (len(game.recorded) if game.recorded else MOST_USERS):
+    if not 0 <= user < (len(game.recorded) if game.recorded else MAX_USERS):
         raise InputError("there is no such user", value=user, place="user")
     (estimate,) = estimate_of(np.array([user]), game.estimates)
     looking = _adversary(game, adversary).with_estimate(int(estimate))
@@ -86,7 +86,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     sent = game.policy.sent(np.ascontiguousarray(traces), keys)
     count, universe = int(sent.lengths[0]), looking.universe
     asked = _counts(horizon, not game.device.memoizes)
-    attack = attack_on(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
+    attack = attack_for(game.device).posteriors(sent, keys, [looking], asked, Local(threads=1), lambda _: None)
     posterior = believed(attack[0].of(slice(0, 1))[0][0], looking)
     reports = sent.reports(game.device, keys)
     words = in_words(reports, game.mechanism.report_columns, game.universe)
@@ -94,7 +94,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
     iota = int(found.iota[0])
     known = posterior[: count + 1, iota] if iota < posterior.shape[1] else np.zeros(count + 1)
     gains = _gains(known, looking, iota, sent.rotate_after)
-    number = {int(place): i for i, place in enumerate(sent.places[0, :count])}
+    number = {int(place): i for i, place in enumerate(sent.event_index[0, :count])}
     steps, done = [], 0
     for event, picked in enumerate(traces[0].tolist()):
         row = number.get(event)
@@ -123,7 +123,7 @@ def story_of(game: Game, user: int, seed: int, adversary: str | None = None, mos
         delta=float(found.delta[0]),
         prior=tuple(posterior[0].tolist()),
         steps=tuple(steps),
-        told=tuple(step.event for step in order[:5]),
+        facts=tuple(step.event for step in order[:5]),
     )
 
 
@@ -138,7 +138,7 @@ def _adversary(game: Game, name: str | None) -> Adversary:
 
 def _counts(horizon: int, fresh: bool) -> list[int]:
     """After which reports the posterior is worked out."""
-    count = horizon if fresh else min(horizon, MOST_KEPT_COUNTS)
+    count = horizon if fresh else min(horizon, MAX_MEMOIZED_COUNTS)
     return sorted(set(np.linspace(1, horizon, count).round().astype(int).tolist()))
 
 
@@ -169,10 +169,10 @@ def _gains(of_truth: Floats, adversary: Adversary, iota: int, window: int | None
 
 def in_words(reports: Reports, columns: Mapping[str, ReportColumn], universe: Universe) -> list[str]:
     """Each report as a reader can take it in: its columns, of bits how many are set."""
-    told: list[list[str]] = []
+    facts: list[list[str]] = []
     for name, column in columns.items():
-        told.append(_column_in_words(name, column, np.asarray(reports[name]), universe))
-    return [", ".join(parts) for parts in zip(*told, strict=True)]
+        facts.append(_column_in_words(name, column, np.asarray(reports[name]), universe))
+    return [", ".join(parts) for parts in zip(*facts, strict=True)]
 
 
 def _column_in_words(name: str, column: ReportColumn, values: NDArray[np.generic], universe: Universe) -> list[str]:

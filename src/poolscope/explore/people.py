@@ -16,7 +16,7 @@ from poolscope.game.outcome_files import OutcomeFiles
 from poolscope.scenario.scenario import Scenario, load_scenario, parse
 from poolscope.workflows.audit.run_folder import Run, read_run
 
-MOST = 500
+MAX_PEOPLE = 500
 """Users of each adversary that are listed: the surest."""
 
 NEEDED = ("user", "adversary", "n", "guess", "confidence")
@@ -112,7 +112,7 @@ def _surest(parts: Iterator[pl.DataFrame]) -> pl.DataFrame:
     kept: pl.DataFrame | None = None
     for part in parts:
         both = _plain(part) if kept is None else pl.concat([kept, _plain(part)])
-        kept = both.sort("confidence", descending=True, maintain_order=True).head(MOST)
+        kept = both.sort("confidence", descending=True, maintain_order=True).head(MAX_PEOPLE)
     assert kept is not None
     return kept
 

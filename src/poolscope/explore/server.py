@@ -32,7 +32,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.core.files import plain
 from poolscope.core.tables.reading import ENDINGS
 from poolscope.explore import view
-from poolscope.explore.answers import Crowd, Games, Stoppable, answers, side_by_side
+from poolscope.explore.answers import Games, Sample, Stoppable, answers, side_by_side
 from poolscope.explore.controls import controls, in_words
 from poolscope.explore.one_user import story_of
 from poolscope.explore.people import People, people_of_posteriors, people_of_run
@@ -60,7 +60,7 @@ HEADERS = {
 FIRST = "apple-emojis"
 """The scenario of a page that was opened without one."""
 
-MOST_COMPARED = 4
+MAX_COMPARED = 4
 """Settings side by side."""
 
 MAX_REQUESTS = 8
@@ -150,7 +150,7 @@ def _page(explorer: Explorer, _: Request) -> Response:
         "scenario": explorer.start,
         "seed": explorer.seed,
         "compared": view.COMPARED,
-        "most_compared": MOST_COMPARED,
+        "most_compared": MAX_COMPARED,
         "people": people and people.name,
     }
     text = json.dumps(start, ensure_ascii=True).replace("<", "\\u003c")
@@ -194,8 +194,8 @@ def _answers(explorer: Explorer, request: Request) -> Response:
 
 def _comparison(explorer: Explorer, request: Request) -> Response:
     settings = _settings(request)
-    if len(settings) > MOST_COMPARED:
-        raise InputError(f"must be at most {MOST_COMPARED}", value=len(settings), place="setting")
+    if len(settings) > MAX_COMPARED:
+        raise InputError(f"must be at most {MAX_COMPARED}", value=len(settings), place="setting")
 
     def found(engine: Stoppable) -> Iterator[dict[str, Any]]:
         scenarios = [(*explorer.shelf.played(setting), setting.seed) for setting in settings]
@@ -214,8 +214,8 @@ def _story(explorer: Explorer, request: Request) -> Response:
     game, waiting = explorer.games.at_once(scenario, setting.seed)
     if asked.get("adversary") in waiting or not game.adversaries:
         game = explorer.games.whole(scenario, setting.seed, Stoppable())
-    told = story_of(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
-    return JSONResponse(view.story(told) | {"adversaries": [a.name for a in scenario.adversaries]})
+    facts = story_of(game, int(asked["user"]), setting.seed, asked.get("adversary"), n)
+    return JSONResponse(view.story(facts) | {"adversaries": [a.name for a in scenario.adversaries]})
 
 
 def _toml(explorer: Explorer, request: Request) -> Response:
@@ -334,9 +334,9 @@ def _warm(explorer: Explorer) -> None:
         javascript()
         scenario, n = explorer.shelf.played(Setting(scenario=explorer.start, seed=explorer.seed))
         game, _ = explorer.games.at_once(scenario, explorer.seed)
-        crowd = Crowd(game, n, explorer.seed, Stoppable())
-        crowd.grow(crowd.sizes[0])
-        view.pictures(crowd.answer())
+        sample = Sample(game, n, explorer.seed, Stoppable())
+        sample.grow(sample.sizes[0])
+        view.pictures(sample.answer())
 
 
 def _listening(port: int) -> socket.socket:

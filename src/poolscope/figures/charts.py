@@ -20,7 +20,7 @@ from poolscope.figures.users import belief_growth, popularity_plot
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 
-MOST_CORNERS = 200
+MAX_CORNERS = 200
 """Corners of one curve: more cannot be seen."""
 
 NOTHING = "no information"
@@ -63,7 +63,7 @@ def trade_off_curves(table: pl.DataFrame) -> Picture:
 def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
     """Corners of one curve, evenly along it where there are many."""
     along = (curve["fpr"] - curve["fnr"]).to_numpy()
-    kept = np.unique(np.searchsorted(along, np.linspace(along[0], along[-1], MOST_CORNERS)))
+    kept = np.unique(np.searchsorted(along, np.linspace(along[0], along[-1], MAX_CORNERS)))
     return curve.filter(pl.Series(np.isin(np.arange(curve.height), kept)))
 
 
@@ -71,7 +71,7 @@ QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 
 GAMMA, DELTA = "Relevant interest γ", "Polarization δ"
 
-MOST_POINTS = 200
+MAX_POINTS = 200
 """Points of one exposure curve: more cannot be seen."""
 
 ANSWERING = 50
@@ -269,7 +269,7 @@ def exposure_curves(table: pl.DataFrame, *, n: int | None = None) -> Picture:
     names = {threshold: f"sure at {in_percent(threshold)}" for threshold in thresholds}
     colors = dict(zip(names.values(), style.exposure_colours(len(names)), strict=True))
     horizon = int(table["n"].to_numpy().max())
-    kept = np.unique(np.linspace(0, horizon, MOST_POINTS).round().astype(np.int64))
+    kept = np.unique(np.linspace(0, horizon, MAX_POINTS).round().astype(np.int64))
     shown = table.filter(pl.col("n").is_in(kept)).with_columns(line=pl.col("threshold").replace_strict(names))
     look = style.keys(colors)
     x = alt.X(

@@ -11,7 +11,7 @@ from typing import Any
 from altair import Undefined
 
 from poolscope.core.errors import InputError, PoolscopeError
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables import check_output
 from poolscope.core.tables.atomic import write_bytes
 from poolscope.figures.style import Picture, config, quickly
@@ -58,7 +58,7 @@ def save(chart: Picture, path: str | PathLike[str], *, width: str = "page", over
     check(target.suffix.removeprefix(".").lower(), width)
     check_output(target, overwrite=overwrite, endings=[f".{form}" for form in FORMATS], option="path")
     data = _converted(chart, target.suffix.removeprefix(".").lower(), width)
-    with told(target):
+    with located_os_errors(target):
         write_bytes(target, data)
 
 
@@ -139,8 +139,10 @@ def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any
     spec: dict[str, Any] = bare.to_dict(validate=False)
     spec["datasets"] = chart.datasets
     spec["config"] = config(text)
-    room = spec["usermeta"]
-    spec["usermeta"] = {name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in room.items()}
+    workspace = spec["usermeta"]
+    spec["usermeta"] = {
+        name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in workspace.items()
+    }
     return spec
 
 

@@ -23,7 +23,7 @@ from poolscope.devices.protocols import Device, draws_fresh
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.outcomes import Attacked, Referee, joined_groups, table
 from poolscope.inference.adversary import Adversary, check_adversary, view_width
-from poolscope.inference.attack import attack_on
+from poolscope.inference.attack import attack_for
 from poolscope.inference.non_private import non_private_posteriors
 from poolscope.mechanisms.protocols import Mechanism
 from poolscope.population.behavior import NONE, Behavior, Preferences, Truth, draw_traces, draw_users, preferences
@@ -85,7 +85,7 @@ class Game:
         if popularity.shape != (self.universe.size,) or not np.all(np.isfinite(popularity) & (popularity >= 0)):
             rule = f"popularity must be a finite number of at least 0 for each of {self.universe.size} objects"
             raise InputError(rule, value=popularity.shape)
-        attack_on(self.device)
+        attack_for(self.device)
         for adversary in self._sequence("adversaries"):
             check_adversary(adversary)
             if adversary.universe.size != self.universe.size:
@@ -175,8 +175,8 @@ class Game:
     def block_users(self) -> int:
         """Users to a block; fewer where little memory is left, as in a small container."""
         free = available_memory()
-        room = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
-        return int(np.clip(room // self.bytes_a_user, 1, attack_on(self.device).max_users))
+        workspace = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
+        return int(np.clip(workspace // self.bytes_a_user, 1, attack_for(self.device).max_users))
 
     @property
     def bytes_a_user(self) -> int:
@@ -318,7 +318,7 @@ def _attacked(
         none=game.none,
     )
     if adversaries:
-        attack = attack_on(game.device)
+        attack = attack_for(game.device)
         found = attack.posteriors(sent, met.keys, adversaries, game.observations, engine, tick)
         left = 1.0 - attack.prepared
         for adversary, posteriors in zip(adversaries, found, strict=True):

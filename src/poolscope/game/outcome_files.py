@@ -29,7 +29,7 @@ Told = TypeVar("Told")
 
 #: Bytes of outcomes that are held of several attacks at once, and of each row: its confidence and whether it is right.
 #: To look at all files anew for each attack would take most of the time.
-MOST_HELD, ROW_BYTES = 1 << 27, 9
+MAX_HELD, ROW_BYTES = 1 << 27, 9
 
 
 class Part(NamedTuple):
@@ -107,7 +107,7 @@ class OutcomeFiles:
                 part = scan(file).filter(same).select(columns).collect()
             yield part
 
-    def looked_at(
+    def map_reduce(
         self,
         attacks: Sequence[Attack],
         columns: Sequence[str],
@@ -118,7 +118,7 @@ class OutcomeFiles:
 
         As many attacks are looked at together as memory allows.
         """
-        at_once = max(1, MOST_HELD * len(attacks) // max(1, ROW_BYTES * self.rows))
+        at_once = max(1, MAX_HELD * len(attacks) // max(1, ROW_BYTES * self.rows))
 
         def kept(place: int) -> tuple[int, dict[Attack, Kept]]:
             file = self.files[place]
@@ -133,7 +133,7 @@ class OutcomeFiles:
                 found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
             return place, {attack: keep(attack, found[attack]) for attack in some if attack in found}
 
-        def told(place: int) -> tuple[int, Told]:
+        def summarize(place: int) -> tuple[int, Told]:
             attack = some[place]
             return place, tell(attack, [found[attack] for found in files if attack in found])
 
@@ -142,7 +142,7 @@ class OutcomeFiles:
             files = _in_order(Local().map(kept, range(len(self.files))))
             # one at a time where one is all that memory allows
             cores = Local() if at_once > 1 else Local(threads=1)
-            yield from _in_order(cores.map(told, range(len(some))))
+            yield from _in_order(cores.map(summarize, range(len(some))))
 
     @property
     def rows(self) -> int:

@@ -6,22 +6,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.core.arrays import Floats, places
+from poolscope.core.arrays import Floats, event_index
 from poolscope.core.executors import Local
-from poolscope.devices.protocols import Keeping, memoizes
+from poolscope.devices.protocols import MemoizingDevice, memoizes
 from poolscope.game.game import Game, players
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import link_scores
 from poolscope.mechanisms.protocols import Reports
 
 #: Devices at most, and what their windows may add up to: reports, and reports times objects.
-MOST, REPORTS, CELLS = 400, 1 << 11, 1 << 23
+MAX_DEVICES, REPORTS, CELLS = 400, 1 << 11, 1 << 23
 
 
 class Windows(NamedTuple):
     """The first two windows of some devices of one kind: so many devices, `size` reports in a window."""
 
-    device: Keeping
+    device: MemoizingDevice
     devices: int
     size: int
     first: Reports
@@ -41,7 +41,7 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     window, device = game.policy.rotate_after, game.device
     if window is None or not memoizes(device) or 2 * window > game.horizon:
         return None
-    some = min(MOST, REPORTS // window, CELLS // (window * game.universe.size))
+    some = min(MAX_DEVICES, REPORTS // window, CELLS // (window * game.universe.size))
     if some < 2:
         return None
     met = players(game, range(min(users, some)), seed, Local())
@@ -52,6 +52,6 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     sizes = np.full(len(full), window)
     first, second = (
         {name: np.asarray(column)[rows] for name, column in reports.items()}
-        for rows in (places(starts, sizes), places(starts + window, sizes))
+        for rows in (event_index(starts, sizes), event_index(starts + window, sizes))
     )
     return Windows(device, len(full), window, first, second)

@@ -10,7 +10,7 @@ from typing import Any
 
 from poolscope.core.counting import MIN_USERS, counted
 from poolscope.core.errors import as_options
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.advise import pictures
 from poolscope.html.glossary import ADVICE, explained
@@ -77,7 +77,7 @@ class PoolRow:
 def write_page(advice: Advice, out: Path) -> Path:
     """Write ``advice.html`` into the advice's folder; returns the page."""
     html, page = page_of(advice), out / "advice.html"
-    with told(page):
+    with located_os_errors(page):
         write_text(page, html)
     return page
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.core.counting import MIN_USERS, counted
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables import scan_written
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures import charts as figures
@@ -35,7 +35,7 @@ BY_ADVERSARY: dict[str, Any] = {"block": ("adversary", "Adversary")}
 def write_page(found: Inferred, scenario: Scenario, reports: Path, posteriors: Path, page: Path) -> Path:
     """Write the page beside the table of posteriors, from which its curves are; returns the page."""
     html = page_of(found, scenario, reports, posteriors)
-    with told(page):
+    with located_os_errors(page):
         write_text(page, html)
     return page
 
@@ -133,9 +133,9 @@ def _tables(found: Inferred) -> Iterator[dict[str, Any]]:
     surest = [_one(row) for row in found.top]
     # nobody is named on the strength of reports that were misread
     if surest and found.passed:
-        told = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
-        told.append(Column("confidence", "", "confidence", decimal))
-        yield table("The users it is surest of", surest, told, **BY_ADVERSARY, row=("user", "User"))
+        facts = [Column("guess", "", "guess", str), Column("n", "", "reports", str)]
+        facts.append(Column("confidence", "", "confidence", decimal))
+        yield table("The users it is surest of", surest, facts, **BY_ADVERSARY, row=("user", "User"))
 
 
 def _guesses(row: Guessed) -> dict[str, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poolscope.core.counting import counted
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.audit import pictures
 from poolscope.figures.saving import Figure
@@ -52,7 +52,7 @@ def write_page(run: Run) -> Path:
     Where the outcomes turn out to be malformed nothing is written.
     """
     html, page = page_of(run.summary, list(pictures(run))), run.folder / "report.html"
-    with told(page):
+    with located_os_errors(page):
         write_text(page, html)
     return page
 

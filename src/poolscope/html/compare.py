@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from poolscope.core.counting import counted
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.charts import ZOOM
 from poolscope.figures.compare import pareto_front
@@ -55,10 +55,10 @@ def summary_text(comparison: Comparison) -> str:
     if equal is None:
         return words
     rmse, aucs = equal
-    (low, least_auc), *_, (high, most_auc) = sorted(aucs.items(), key=lambda item: item[1])
+    (low, min_auc), *_, (high, max_auc) = sorted(aucs.items(), key=lambda item: item[1])
     return (
         f"{words} Where the frequencies have the same error (RMSE {rmse:.2g}), {low} gives away least (AUC "
-        f"{least_auc:.2f}) and {high} most ({most_auc:.2f})."
+        f"{min_auc:.2f}) and {high} most ({max_auc:.2f})."
     )
 
 
@@ -89,7 +89,7 @@ def at_equal_error(records: Sequence[Configuration]) -> tuple[float, dict[str, f
     best: tuple[float, dict[str, float]] | None = None
     for at in sorted({float(at) for errors, _ in lines.values() for at in errors}):
         aucs = {name: float(np.interp(at, *line)) for name, line in lines.items() if _reaches(line[0], at)}
-        if len(aucs) > 1 and (best is None or _told(aucs) > _told(best[1])):
+        if len(aucs) > 1 and (best is None or _notify(aucs) > _notify(best[1])):
             best = math.exp(at / 2), aucs
     return best
 
@@ -102,7 +102,7 @@ def _reaches(errors: np.ndarray, at: float) -> bool:
     return bool(errors[after] == at or (after > 0 and errors[after] - errors[after - 1] <= WIDEST_GAP))
 
 
-def _told(aucs: Mapping[str, float]) -> tuple[int, float]:
+def _notify(aucs: Mapping[str, float]) -> tuple[int, float]:
     return len(aucs), max(aucs.values()) - min(aucs.values())
 
 
@@ -151,7 +151,7 @@ CAPTION = (
 def write_page(comparison: Comparison, out: Path) -> Path:
     """Write ``comparison.html`` into the comparison's folder; returns the page."""
     html, page = page_of(comparison), out / "comparison.html"
-    with told(page):
+    with located_os_errors(page):
         write_text(page, html)
     return page
 

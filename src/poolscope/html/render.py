@@ -24,7 +24,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from poolscope.core.errors import PoolscopeError, visible
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures.saving import MISSING, Figure, specification
 from poolscope.figures.style import Picture
@@ -50,7 +50,7 @@ def _cached() -> Path:
         raise PoolscopeError(f"the JavaScript of the pages was not built; make it with: {MISSING}") from None
     path = user_cache_path("poolscope", appauthor=False) / f"vega-{version}.js"
     if not path.is_file():
-        with told(path, "set XDG_CACHE_HOME to a folder that can be written"):
+        with located_os_errors(path, "set XDG_CACHE_HOME to a folder that can be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             # its stub knows no default
             write_text(path, vl_convert.javascript_bundle())  # type: ignore[call-arg]
@@ -97,8 +97,8 @@ def _visible(value: Any) -> Any:
 
 def origin(command: str, *, seed: int, users: int, version: str, seconds: float | None) -> list[tuple[str, str]]:
     """Where the numbers come from, down to the command that makes them again."""
-    told = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
-    return told if seconds is None else [*told, ("Time", f"{seconds:,.1f} s")]
+    facts = [("Command", command), ("Seed", str(seed)), ("Users", f"{users:,}"), ("Version", f"poolscope {version}")]
+    return facts if seconds is None else [*facts, ("Time", f"{seconds:,.1f} s")]
 
 
 def options(asked: Mapping[str, Any]) -> str:

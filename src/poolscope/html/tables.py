@@ -82,11 +82,11 @@ def interval(estimate: Estimate, form: Callable[[Any], str]) -> str:
     return f"{low}{dash}{'∞' if high == '–' else high}".replace("-", "−")
 
 
-def decimal(value: float, places: int = 3) -> str:
+def decimal(value: float, event_index: int = 3) -> str:
     """A number around 1, to three decimals or so many; a dash where it is not known."""
     if math.isinf(value):
         return number(value)
-    return "–" if math.isnan(value) else f"{value:.{places}f}"
+    return "–" if math.isnan(value) else f"{value:.{event_index}f}"
 
 
 def share(value: float) -> str:
@@ -135,7 +135,7 @@ def rounded(value: float | str | None) -> str:
     return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.3g}"
 
 
-FEW = "too few users for a percentage"
+TOO_FEW_USERS = "too few users for a percentage"
 
 
 class Card(NamedTuple):
@@ -165,5 +165,5 @@ def cards(record: Record) -> Iterator[Card]:
 
 def _card(found: Estimate, users: int, label: str, counting: str) -> Card:
     few, ends = users < MIN_USERS, interval(found, share)
-    note = FEW if few else f"{ends} %" if ends else ""
+    note = TOO_FEW_USERS if few else f"{ends} %" if ends else ""
     return Card(tied(large_share(found.value, users)), tied(counting if few else label), tied(note))

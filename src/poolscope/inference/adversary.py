@@ -13,7 +13,7 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError
 from poolscope.inference.posterior import posteriors
 from poolscope.inference.quadrature import axis, point_axis
-from poolscope.mechanisms.protocols import Mechanism, Views
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights
 from poolscope.population.behavior import NONE, Behavior
 from poolscope.population.popularity import uniform, within_pools
 from poolscope.population.universe import Universe
@@ -110,7 +110,7 @@ def check_adversary(adversary: object) -> None:
             raise InputError(rule, value=type(adversary).__name__, remedy=remedy)
 
 
-def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
+def views(adversaries: Sequence[Adversary]) -> tuple[PoolWeights, list[slice]]:
     """All adversaries side by side, and the columns of each: neutral pool, then pools.
 
     The columns of one section stand together, so that what an object adds for all adversaries lies in one place of
@@ -121,7 +121,7 @@ def views(adversaries: Sequence[Adversary]) -> tuple[Views, list[slice]]:
     column_of = np.stack([side * (a.universe.pool_of + 1) + v for v, a in enumerate(adversaries)])
     weights = np.stack([within_pools(a.universe, a.popularity, empty="uniform") for a in adversaries])
     columns = [slice(v, side * (a.k + 1), side) for v, a in enumerate(adversaries)]
-    return Views(column_of.astype(np.uint32), weights, view_width(adversaries)), columns
+    return PoolWeights(column_of.astype(np.uint32), weights, view_width(adversaries)), columns
 
 
 def view_width(adversaries: Sequence[Adversary]) -> int:
@@ -133,7 +133,7 @@ def report_likelihoods(mechanism: Mechanism, adversary: Adversary, mass: Floats)
     """(reports, hypotheses) support masses and likelihoods of single reports, from support masses (reports, k + 1)."""
     # the neutral pool's column comes first, and is what the hypothesis of no preferred pool says
     own = mass[:, [*range(1, adversary.k + 1), *([0] if adversary.belief.none else [])]]
-    return own, mechanism.floor + mechanism.slope * own
+    return own, mechanism.likelihood_offset + mechanism.likelihood_scale * own
 
 
 def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, lengths: NDArray[np.int64]) -> Floats:
@@ -143,4 +143,6 @@ def posterior_block(mechanism: Mechanism, adversary: Adversary, mass: Floats, le
     interest = axis(adversary.belief.interest, n) if adversary.universe.neutral_size else point_axis()
     polarization, prior = axis(adversary.belief.polarization, n), adversary.belief.pool_prior(adversary.k)
     axes = interest, polarization
-    return posteriors(mass, lengths, mechanism.floor, mechanism.slope, *axes, prior, adversary.belief.none)
+    return posteriors(
+        mass, lengths, mechanism.likelihood_offset, mechanism.likelihood_scale, *axes, prior, adversary.belief.none
+    )

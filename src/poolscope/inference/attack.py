@@ -8,26 +8,26 @@ from typing import Any, cast
 from poolscope.core.arguments import check_integers
 from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Device, Fresh, Keeping
+from poolscope.devices.protocols import Device, Fresh, MemoizingDevice
 from poolscope.inference.adversary import Adversary, check_adversary
-from poolscope.inference.independent import Attack, OnFresh, lengths_of
-from poolscope.inference.memoized.attack import OnKept
+from poolscope.inference.independent import Attack, IndependentReportsAttack, lengths_of
+from poolscope.inference.memoized.attack import MemoizedReportsAttack
 from poolscope.mechanisms.checking import checked_reports
 from poolscope.mechanisms.protocols import Mechanism, Reports, report_count
 
 
-def attack_on(device: Device) -> Attack:
+def attack_for(device: Device) -> Attack:
     """The attack on a device: one for all that keep their answers, and the paper's."""
     if not isinstance(device, Device):
         lacking = [name for name in ("mechanism", "memoizes", "sent") if not hasattr(device, name)]
         rule = f"must be a device, which has {', '.join(lacking)}"
         raise InputError(rule, value=type(device).__name__, remedy="for example Fresh(mechanism)")
     if not device.memoizes:
-        return OnFresh(device)
-    if not isinstance(device, Keeping):
+        return IndependentReportsAttack(device)
+    if not isinstance(device, MemoizingDevice):
         rule = "a device that memoizes must have own and evidence"
         raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoized has them")
-    return OnKept(device)
+    return MemoizedReportsAttack(device)
 
 
 def posterior(
@@ -66,7 +66,7 @@ def posterior(
     # what has the parts of a device is meant as one, though it may lack others
     meant = isinstance(device, Device) or (hasattr(device, "sent") and hasattr(device, "mechanism"))
     given: Any = device if meant else Fresh(cast(Mechanism, device))
-    attack, mechanism = attack_on(given), given.mechanism
+    attack, mechanism = attack_for(given), given.mechanism
     check_adversary(adversary)
     if adversary.universe.size != mechanism.universe:
         rule = f"the adversary's universe must have the mechanism's {mechanism.universe} objects"

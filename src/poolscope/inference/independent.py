@@ -23,11 +23,11 @@ from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.pseudonyms import in_windows
 from poolscope.kernels import decision as kernels
 from poolscope.mechanisms.checking import checked_reports
-from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
 from poolscope.reports.files import sent_masses
 
 #: Users of a block at most, whatever is attacked; more would save nothing.
-MOST_USERS = 16384
+MAX_USERS = 16384
 
 
 class Posteriors(NamedTuple):
@@ -90,12 +90,12 @@ PARTS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class OnFresh:
+class IndependentReportsAttack:
     """Every report adds its likelihood; the popularity masses of all adversaries come from one pass over the block."""
 
     device: Device
 
-    max_users: ClassVar[int] = MOST_USERS
+    max_users: ClassVar[int] = MAX_USERS
     prepared: ClassVar[float] = 0.5
 
     def posterior(
@@ -127,12 +127,12 @@ class OnFresh:
 
         return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
-    def _masses(self, sent: ReportBatch, keys: Keys, view: Views, engine: Local, tick: Tick) -> Floats:
+    def _masses(self, sent: ReportBatch, keys: Keys, view: PoolWeights, engine: Local, tick: Tick) -> Floats:
         """(users * most, width) popularity masses of all reports, zero where there is none."""
         mechanism, (users, n) = self.device.mechanism, sent.objects.shape
         limited, there = bool((sent.lengths < n).any()), sent.there.ravel()
         if draws_fresh(self.device):
-            drawn, objects = fresh_keys(keys[:, None], sent.places).ravel(), sent.objects.ravel()
+            drawn, objects = fresh_keys(keys[:, None], sent.event_index).ravel(), sent.objects.ravel()
             if limited:
                 drawn, objects = drawn[there], objects[there]
             parts, done = PARTS * engine.threads, self.prepared * users / max(1, len(drawn))

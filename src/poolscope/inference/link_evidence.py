@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
-from poolscope.core.arrays import Floats, Integers, places
+from poolscope.core.arrays import Floats, Integers, event_index
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Identical, Keeping
+from poolscope.devices.protocols import Identical, MemoizingDevice
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
@@ -69,7 +69,7 @@ class Pairs(NamedTuple):
         return Pairs(self.first[which], self.second[which], self.log_e_value[which])
 
 
-def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adversary, least: float) -> Pairs:
+def evident(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary, least: float) -> Pairs:
     """Pairs of windows whose evidence has a logarithm of at least `least`, by windows.
 
     Parameters
@@ -78,10 +78,10 @@ def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adver
     """
     starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.own.values())), []
     for mine in _of_one_owner(device, reports, starts):
-        rows = places(starts[mine], sizes[mine])
+        rows = event_index(starts[mine], sizes[mine])
         own = {name: np.asarray(column)[rows] for name, column in reports.items()}
-        law = device.evidence({name: column[:1] for name, column in own.items()}).law
-        if isinstance(law, Identical):
+        distribution = device.evidence({name: column[:1] for name, column in own.items()}).distribution
+        if isinstance(distribution, Identical):
             pairs = _by_answers(device, own, sizes[mine])
         else:
             pairs = _by_ratios(device, own, sizes[mine], adversary)
@@ -91,7 +91,7 @@ def evident(device: Keeping, reports: Reports, sizes: Integers, adversary: Adver
     return pairs.some(np.lexsort((pairs.second, pairs.first)))
 
 
-def _of_one_owner(device: Keeping, reports: Reports, starts: Integers) -> Iterator[Integers]:
+def _of_one_owner(device: MemoizingDevice, reports: Reports, starts: Integers) -> Iterator[Integers]:
     """Windows that have in common what a device keeps beside its answers, if there are two of them."""
     owner = np.zeros(len(starts), dtype=np.int64)
     if device.own:
@@ -108,7 +108,7 @@ def _all(found: Sequence[Pairs]) -> Pairs:
     return Pairs(np.concatenate(first), np.concatenate(second), np.concatenate(log_e_value))
 
 
-def _by_answers(device: Keeping, reports: Reports, sizes: Integers) -> Pairs:
+def _by_answers(device: MemoizingDevice, reports: Reports, sizes: Integers) -> Pairs:
     """Pairs that have an answer in common; others prove nothing."""
     window, (first, answer) = np.repeat(np.arange(len(sizes)), sizes), distinct(reports)
     has = sparse.coo_array((np.ones(len(answer)), (window, answer)), shape=(len(sizes), len(first))).tocsr()
@@ -131,7 +131,7 @@ def _by_answers(device: Keeping, reports: Reports, sizes: Integers) -> Pairs:
     return _all(found)
 
 
-def bets(device: Keeping, answers: Reports) -> tuple[Floats, Floats]:
+def bets(device: MemoizingDevice, answers: Reports) -> tuple[Floats, Floats]:
     """What bets on these answers, all different, are worth.
 
     Returns
@@ -139,9 +139,9 @@ def bets(device: Keeping, answers: Reports) -> tuple[Floats, Floats]:
     won : (answers, bets) the logarithm of what it brings that an answer comes again.
     spent : (slots, bets) the logarithm of what they cost, if so many slots are asked, less 1.
     """
-    law = device.evidence(answers).law
-    assert isinstance(law, Identical)
-    known = law.log_law[law.answer]
+    distribution = device.evidence(answers).distribution
+    assert isinstance(distribution, Identical)
+    known = distribution.log_response_prob[distribution.answer]
     largest = known.max(axis=1, keepdims=True)
     # nothing is bet on an answer that cannot be
     possible = np.isfinite(largest)
@@ -152,7 +152,7 @@ def bets(device: Keeping, answers: Reports) -> tuple[Floats, Floats]:
     return won, spent
 
 
-def _by_ratios(device: Keeping, reports: Reports, sizes: Integers, adversary: Adversary) -> Pairs:
+def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary) -> Pairs:
     """All pairs, and the sum over all pairs of their reports."""
     popularity = mean_popularity(adversary)
     count, most = report_count(reports), min(REPORTS, CELLS // len(popularity))
@@ -162,10 +162,10 @@ def _by_ratios(device: Keeping, reports: Reports, sizes: Integers, adversary: Ad
     starts, found = np.cumsum(sizes) - sizes, []
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
-        rows = places(starts[mine], sizes[mine])
+        rows = event_index(starts[mine], sizes[mine])
         evidence = device.evidence({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
         weight = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
-        sums = log_ratios(evidence.law, weight, len(rows))
+        sums = log_ratios(evidence.distribution, weight, len(rows))
         for side, own in enumerate((sizes[mine], sizes)):
             sums = np.logaddexp.reduceat(sums, np.cumsum(own) - own, axis=side)
         sums -= np.log(sizes[mine])[:, None] + np.log(sizes)

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
-from poolscope.core.arrays import Floats, Integers, places
-from poolscope.devices.protocols import Bits, Identical, Keeping, Values
+from poolscope.core.arrays import Floats, Integers, event_index
+from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Reports, distinct
 from poolscope.population.popularity import within_pools
@@ -42,14 +42,14 @@ from poolscope.population.priors import Density
 CELLS = 1 << 21
 
 #: Bits of a slot up to which matrices are multiplied for each of their patterns.
-FEW = 4
+FEW_REPORTS = 4
 
 #: The chance of a bit that nothing sets.
 NEVER = 1e-30
 
 
 def link_scores(
-    device: Keeping, first: Reports, second: Reports, adversary: Adversary, sizes: tuple[Integers, Integers]
+    device: MemoizingDevice, first: Reports, second: Reports, adversary: Adversary, sizes: tuple[Integers, Integers]
 ) -> Floats:
     """(windows, windows) how much likelier each of the first windows and each of the second are one device's than not.
 
@@ -64,11 +64,11 @@ def link_scores(
     starts = [np.cumsum(size) - size for size in sizes]
     for owner in np.intersect1d(one, two):
         mine = [np.flatnonzero(owners == owner) for owners in (one, two)]
-        rows = [places(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
+        rows = [event_index(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
         both = {name: np.concatenate([first[name][rows[0]], second[name][rows[1]]]) for name in first}
         evidence = device.evidence(both)
         weight: Floats = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
-        found = log_ratios(evidence.law, weight, len(rows[0]))
+        found = log_ratios(evidence.distribution, weight, len(rows[0]))
         for side in (0, 1):
             ends = np.cumsum(sizes[side][mine[side]])
             found = np.add.reduceat(found, ends - sizes[side][mine[side]], axis=side)
@@ -93,7 +93,7 @@ def _mean(density: Density) -> float:
 
 
 def _owners(
-    device: Keeping, first: Reports, second: Reports, sizes: tuple[Integers, Integers]
+    device: MemoizingDevice, first: Reports, second: Reports, sizes: tuple[Integers, Integers]
 ) -> tuple[Integers, Integers]:
     """What each window's device keeps beside its answers, as a number: the same for the same, 0 where it is nothing."""
     heads = [np.cumsum(size) - size for size in sizes]
@@ -104,38 +104,40 @@ def _owners(
     return which[: len(heads[0])], which[len(heads[0]) :]
 
 
-def log_ratios(law: Identical | Bits | Values, weight: Floats, cut: int) -> Floats:
+def log_ratios(distribution: Identical | Bits | Values, weight: Floats, cut: int) -> Floats:
     """(cut, rest) log kappa of each of the first reports and each of the others; slots are picked with that weight."""
-    match law:
+    match distribution:
         case Identical():
-            return _identical_ratios(law, weight, cut)
+            return _identical_ratios(distribution, weight, cut)
         case Values():
-            return _value_ratios(law, weight, cut)
+            return _value_ratios(distribution, weight, cut)
         case Bits():
-            return _bit_ratios(law, weight, cut)
+            return _bit_ratios(distribution, weight, cut)
 
 
-def _identical_ratios(law: Identical, weight: Floats, cut: int) -> Floats:
+def _identical_ratios(distribution: Identical, weight: Floats, cut: int) -> Floats:
     """Pr[r, u | s] is Pr[r | s] if both are one answer, else 0."""
     with np.errstate(divide="ignore"):
-        logs = law.log_law + np.log(weight)
+        logs = distribution.log_response_prob + np.log(weight)
         total = logsumexp(logs, axis=1, keepdims=True)
         # an answer that no slot with weight can have says nothing of slots
         total[np.isneginf(total)] = 0.0
         slot = np.exp(logs - total)
         again = np.log(slot @ weight) - total[:, 0]
-        one, two = law.answer[:cut], law.answer[cut:]
+        one, two = distribution.answer[:cut], distribution.answer[cut:]
         apart = np.log1p(-np.minimum(slot[one] @ slot[two].T, 1.0))
     same = one[:, None] == two
     ratios: Floats = np.where(same, np.logaddexp(apart, again[one][:, None]), apart)
     return ratios
 
 
-def _value_ratios(law: Values, weight: Floats, cut: int) -> Floats:
+def _value_ratios(distribution: Values, weight: Floats, cut: int) -> Floats:
     """The chance of a value is q + (p - q) m, with m the weight of the slots whose answer it is."""
-    (p, q), (sent, other) = law.permanent, law.instantaneous
-    one, two = law.value[:cut], law.value[cut:]
-    held, squared = (np.bincount(law.own, weights=mass, minlength=law.values) for mass in (weight, weight**2))
+    (p, q), (sent, other) = distribution.permanent, distribution.instantaneous
+    one, two = distribution.value[:cut], distribution.value[cut:]
+    held, squared = (
+        np.bincount(distribution.own, weights=mass, minlength=distribution.values) for mass in (weight, weight**2)
+    )
     chance = other + (sent - other) * (q * weight.sum() + (p - q) * held)
     alone, rest = squared, float(np.sum(weight**2))
     spread = p * (1.0 - p) * alone + q * (1.0 - q) * (rest - alone)
@@ -147,14 +149,14 @@ def _value_ratios(law: Values, weight: Floats, cut: int) -> Floats:
     return ratios
 
 
-def _bit_ratios(law: Bits, weight: Floats, cut: int) -> Floats:
+def _bit_ratios(distribution: Bits, weight: Floats, cut: int) -> Floats:
     """A product over bits, by whether the slot sets them."""
     # a bit that nothing sets is taken for a very rare one: else two reports that have it cannot be compared
-    set_, unset = law.permanent
-    pairs, singles = zip(*(_bit_chances(one, *law.instantaneous) for one in (set_, unset)), strict=True)
+    set_, unset = distribution.permanent
+    pairs, singles = zip(*(_bit_chances(one, *distribution.instantaneous) for one in (set_, unset)), strict=True)
     pairs, singles = (pairs[0], np.maximum(pairs[1], NEVER)), (singles[0], np.maximum(singles[1], NEVER))
-    m, ones = law.ones.shape[1], law.ones.sum(axis=1, dtype=np.int64)
-    one, two = law.ones[:cut].astype(np.float64), law.ones[cut:].astype(np.float64)
+    m, ones = distribution.ones.shape[1], distribution.ones.sum(axis=1, dtype=np.int64)
+    one, two = distribution.ones[:cut].astype(np.float64), distribution.ones[cut:].astype(np.float64)
     both = np.rint(one @ two.T)
     differ = ones[:cut][:, None] + ones[cut:] - 2 * both
     alike = m - both - differ
@@ -165,7 +167,7 @@ def _bit_ratios(law: Bits, weight: Floats, cut: int) -> Floats:
     tile = max(1, CELLS // len(ones))
     for start in range(0, len(weight), tile):
         some = slice(start, start + tile)
-        digits = _digits(law.ones, law.positions[:, some])
+        digits = _digits(distribution.ones, distribution.positions[:, some])
         picked = weight[some] * _product(of_one, digits)
         total += picked.sum(axis=1)
         share += picked[:cut] @ picked[cut:].T
@@ -198,7 +200,7 @@ def _together(digits: NDArray[np.uint8], cut: int, ratio: Floats, weight: Floats
     by one: a table of all pairs of patterns would have 43 million numbers for 8 bits.
     """
     first, second, out = digits[:, :cut], digits[:, cut:], np.zeros((cut, digits.shape[1] - cut))
-    if len(digits) <= FEW:
+    if len(digits) <= FEW_REPORTS:
         one, two, every = _codes(first), _codes(second), np.indices([3] * len(digits)).reshape(len(digits), -1)
         for code in np.unique(one):
             out += np.where(one == code, weight, 0.0) @ _product(ratio, every[:, [code]], every)[two].T

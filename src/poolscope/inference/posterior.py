@@ -13,13 +13,13 @@ from poolscope.core.arrays import Floats
 from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
-from poolscope.kernels.compilation import Aside
+from poolscope.kernels.compilation import BackgroundCompile
 from poolscope.kernels.nodes import marginals, scratch
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Density
 
 #: The longest of all to compile.
-COMPILED = Aside(
+COMPILED = BackgroundCompile(
     kernels.posteriors,
     "import numpy; from poolscope.inference.posterior import posterior_of_likelihood as p; p(numpy.ones((1, 1, 3)))",
 )
@@ -35,8 +35,8 @@ def posterior_of_likelihood(
     *,
     belief: Behavior | None = None,
     lengths: ArrayLike | None = None,
-    floor: float = 0.0,
-    slope: float = 1.0,
+    likelihood_offset: float = 0.0,
+    likelihood_scale: float = 1.0,
 ) -> Floats:
     r"""Probability that each pool is the preferred one, after every report.
 
@@ -66,16 +66,18 @@ def posterior_of_likelihood(
            [0.583, 0.417],
            [0.67 , 0.33 ]])
     """
-    table, counts, single = _checked(likelihood, lengths, floor, slope)
+    table, counts, single = _checked(likelihood, lengths, likelihood_offset, likelihood_scale)
     _, n, columns = table.shape
     belief = belief or Behavior()
     axes = axis(belief.interest, n), axis(belief.polarization, n)
-    out = posteriors(table, counts, floor, slope, *axes, belief.pool_prior(columns - 1), belief.none)
+    out = posteriors(
+        table, counts, likelihood_offset, likelihood_scale, *axes, belief.pool_prior(columns - 1), belief.none
+    )
     return out[0] if single else out
 
 
 def _checked(
-    likelihood: ArrayLike, lengths: ArrayLike | None, floor: float, slope: float
+    likelihood: ArrayLike, lengths: ArrayLike | None, likelihood_offset: float, likelihood_scale: float
 ) -> tuple[Floats, NDArray[np.int64], bool]:
     """The likelihoods as (users, n, k + 1), the users' lengths, and whether one user was given."""
     table = as_floats("likelihoods", likelihood)
@@ -89,8 +91,14 @@ def _checked(
         )
     if np.any(np.isnan(table)) or np.any(table < 0) or np.any(table > LARGEST):
         raise InputError(f"likelihoods must be finite and not negative, at most {LARGEST:g}")
-    if not (0 <= floor <= LARGEST and 0 <= slope <= LARGEST and floor + slope * table.max(initial=0.0) <= LARGEST):
-        raise InputError(f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(floor, slope))
+    if not (
+        0 <= likelihood_offset <= LARGEST
+        and 0 <= likelihood_scale <= LARGEST
+        and likelihood_offset + likelihood_scale * table.max(initial=0.0) <= LARGEST
+    ):
+        raise InputError(
+            f"floor + slope * likelihood must be from 0 to {LARGEST:g}", value=(likelihood_offset, likelihood_scale)
+        )
     users, n, _ = table.shape
     counts = np.full(users, n) if lengths is None else as_counts("lengths", lengths)
     if counts.shape != (users,) or np.any(counts > n):
@@ -101,8 +109,8 @@ def _checked(
 def posteriors(
     likelihood: Floats,
     lengths: NDArray[np.int64],
-    floor: float,
-    slope: float,
+    likelihood_offset: float,
+    likelihood_scale: float,
     interest: Axis,
     polarization: Axis,
     pool_prior: Floats,
@@ -113,9 +121,17 @@ def posteriors(
     out = np.empty((users, n + 1, columns - 1))
     log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
-    room, axes = scratch(n, columns - 1), (interest, polarization)
+    workspace, axes = scratch(n, columns - 1), (interest, polarization)
     lost, reports = kernels.posteriors(
-        *_in_memory(likelihood), lengths, floor, slope, pool_prior, *axes, room, out, log_bayes
+        *_in_memory(likelihood),
+        lengths,
+        likelihood_offset,
+        likelihood_scale,
+        pool_prior,
+        *axes,
+        workspace,
+        out,
+        log_bayes,
     )
     if lost >= 0:
         raise not_a_number(f"the posterior of user {lost} of a block after {reports} reports")
@@ -177,8 +193,8 @@ def behavior_posterior(
     *,
     belief: Behavior | None = None,
     lengths: ArrayLike | None = None,
-    floor: float = 0.0,
-    slope: float = 1.0,
+    likelihood_offset: float = 0.0,
+    likelihood_scale: float = 1.0,
 ) -> Learnt:
     """Posterior of the relevant interest and of the polarization after all reports.
 
@@ -194,7 +210,7 @@ def behavior_posterior(
     >>> learned.gamma.round(3), learned.delta.round(3)
     (array([0.93]), array([0.93]))
     """
-    table, counts, _ = _checked(likelihood, lengths, floor, slope)
+    table, counts, _ = _checked(likelihood, lengths, likelihood_offset, likelihood_scale)
     belief = belief or Behavior()
     k = table.shape[2] - 1
     sides = {}
@@ -203,7 +219,7 @@ def behavior_posterior(
         for user, n in enumerate(counts):
             rule_g = fixed_rule(belief.interest, int(n), fine_g)
             rule_u = fixed_rule(belief.polarization, int(n), fine_u)
-            masses = _marginals(table[user, :n], floor, slope, belief, rule_g, rule_u)
+            masses = _marginals(table[user, :n], likelihood_offset, likelihood_scale, belief, rule_g, rule_u)
             rule, mass = (rule_g, masses[0]) if name == "gamma" else (rule_u, masses[1])
             density = belief.interest if name == "gamma" else belief.polarization
             values.append([rule[0] @ mass, *_quantiles(density, rule[2], mass)])
@@ -223,8 +239,8 @@ def behavior_posterior(
 
 def _marginals(
     likelihood: Floats,
-    floor: float,
-    slope: float,
+    likelihood_offset: float,
+    likelihood_scale: float,
     belief: Behavior,
     rule_g: Floats,
     rule_u: Floats,
@@ -232,9 +248,11 @@ def _marginals(
     n, columns = likelihood.shape
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    room = scratch(n, k)
+    workspace = scratch(n, k)
     memory, steps = _in_memory(likelihood[None])
-    possible = marginals(memory, steps, n, floor, slope, belief.pool_prior(k), rule_g, rule_u, room, *out)
+    possible = marginals(
+        memory, steps, n, likelihood_offset, likelihood_scale, belief.pool_prior(k), rule_g, rule_u, workspace, *out
+    )
     if possible and not all(np.isfinite(part).all() for part in out):
         raise not_a_number("the posterior of relevant interest and polarization")
     return out

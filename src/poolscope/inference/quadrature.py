@@ -142,8 +142,8 @@ def _table(nodes: int, x: Floats, complement: Floats, weight: Floats) -> Floats:
 
     The last one stands for as many as are missing to a multiple of ROWS, and they share its weight.
     """
-    pieces, spare = max(len(x) // nodes, 1), -len(x) % ROWS
-    parts = zip(np.split(x, pieces), np.split(weight, pieces), strict=True)
+    chunks, spare = max(len(x) // nodes, 1), -len(x) % ROWS
+    parts = zip(np.split(x, chunks), np.split(weight, chunks), strict=True)
     table = np.vstack([x, complement, weight, np.hstack([high_polynomials(*part) for part in parts])])
     table[2, -1] /= 1 + spare
     return np.hstack([table, np.repeat(table[:, -1:], spare, axis=1)])

@@ -1,5 +1,5 @@
 """Numba functions only: arrays in, out filled, no checks, no options. `compilation` says when they compile."""
 
-from poolscope.kernels.compilation import keep_somewhere
+from poolscope.kernels.compilation import ensure_cache_dir
 
-keep_somewhere()
+ensure_cache_dir()

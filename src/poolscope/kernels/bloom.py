@@ -126,45 +126,45 @@ def cohort(universe: int, hashes: int, m: int, wide: int) -> Cohort:
 
 
 @njit(nogil=True, cache=True)
-def lay_cohort(positions, table, base, room):
+def lay_cohort(positions, table, base, workspace):
     """All but the room for one report; base[d] is the weight of an object with d bits."""
     hashes, universe = positions.shape
-    m, wide = room.sums.shape
-    room.sums[:] = 0.0
-    room.best[:] = 0.0
-    room.whole[:] = 0.0
-    room.first[:] = 0
+    m, wide = workspace.sums.shape
+    workspace.sums[:] = 0.0
+    workspace.best[:] = 0.0
+    workspace.whole[:] = 0.0
+    workspace.first[:] = 0
     for z in range(universe):
         bits = 0
         for h in range(hashes):
             bits += positions[h, z] < m
         weight = base[bits]
-        room.weight[z] = weight
+        workspace.weight[z] = weight
         for c in range(wide):
-            room.table[z, c] = weight * table[z, c]
-            room.whole[c] += room.table[z, c]
+            workspace.table[z, c] = weight * table[z, c]
+            workspace.whole[c] += workspace.table[z, c]
         for h in range(hashes):
             b = positions[h, z]
             if b < m:
-                room.best[b] = max(room.best[b], weight)
-                room.first[b] += 1
+                workspace.best[b] = max(workspace.best[b], weight)
+                workspace.first[b] += 1
                 for c in range(wide):
-                    room.sums[b, c] += room.table[z, c]
+                    workspace.sums[b, c] += workspace.table[z, c]
     end = 0
     for b in range(m):
-        end += room.first[b]
-        room.first[b] = end
-    room.first[m] = end
+        end += workspace.first[b]
+        workspace.first[b] = end
+    workspace.first[m] = end
     for z in range(universe - 1, -1, -1):
         for h in range(hashes):
             b = positions[h, z]
             if b < m:
-                room.first[b] -= 1
-                room.objects[room.first[b]] = z
+                workspace.first[b] -= 1
+                workspace.objects[workspace.first[b]] = z
 
 
 @njit(nogil=True, cache=True)
-def mass_by_bits(starts, order, positions, words, table, base, powers, room, out):
+def mass_by_bits(starts, order, positions, words, table, base, powers, workspace, out):
     r"""As `likelihood_mass`, where every set bit of an object multiplies its weight by one number rho > 1: with k of
     them set,
 
@@ -174,39 +174,39 @@ def mass_by_bits(starts, order, positions, words, table, base, powers, room, out
     that have each, and only objects of which two or more are set remain. powers (hashes + 1,) are those of rho.
     """
     rise = powers[1] - 1.0
-    held, several, wide = room.held, room.several, room.whole.shape[0]
+    held, several, wide = workspace.held, workspace.several, workspace.whole.shape[0]
     for f in range(positions.shape[0]):
-        lay_cohort(positions[f], table, base, room)
-        highest = room.weight.max()
+        lay_cohort(positions[f], table, base, workspace)
+        highest = workspace.weight.max()
         for i in range(starts[f], starts[f + 1]):
             r = order[i]
             sums = out[r]
             sums[:] = 0.0
-            count, best, more = set_positions(words[r], room.positions), 0.0, 0
+            count, best, more = set_positions(words[r], workspace.positions), 0.0, 0
             for p in range(count):
-                b = room.positions[p]
-                best = max(best, room.best[b])
+                b = workspace.positions[p]
+                best = max(best, workspace.best[b])
                 for c in range(wide):
-                    sums[c] += room.sums[b, c]
-                for o in range(room.first[b], room.first[b + _ONE]):
-                    z = np.uint64(room.objects[o])
+                    sums[c] += workspace.sums[b, c]
+                for o in range(workspace.first[b], workspace.first[b + _ONE]):
+                    z = np.uint64(workspace.objects[o])
                     held[z] += np.uint8(1)
                     several[more] = z
                     more += held[z] == 2
             best = max(highest, best * powers[1])
             for c in range(wide):
-                sums[c] = room.whole[c] + rise * sums[c]
+                sums[c] = workspace.whole[c] + rise * sums[c]
             for o in range(more):
                 z = several[o]
                 power, k = powers[held[z]], held[z]
-                best = max(best, room.weight[z] * power)
+                best = max(best, workspace.weight[z] * power)
                 further = power - 1.0 - rise * k
                 for c in range(wide):
-                    sums[c] += further * room.table[z, c]
+                    sums[c] += further * workspace.table[z, c]
             for p in range(count):
-                b = room.positions[p]
-                for o in range(room.first[b], room.first[b + _ONE]):
-                    held[np.uint64(room.objects[o])] = 0
+                b = workspace.positions[p]
+                for o in range(workspace.first[b], workspace.first[b + _ONE]):
+                    held[np.uint64(workspace.objects[o])] = 0
             for c in range(wide):
                 sums[c] /= best
 

@@ -48,24 +48,24 @@ def _obfuscate(key, bucket, m, threshold, words):
 
 
 @njit(nogil=True, cache=True)
-def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weights, room, places, out):
+def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weights, workspace, event_index, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z]; the sums of
     report r go to out[places[r]], (any, width).
     """
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, workspace.rows.table)
         for first in range(starts[f], starts[f + 1], TOGETHER):
             some = order[first : min(first + TOGETHER, starts[f + 1])]
             for i in range(some.shape[0]):
                 own = buckets[f, objects[some[i]]]
-                _obfuscate(keys[some[i]], own, m, threshold, room.words)
-                sum_set_bits(room.words, room.rows, room.sums[i])
+                _obfuscate(keys[some[i]], own, m, threshold, workspace.words)
+                sum_set_bits(workspace.words, workspace.rows, workspace.sums[i])
             for i in range(some.shape[0]):
-                place = places[some[i]]
+                place = event_index[some[i]]
                 for c in range(out.shape[1]):  # by hand: a row at once takes seconds to compile
-                    out[place, c] = room.sums[i, c]
+                    out[place, c] = workspace.sums[i, c]
 
 
 @njit(nogil=True, cache=True)
@@ -76,12 +76,12 @@ def obfuscate(bucket, keys, m, threshold, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(starts, order, buckets, words, runs, weights, room, out):
+def support_mass(starts, order, buckets, words, runs, weights, workspace, out):
     """As `sent_masses`, for reports that are given, each in its own place."""
     for f in range(buckets.shape[0]):
-        bucket_masses(buckets[f], runs, weights, room.rows.table)
+        bucket_masses(buckets[f], runs, weights, workspace.rows.table)
         for i in range(starts[f], starts[f + 1]):
-            sum_set_bits(words[order[i]], room.rows, out[order[i]])
+            sum_set_bits(words[order[i]], workspace.rows, out[order[i]])
 
 
 @njit(nogil=True, cache=True)
@@ -176,18 +176,18 @@ def _ones(hits, total, flip, fewest, starts, keep, alias, near, near_alias, key,
 
 
 @njit(nogil=True, cache=True)
-def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, rests, near, room, out):
+def sketch_rows(buckets, totals, keys, flips, popularity, keep, alias, rests, near, workspace, out):
     """Simulate the rows of a chunk of functions and add what the curator reads: out[e, z] += ones[bucket of z].
 
     A bucket's ones are Binomial(hits, 1 - flip) + Binomial(total - hits, flip): of the hits, those not flipped; of the
     rest, those flipped. For each of `flips` the same hits, and the same words of the stream: what one alone would
     have. `rests` and `near` are tuples of tables, as `_ones` takes them.
     """
-    hits, ones, uniforms = room.hits, room.ones, room.uniforms
+    hits, ones, uniforms = workspace.hits, workspace.ones, workspace.uniforms
     m = hits.shape[0]
     for f in range(buckets.shape[0]):
         total, key = totals[f], keys[f]
-        drawn = _hits(buckets[f], popularity, keep, alias, total, key, room.mass, hits)
+        drawn = _hits(buckets[f], popularity, keep, alias, total, key, workspace.mass, hits)
         _uniforms(key, drawn, uniforms[0])
         _uniforms(key, drawn + m, uniforms[1])
         for e in range(flips.shape[0]):

@@ -28,7 +28,7 @@ def _probe():
     """For numba to say whether it finds a place to keep it."""
 
 
-def keep_somewhere() -> None:
+def ensure_cache_dir() -> None:
     """Where neither the package nor the user's cache can be written, keep what is compiled for this process alone.
 
     Without a place numba would refuse to define a single kernel. Processes that this one starts use the same place
@@ -53,24 +53,24 @@ def cache_environment() -> dict[str, str]:
 
 
 class _Compiling(event.Listener):
-    def __init__(self, told: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
 
     def on_start(self, _: event.Event) -> None:
-        self._told()
+        self._notify()
 
     def on_end(self, _: event.Event) -> None:
         pass
 
 
 @contextmanager
-def watched(told: Callable[[], None]) -> Iterator[None]:
+def watched(notify: Callable[[], None]) -> Iterator[None]:
     """`told` is called whenever a kernel is compiled inside; one that is found in the cache is not."""
-    with event.install_listener("numba:compile", _Compiling(told)):
+    with event.install_listener("numba:compile", _Compiling(notify)):
         yield
 
 
-class Aside:
+class BackgroundCompile:
     """A kernel that another process compiles while this one is at others; numba itself compiles one after another.
 
     code : what that process runs to compile the kernel into the cache.
@@ -104,7 +104,7 @@ _OPTIONS = {"_nrt": False} if hasattr(getattr(options, "DefaultOptions", None), 
 
 #: For functions whose arrays all come from Python, which holds them, and that neither make nor return one: else Numba
 #: refuses to compile them.
-uncounted = njit(nogil=True, cache=True, **_OPTIONS)
+njit_no_refcount = njit(nogil=True, cache=True, **_OPTIONS)
 
 #: The same, and division by zero gives an infinity instead of an error: a loop that divides goes through vector
 #: registers only without the check.

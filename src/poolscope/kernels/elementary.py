@@ -15,7 +15,7 @@ _LOG_2, _PER_LOG_2 = 0.6931471805599453, 1.4426950408889634
 _LOG_2_HIGH, _LOG_2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 
 #: Below it an exponential is taken for that of this number, which is next to nothing.
-LEAST = -700.0
+MIN_EXPONENT = -700.0
 
 
 @unchecked
@@ -44,12 +44,12 @@ def log_all(x, x_words, out, out_words, count):
 
 
 @unchecked
-def exp_all(x, room, room_words, count):
-    """x = exp(x) of the first numbers, of `LEAST` at least and 700 at most; room is scratch, also as integers."""
+def exp_all(x, workspace, room_words, count):
+    """x = exp(x) of the first numbers, from `MIN_EXPONENT` to 700; workspace is scratch, also as integers."""
     for i in range(count):
-        value = max(x[i], LEAST)
+        value = max(x[i], MIN_EXPONENT)
         units = fma(value, _PER_LOG_2, _SHIFT)
-        room[i] = units
+        workspace[i] = units
         units -= _SHIFT
         r = fma(-units, _LOG_2_LOW, fma(-units, _LOG_2_HIGH, value))
         p = fma(1.0 / 479001600.0, r, 1.0 / 39916800.0)
@@ -68,4 +68,4 @@ def exp_all(x, room, room_words, count):
         # 2^units: its bits are the exponent
         room_words[i] = (room_words[i] + 1023) << 52
     for i in range(count):
-        x[i] *= room[i]
+        x[i] *= workspace[i]

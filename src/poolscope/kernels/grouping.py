@@ -112,9 +112,9 @@ CHAINS = 2
 def aligned(*shape: int) -> NDArray[np.float64]:
     """An array to be filled that begins with a cache line: LANES of a row that has whole vectors lie in one."""
     size = math.prod(shape)
-    room = np.empty(size + LANES)
-    begin = -room.ctypes.data // room.itemsize % LANES
-    return room[begin : begin + size].reshape(shape)
+    workspace = np.empty(size + LANES)
+    begin = -workspace.ctypes.data // workspace.itemsize % LANES
+    return workspace[begin : begin + size].reshape(shape)
 
 
 @intrinsic
@@ -316,7 +316,7 @@ class Rows(NamedTuple):
     """A table, its rows padded to whole vectors, and room for one sum of rows."""
 
     table: Table
-    places: Places
+    event_index: Places
     positions: NDArray[np.uint64]  # `positions_room` of the rows
     masses: NDArray[np.float64]  # (wide,)
     words: NDArray[np.uint64]  # (wide,)
@@ -328,23 +328,25 @@ def empty_table(rows: int, columns: int) -> Table:
     return Table(masses, masses.view(np.uint64), aligned(2 * rows))
 
 
-def empty_rows(rows: int, columns: int, places: Places) -> Rows:
+def empty_rows(rows: int, columns: int, event_index: Places) -> Rows:
     """Rows to be filled."""
     wide = -(-columns // LANES) * LANES
-    return Rows(empty_table(rows, wide), places, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
+    return Rows(
+        empty_table(rows, wide), event_index, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64)
+    )
 
 
 @njit(inline="always")
 def sum_positions(rows, count, out):
     """out[c] = sum of the table's rows at the first `count` positions."""
-    places = rows.places
+    event_index = rows.event_index
     sum_rows(rows.table.masses, rows.positions, np.int64(count), rows.masses, rows.words)
     word = rows.words[rows.words.shape[0] - 1]
     for c in range(out.shape[0]):
-        if places.column[c] >= 0:
-            out[c] = rows.masses[places.column[c]]
+        if event_index.column[c] >= 0:
+            out[c] = rows.masses[event_index.column[c]]
         else:
-            out[c] = places.weight[c] * np.int64((word >> places.shift[c]) & places.mask[c])
+            out[c] = event_index.weight[c] * np.int64((word >> event_index.shift[c]) & event_index.mask[c])
 
 
 @njit(inline="always")

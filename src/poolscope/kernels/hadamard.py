@@ -78,7 +78,7 @@ def sketch(starts, order, coordinate, bit, out):
 TOGETHER = 8
 
 # Up to so many reports to a coordinate, drawing them one by one costs less than two binomials for every coordinate.
-FEW = 4
+FEW_COORDINATES = 4
 
 
 @njit(nogil=True, cache=True)
@@ -91,7 +91,7 @@ def _bits(total, key, flip, mass, out):
     m = mass.shape[0]
     index = np.int64(0)
     out[:] = 0
-    if total < FEW * m:
+    if total < FEW_COORDINATES * m:
         for _ in range(total):
             l = np.int64(uniform(key, index) * m)
             one = 0.5 + (0.5 - flip) * mass[l]

@@ -60,7 +60,7 @@ def polynomial_buckets(coefficients, m, lanes, out):
     Values LANES objects apart differ by slopes, and these by one number: two sums a value instead of two products and a
     remainder. lanes (2, LANES) uint32 is scratch for values and slopes.
     """
-    value, slope, wide = lanes[0], lanes[1], np.uint32(m)
+    value, likelihood_scale, wide = lanes[0], lanes[1], np.uint32(m)
     objects = out.shape[1]
     whole = objects // LANES * LANES
     for f in range(coefficients.shape[0]):
@@ -68,14 +68,16 @@ def polynomial_buckets(coefficients, m, lanes, out):
         for i in range(LANES):
             x = np.uint64(i)
             value[i] = _reduced(a * (x * x) + b * x + c)
-            slope[i] = _reduced(a * (np.uint64(2 * LANES) * x + np.uint64(LANES * LANES)) + b * np.uint64(LANES))
+            likelihood_scale[i] = _reduced(
+                a * (np.uint64(2 * LANES) * x + np.uint64(LANES * LANES)) + b * np.uint64(LANES)
+            )
         bend = _reduced(a * np.uint64(2 * LANES * LANES))
         row = out[f]
         for first in range(0, whole, LANES):
             for i in range(LANES):
                 row[first + i] = _bucket(value[i], wide)
-                value[i] = _sum(value[i], slope[i])
-                slope[i] = _sum(slope[i], bend)
+                value[i] = _sum(value[i], likelihood_scale[i])
+                likelihood_scale[i] = _sum(likelihood_scale[i], bend)
         for i in range(objects - whole):
             row[whole + i] = _bucket(value[i], wide)
 

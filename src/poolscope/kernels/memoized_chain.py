@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poolscope.kernels.compilation import uncounted
+from poolscope.kernels.compilation import njit_no_refcount
 from poolscope.kernels.memoized_moves import (
     coin,
     drawn_slot,
@@ -19,32 +19,42 @@ from poolscope.kernels.memoized_moves import (
     mixed,
     node,
     pick,
-    prefer,
+    propose_pool,
     share_at,
     split_or_merge,
     weigh,
     weights,
 )
-from poolscope.kernels.memoized_state import claim, empty, log_joins, log_law, log_stay, move, put, table, take
+from poolscope.kernels.memoized_state import (
+    claim,
+    empty,
+    log_joins,
+    log_response_prob,
+    log_stay,
+    move,
+    put,
+    table,
+    take,
+)
 
 #: Times that a slot is drawn again if it is taken, and what is below the likeliest by so much is never drawn: that is
 #: once in 10^13 times.
 TRIES, FAR = 4, 30.0
 
 
-@uncounted
-def relocate(units, sets, place, room, g):
+@njit_no_refcount
+def relocate(units, sets, place, workspace, g):
     """A slot for the whole set from its own law: a free one it takes, for one that is taken the two may change places.
 
     The law of the set itself cancels, so that only the other's decides on the change.
     """
     a = sets.slot[g]
-    b = drawn_slot(units, place, sets.total[g], table(units, sets, g), room.mix)
+    b = drawn_slot(units, place, sets.total[g], table(units, sets, g), workspace.mix)
     if b == a:
         return
     h = sets.holder[b]
     if h >= 0:
-        change = log_law(units, sets, h, a) - log_law(units, sets, h, b)
+        change = log_response_prob(units, sets, h, a) - log_response_prob(units, sets, h, b)
         change += sets.total[h] * (log_phi(units, place, a) - log_phi(units, place, b))
         if coin(place) >= np.exp(change):
             return
@@ -54,50 +64,50 @@ def relocate(units, sets, place, room, g):
     move(units, sets, g, b)
 
 
-@uncounted
-def reassign(units, sets, place, room, u):
+@njit_no_refcount
+def reassign(units, sets, place, workspace, u):
     """Unit u, of one report, to a set that is there or to a slot of its own; it stays if that is taken.
 
     One that is by itself and shall be so stays as well: slots of sets are for `relocate`, and to every way from here to
     a set there is as likely a way back.
     """
     g = sets.set_of[u]
-    s = _chosen(units, sets, place, room, u)
+    s = _chosen(units, sets, place, workspace, u)
     if s < 0 or s == sets.slot[g] or (sets.size[g] == 1 and sets.holder[s] < 0):
         return
     take(units, sets, u)
     if sets.size[g] == 0:
-        room.phi[g] = -np.inf
-    _settle(units, sets, place, room, u, s)
+        workspace.phi[g] = -np.inf
+    _settle(units, sets, place, workspace, u, s)
 
 
-@uncounted
-def _settle(units, sets, place, room, u, s):
+@njit_no_refcount
+def _settle(units, sets, place, workspace, u, s):
     """Unit u, which is in no set, to slot s."""
     g = sets.holder[s]
     if g < 0:
         g = claim(sets, s)
-        room.phi[g] = log_phi(units, place, s)
+        workspace.phi[g] = log_phi(units, place, s)
     put(units, sets, u, g)
 
 
-@uncounted
-def _chosen(units, sets, place, room, u):
+@njit_no_refcount
+def _chosen(units, sets, place, workspace, u):
     """A slot for unit u as if it were in no set; -1 if it drew those of sets that it cannot join.
 
     room.phi has of every set what its slot weighs, as a logarithm, and -inf where there is none.
     """
-    n, mix, mine = sets.top[0], room.mix, sets.set_of[u]
-    chances, there = room.chances[:n], mine >= 0 and sets.size[mine] > 1
+    n, mix, mine = sets.top[0], workspace.mix, sets.set_of[u]
+    chances, there = workspace.chances[:n], mine >= 0 and sets.size[mine] > 1
     mixed(units, place, units.count[u], units.table[u], mix)
     top = -np.inf
     for k in range(mix.shape[0]):
         top = max(top, mix[k])
     for g in range(n):
-        chances[g] = room.phi[g]
+        chances[g] = workspace.phi[g]
     log_joins(units, sets, u, chances)
     if mine >= 0:
-        chances[mine] = room.phi[mine] + log_stay(units, sets, u) if there else -np.inf
+        chances[mine] = workspace.phi[mine] + log_stay(units, sets, u) if there else -np.inf
     for chance in chances:
         top = max(top, chance)
     total = 0.0
@@ -125,7 +135,7 @@ def _chosen(units, sets, place, room, u):
     return -1
 
 
-@uncounted
+@njit_no_refcount
 def _free_slot(units, sets, place, c, row):
     """A free slot from a table, however little the free ones have of it; where a set's table may be is scratch."""
     table, top = units.cumulative[units.tables], -np.inf
@@ -142,8 +152,8 @@ def _free_slot(units, sets, place, c, row):
     return pick(table, table.shape[0], coin(place))
 
 
-@uncounted
-def start(units, sets, place, room, favor):
+@njit_no_refcount
+def start(units, sets, place, workspace, favor):
     """Units one after the other, as they stand in room.order, each given those before it; sets that are there weigh
     more by `favor`, a logarithm.
     """
@@ -157,18 +167,18 @@ def start(units, sets, place, room, favor):
         empty(sets, g)
     sets.spare[n] = n
     sets.top[0] = 0
-    room.phi[:] = -np.inf
+    workspace.phi[:] = -np.inf
     for i in range(n):
-        u = room.order[i]
-        s = _chosen(units, sets, place, room, u)
+        u = workspace.order[i]
+        s = _chosen(units, sets, place, workspace, u)
         if s < 0:
             s = _free_slot(units, sets, place, units.count[u], units.table[u])
-        _settle(units, sets, place, room, u, s)
-        room.phi[sets.holder[s]] = favor + log_phi(units, place, s)
+        _settle(units, sets, place, workspace, u, s)
+        workspace.phi[sets.holder[s]] = favor + log_phi(units, place, s)
 
 
-@uncounted
-def behave(units, sets, belief, place, room):
+@njit_no_refcount
+def gibbs_behavior(units, sets, belief, place, workspace):
     """Sections of the reports, the pools' posterior given these, and a behavior from its own."""
     counts, weight, k = place.counts, place.weight, place.posterior.shape[0]
     counts[:] = 0
@@ -185,7 +195,7 @@ def behave(units, sets, belief, place, room):
                     j += 1
                 counts[j] += 1
     inside = counts.sum() - counts[0]
-    nodes, posterior = room.nodes, place.posterior
+    nodes, posterior = workspace.nodes, place.posterior
     for i in range(k):
         nodes[i] = belief.log_prior[i] + belief.integral[counts[i + 1], inside - counts[i + 1]]
     norm = log_sum(nodes, k)
@@ -200,8 +210,8 @@ def behave(units, sets, belief, place, room):
     weigh(belief, weight, place.log_weight)
 
 
-@uncounted
-def sweep(units, belief, sets, place, room, sweeps, pairs, jumps, out):
+@njit_no_refcount
+def sweep(units, belief, sets, place, workspace, sweeps, pairs, jumps, out):
     """So many rounds of all moves; out (pools,) has the pools' posteriors added, one a round."""
     n = units.count.shape[0]
     if units.chain[0] != place.key:
@@ -210,16 +220,16 @@ def sweep(units, belief, sets, place, room, sweeps, pairs, jumps, out):
     for _ in range(sweeps):
         if units.joins:
             for g in range(n):
-                room.phi[g] = log_phi(units, place, sets.slot[g]) if sets.size[g] > 0 else -np.inf
+                workspace.phi[g] = log_phi(units, place, sets.slot[g]) if sets.size[g] > 0 else -np.inf
             for u in range(n):
-                reassign(units, sets, place, room, u)
+                reassign(units, sets, place, workspace, u)
             for _ in range(pairs):
-                split_or_merge(units, sets, place, room)
+                split_or_merge(units, sets, place, workspace)
         for g in range(n):
             if sets.size[g] > 0:
-                relocate(units, sets, place, room, g)
-        behave(units, sets, belief, place, room)
+                relocate(units, sets, place, workspace, g)
+        gibbs_behavior(units, sets, belief, place, workspace)
         for _ in range(jumps if belief.class_at[1] >= 0 else 0):
-            prefer(units, sets, belief, place, room)
+            propose_pool(units, sets, belief, place, workspace)
         for i in range(out.shape[0]):
             out[i] += place.posterior[i]

@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from poolscope.kernels.compilation import uncounted
+from poolscope.kernels.compilation import njit_no_refcount
 from poolscope.kernels.memoized_state import NEVER, add, claim, empty, log_join, move, refresh, release, table
 from poolscope.kernels.random import uniform
 
@@ -19,11 +19,11 @@ Belief = namedtuple("Belief", "log_prior interest polarization integral blend on
 
 #: Where a chain is beyond its sets: weight (k + 1,) of the sections, log_weight (classes,), at (4,): random words
 #: used, preferred pool, nodes of interest and polarization.
-Place = namedtuple("Place", "key at weight log_weight counts posterior")
+ChainState = namedtuple("ChainState", "key at weight log_weight counts posterior")
 
 #: Scratch: chances and phi (units,), order and side (units,), among (3,), taken (slots,),
 #: nodes (most,), mix (classes,), weight (k + 1,), log_weight (classes,).
-Room = namedtuple("Room", "chances phi order side among taken nodes mix weight log_weight")
+Workspace = namedtuple("Workspace", "chances phi order side among taken nodes mix weight log_weight")
 
 
 @njit(inline="always")
@@ -33,7 +33,7 @@ def coin(place):
     return uniform(place.key, i)
 
 
-@uncounted
+@njit_no_refcount
 def pick(logs, count, coin):
     """An index with probability proportional to exp(logs); logs become cumulated."""
     top = -np.inf
@@ -52,7 +52,7 @@ def pick(logs, count, coin):
     return count - 1
 
 
-@uncounted
+@njit_no_refcount
 def log_sum(logs, count):
     top = -np.inf
     for i in range(count):
@@ -92,7 +92,7 @@ def share_at(units, row, s):
     return units.cumulative[row, s] - before
 
 
-@uncounted
+@njit_no_refcount
 def drawn_slot(units, place, c, row, mix):
     """A slot from a table, whether it is free or not; -1 where no slot is possible."""
     mixed(units, place, c, row, mix)
@@ -107,16 +107,16 @@ def log_phi(units, place, s):
     return place.log_weight[units.class_of[s]] + units.log_share[s]
 
 
-@uncounted
-def _dealt(units, sets, place, room, count, among, log_weight, draw):
+@njit_no_refcount
+def sequential_allocation(units, sets, place, workspace, count, among, log_weight, draw):
     """Sets room.order[:count] to slots of the classes `among` one after the other, each by its law among free slots.
 
     Slots go to room.side; with `draw` they are drawn, else they are those there. Returns the log of the product of what
     the free slots have of each law: -inf where a set finds next to none.
     """
-    total, mix, placed = 0.0, room.mix, 0
+    total, mix, placed = 0.0, workspace.mix, 0
     for i in range(count):
-        g = room.order[i]
+        g = workspace.order[i]
         c = sets.total[g]
         row = table(units, sets, g)
         top = -np.inf
@@ -129,7 +129,7 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
             whole += mix[b]
         free = whole
         for j in range(i):
-            s = room.side[j]
+            s = workspace.side[j]
             free -= mix[units.class_of[s]] * share_at(units, row, s)
         if not free > 1e-9 * whole:
             total = -np.inf
@@ -137,19 +137,19 @@ def _dealt(units, sets, place, room, count, among, log_weight, draw):
         total += top + np.log(free)
         s = sets.slot[g]
         if draw:
-            s = _among(units, place, room, among, row, whole, free)
-        room.side[i] = s
-        room.taken[s] = True
+            s = _among(units, place, workspace, among, row, whole, free)
+        workspace.side[i] = s
+        workspace.taken[s] = True
         placed += 1
     for i in range(placed):
-        room.taken[room.side[i]] = False
+        workspace.taken[workspace.side[i]] = False
     return total
 
 
-@uncounted
-def _among(units, place, room, among, row, whole, free):
+@njit_no_refcount
+def _among(units, place, workspace, among, row, whole, free):
     """A slot of these classes that is not taken, from a table: by trial, or by going through all if little is left."""
-    mix = room.mix
+    mix = workspace.mix
     if free > 0.2 * whole:
         while True:
             want, at = coin(place) * whole, 0
@@ -157,7 +157,7 @@ def _among(units, place, room, among, row, whole, free):
                 want -= mix[among[at]]
                 at += 1
             s = in_class(units, row, among[at], coin(place))
-            if not room.taken[s]:
+            if not workspace.taken[s]:
                 return s
     want, last = coin(place) * free, -1
     for b in among:
@@ -165,7 +165,7 @@ def _among(units, place, room, among, row, whole, free):
         for s in range(units.first[b], units.first[b + 1]):
             share = units.cumulative[row, s] - before
             before = units.cumulative[row, s]
-            if share > 0.0 and not room.taken[s]:
+            if share > 0.0 and not workspace.taken[s]:
                 last = s
                 want -= mix[b] * share
                 if want < 0.0:
@@ -173,7 +173,7 @@ def _among(units, place, room, among, row, whole, free):
     return last
 
 
-@uncounted
+@njit_no_refcount
 def weights(belief, iota, gamma, delta, weight):
     """weight (k + 1,) of the sections, from a preferred pool and nodes of relevant interest and polarization."""
     interest, polarization = belief.interest, belief.polarization
@@ -182,7 +182,7 @@ def weights(belief, iota, gamma, delta, weight):
         weight[i + 1] = np.exp(interest[0, gamma] + polarization[0 if i == iota else 1, delta])
 
 
-@uncounted
+@njit_no_refcount
 def weigh(belief, weight, log_weight):
     """The log weights of the classes from the weights of the sections."""
     for c in range(log_weight.shape[0]):
@@ -192,7 +192,7 @@ def weigh(belief, weight, log_weight):
         log_weight[c] = np.log(total) if total > 0.0 else NEVER
 
 
-@uncounted
+@njit_no_refcount
 def node(axis, one, other, nodes, coin):
     """A node of an axis with probability proportional to x^one y^other times its weight."""
     for i in range(axis.shape[1]):
@@ -200,30 +200,30 @@ def node(axis, one, other, nodes, coin):
     return pick(nodes, axis.shape[1], coin)
 
 
-@uncounted
-def prefer(units, sets, belief, place, room):
+@njit_no_refcount
+def propose_pool(units, sets, belief, place, workspace):
     """Another preferred pool, or another relevant interest as well: the sets of both pools, and then the neutral ones,
     are dealt anew at once; the sets elsewhere stay, at the weight that they then have.
 
     What is new comes from the prior, which is no part of the odds then.
     """
-    k, n, order = belief.log_prior.shape[0], units.count.shape[0], room.order
+    k, n, order = belief.log_prior.shape[0], units.count.shape[0], workspace.order
     iota, gamma, delta = place.at[1], place.at[2], place.at[3]
     other, interest, most = int(coin(place) * k), gamma, 0
     if belief.class_at[0] >= 0 and coin(place) < 0.5:
-        interest = node(belief.interest, 0, 0, room.nodes, coin(place))
-        room.among[0] = belief.class_at[0]
+        interest = node(belief.interest, 0, 0, workspace.nodes, coin(place))
+        workspace.among[0] = belief.class_at[0]
         most = 1
     elif other == iota:
         return
-    room.among[most] = belief.class_at[iota + 1]
+    workspace.among[most] = belief.class_at[iota + 1]
     most += 1
     if other != iota:
-        room.among[most] = belief.class_at[other + 1]
+        workspace.among[most] = belief.class_at[other + 1]
         most += 1
-    among = room.among[:most]
-    weights(belief, other, interest, delta, room.weight)
-    weigh(belief, room.weight, room.log_weight)
+    among = workspace.among[:most]
+    weights(belief, other, interest, delta, workspace.weight)
+    weigh(belief, workspace.weight, workspace.log_weight)
     count, odds = 0, belief.log_prior[other] - belief.log_prior[iota]
     for g in range(n):
         if sets.size[g] > 0:
@@ -232,7 +232,7 @@ def prefer(units, sets, belief, place, room):
             for b in among:
                 inside |= b == c
             if not inside:
-                odds += sets.total[g] * (room.log_weight[c] - place.log_weight[c])
+                odds += sets.total[g] * (workspace.log_weight[c] - place.log_weight[c])
                 continue
             at = count
             while at > 0 and sets.total[order[at - 1]] < sets.total[g]:
@@ -240,39 +240,39 @@ def prefer(units, sets, belief, place, room):
                 at -= 1
             order[at] = g
             count += 1
-    odds -= _dealt(units, sets, place, room, count, among, place.log_weight, False)
+    odds -= sequential_allocation(units, sets, place, workspace, count, among, place.log_weight, False)
     if odds == np.inf:
         return
-    odds += _dealt(units, sets, place, room, count, among, room.log_weight, True)
+    odds += sequential_allocation(units, sets, place, workspace, count, among, workspace.log_weight, True)
     if coin(place) >= np.exp(odds):
         return
     for m in range(count):
         sets.holder[sets.slot[order[m]]] = -1
     for m in range(count):
         g = order[m]
-        sets.holder[room.side[m]] = g
-        move(units, sets, g, room.side[m])
+        sets.holder[workspace.side[m]] = g
+        move(units, sets, g, workspace.side[m])
     place.at[1], place.at[2] = other, interest
     for i in range(place.weight.shape[0]):
-        place.weight[i] = room.weight[i]
+        place.weight[i] = workspace.weight[i]
     for c in range(place.log_weight.shape[0]):
-        place.log_weight[c] = room.log_weight[c]
+        place.log_weight[c] = workspace.log_weight[c]
 
 
-@uncounted
-def _log_mass(units, sets, place, room, g):
+@njit_no_refcount
+def _log_mass(units, sets, place, workspace, g):
     """Log of the sum over slots of set g's law."""
-    mixed(units, place, sets.total[g], table(units, sets, g), room.mix)
-    return log_sum(room.mix, room.mix.shape[0])
+    mixed(units, place, sets.total[g], table(units, sets, g), workspace.mix)
+    return log_sum(workspace.mix, workspace.mix.shape[0])
 
 
-@uncounted
-def _at_most(units, sets, place, room, g):
+@njit_no_refcount
+def _at_most(units, sets, place, workspace, g):
     """A bound of `_log_mass` that needs no table: the best slot's law, the best slot's share for all reports but one,
     and the shares of all slots, which are one together, for that.
     """
     if sets.size[g] == 1 or sets.made[g] == sets.mark[g]:
-        return _log_mass(units, sets, place, room, g)
+        return _log_mass(units, sets, place, workspace, g)
     best, phi, part = -np.inf, -np.inf, sets.part[g]
     for j in range(part.shape[0]):
         best = max(best, part[j])
@@ -281,7 +281,7 @@ def _at_most(units, sets, place, room, g):
     return sets.level[g] + units.positions.shape[0] * best + (sets.total[g] - 1) * phi + 1e-6
 
 
-@uncounted
+@njit_no_refcount
 def _unite(sets, g, h, both):
     """Set `both` as what g and h are together, without a slot; `refresh` is left to do."""
     sets.slot[both] = -1
@@ -293,8 +293,8 @@ def _unite(sets, g, h, both):
         sets.ones[both, j] = sets.ones[g, j] + sets.ones[h, j]
 
 
-@uncounted
-def split_or_merge(units, sets, place, room):
+@njit_no_refcount
+def split_or_merge(units, sets, place, workspace):
     """Two units at random: what is one set is split between them, what are two is merged.
 
     The others are dealt one after the other, each by what the two sets say of it so far at no slot in particular; slots
@@ -302,18 +302,18 @@ def split_or_merge(units, sets, place, room):
     at random are hardly ever one: the coin is drawn first, and where bounds of the sums tell that it decides against
     the move, nothing is dealt and no table made.
     """
-    n, order = units.count.shape[0], room.order
+    n, order = units.count.shape[0], workspace.order
     t = int(coin(place) * n)
     u = int(coin(place) * (n - 1))
     u += u >= t
     g, h = sets.set_of[t], sets.set_of[u]
     left, right, both, want = n, n + 1, n + 2, np.log(coin(place))
-    there = _log_mass(units, sets, place, room, g)
+    there = _log_mass(units, sets, place, workspace, g)
     if g != h:
-        there += _log_mass(units, sets, place, room, h)
+        there += _log_mass(units, sets, place, workspace, h)
         _unite(sets, g, h, both)
         refresh(units, sets, both)
-        if want >= _at_most(units, sets, place, room, both) - there:
+        if want >= _at_most(units, sets, place, workspace, both) - there:
             return
     for some in (left, right):
         empty(sets, some)
@@ -338,21 +338,21 @@ def split_or_merge(units, sets, place, room):
         some = left if to_left else right
         add(units, sets, v, some, 1)
         refresh(units, sets, some)
-        room.side[v] = some
-    room.side[t], room.side[u] = left, right
+        workspace.side[v] = some
+    workspace.side[t], workspace.side[u] = left, right
     if g == h:
-        most = _at_most(units, sets, place, room, left) + _at_most(units, sets, place, room, right)
+        most = _at_most(units, sets, place, workspace, left) + _at_most(units, sets, place, workspace, right)
         if want >= most - there - log_deal:
             return
-        odds = _log_mass(units, sets, place, room, left) + _log_mass(units, sets, place, room, right)
+        odds = _log_mass(units, sets, place, workspace, left) + _log_mass(units, sets, place, workspace, right)
         odds -= there + log_deal
     else:
-        odds = _log_mass(units, sets, place, room, both) - there + log_deal
+        odds = _log_mass(units, sets, place, workspace, both) - there + log_deal
     if want >= odds:
         return
     if g == h:
-        a = drawn_slot(units, place, sets.total[left], table(units, sets, left), room.mix)
-        b = drawn_slot(units, place, sets.total[right], table(units, sets, right), room.mix)
+        a = drawn_slot(units, place, sets.total[left], table(units, sets, left), workspace.mix)
+        b = drawn_slot(units, place, sets.total[right], table(units, sets, right), workspace.mix)
         if a == b or (sets.holder[a] >= 0 and sets.holder[a] != g) or (sets.holder[b] >= 0 and sets.holder[b] != g):
             return
         order[others], order[others + 1] = t, u
@@ -360,12 +360,12 @@ def split_or_merge(units, sets, place, room):
         g, h = claim(sets, a), claim(sets, b)
         for i in range(others + 2):
             v = order[i]
-            to = g if room.side[v] == left else h
+            to = g if workspace.side[v] == left else h
             sets.set_of[v] = to
             add(units, sets, v, to, 1)
         refresh(units, sets, h)
     else:
-        a = drawn_slot(units, place, sets.total[both], table(units, sets, both), room.mix)
+        a = drawn_slot(units, place, sets.total[both], table(units, sets, both), workspace.mix)
         if sets.holder[a] >= 0 and sets.holder[a] != g and sets.holder[a] != h:
             return
         release(sets, g)

@@ -72,7 +72,7 @@ def _mass(moments, basis, low, high, at, count, out):
 
 
 @njit(nogil=True, cache=True)
-def group_factors(moments, basis, sections, kind, powers, room, out):
+def group_factors(moments, basis, sections, kind, powers, workspace, out):
     """What each group multiplies the likelihood by, if a pool is the preferred one: out (groups, k, nodes).
 
     The mass of a section at a node is the sum over its objects of their weight times e^(-rate node), the objects of a
@@ -84,7 +84,12 @@ def group_factors(moments, basis, sections, kind, powers, room, out):
     groups, k, nodes = out.shape
     for at in range(0, nodes, TILE):
         count = min(TILE, nodes - at)
-        base, others, own, other = room[0, :count], room[1, :count], room[2, :count], room[3, :count]
+        base, others, own, other = (
+            workspace[0, :count],
+            workspace[1, :count],
+            workspace[2, :count],
+            workspace[3, :count],
+        )
         for g in range(groups):
             row, of = moments[g], kind[g]
             p1, p2 = powers[1, of, at : at + count], powers[2, of, at : at + count]
@@ -110,18 +115,18 @@ def group_factors(moments, basis, sections, kind, powers, room, out):
 
 
 @njit(nogil=True, cache=True)
-def log_product(factors, rows, room, out):
+def log_product(factors, rows, workspace, out):
     """Adds the logarithm of the product of some rows of factors (groups, nodes) to out (nodes,); room is as long."""
-    room[:] = 1.0
+    workspace[:] = 1.0
     for r in rows:
         row, small = factors[r], 0
         for q in range(out.shape[0]):
-            room[q] *= row[q]
-            small += room[q] < _SMALL
+            workspace[q] *= row[q]
+            small += workspace[q] < _SMALL
         if small > 0:
             for q in range(out.shape[0]):
-                if room[q] < _SMALL:
-                    out[q] += np.log(room[q])
-                    room[q] = 1.0
+                if workspace[q] < _SMALL:
+                    out[q] += np.log(workspace[q])
+                    workspace[q] = 1.0
     for q in range(out.shape[0]):
-        out[q] += np.log(room[q])
+        out[q] += np.log(workspace[q])

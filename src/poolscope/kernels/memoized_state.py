@@ -13,7 +13,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from poolscope.kernels.compilation import uncounted
+from poolscope.kernels.compilation import njit_no_refcount
 
 #: What stands for the logarithm of nothing in sums and differences.
 NEVER = -1.0e4
@@ -48,7 +48,7 @@ Sets = namedtuple(
 )
 
 
-@uncounted
+@njit_no_refcount
 def refresh(units, sets, g):
     """What set g says and would say, after its reports or its slot have changed; slot -1 is one without positions."""
     ones, part, gain, plain = sets.ones, sets.part, sets.gain, units.plain
@@ -66,7 +66,7 @@ def refresh(units, sets, g):
     _mark_bits(units, sets, g)
 
 
-@uncounted
+@njit_no_refcount
 def _mark_bits(units, sets, g):
     """What one more report would change, at the positions of the slot."""
     c, s, last, base = sets.total[g], sets.slot[g], sets.ones.shape[1], sets.flat[g]
@@ -79,7 +79,7 @@ def _mark_bits(units, sets, g):
     sets.base[g] = base
 
 
-@uncounted
+@njit_no_refcount
 def move(units, sets, g, s):
     """Set g, whose reports stay as they are, to slot s; `holder` is left to do."""
     before = sets.slot[g]
@@ -91,8 +91,8 @@ def move(units, sets, g, s):
     _mark_bits(units, sets, g)
 
 
-@uncounted
-def log_law(units, sets, g, s):
+@njit_no_refcount
+def log_response_prob(units, sets, g, s):
     """Log Pr[the reports of set g | slot s]."""
     total = sets.level[g]
     for h in range(units.positions.shape[0]):
@@ -100,7 +100,7 @@ def log_law(units, sets, g, s):
     return total
 
 
-@uncounted
+@njit_no_refcount
 def log_join(units, sets, g, u):
     """What unit u, which is one report, would change in the logarithm of set g's law."""
     total = sets.base[g]
@@ -109,7 +109,7 @@ def log_join(units, sets, g, u):
     return total
 
 
-@uncounted
+@njit_no_refcount
 def log_stay(units, sets, u):
     """What unit u, one report, adds to the logarithm of the law of its set, which has others too.
 
@@ -122,10 +122,10 @@ def log_stay(units, sets, u):
     rest = _log_rest(units, sets, g)
     for i in range(count):
         ones[g, features[u, i]] += 1
-    return log_law(units, sets, g, sets.slot[g]) - rest
+    return log_response_prob(units, sets, g, sets.slot[g]) - rest
 
 
-@uncounted
+@njit_no_refcount
 def _log_rest(units, sets, g):
     """Log Pr[the reports of set g | its slot], one report fewer being counted in `ones` but not yet in `total`."""
     ones, plain, s, c, total = sets.ones, units.plain, sets.slot[g], sets.total[g] - 1, 0.0
@@ -139,7 +139,7 @@ def _log_rest(units, sets, g):
     return total
 
 
-@uncounted
+@njit_no_refcount
 def log_joins(units, sets, u, out):
     """`log_join` of unit u with the first sets, added to out (some,).
 
@@ -159,7 +159,7 @@ def log_joins(units, sets, u, out):
             out[g] += gain[one, g]
 
 
-@uncounted
+@njit_no_refcount
 def empty(sets, g):
     """Set g without reports and slot."""
     sets.slot[g] = -1
@@ -170,7 +170,7 @@ def empty(sets, g):
     sets.ones[g, :] = 0
 
 
-@uncounted
+@njit_no_refcount
 def add(units, sets, u, g, sign):
     """Unit u to set g, or from it; `refresh` is left to do."""
     sets.size[g] += sign
@@ -181,7 +181,7 @@ def add(units, sets, u, g, sign):
         sets.ones[g, units.features[u, i]] += sign
 
 
-@uncounted
+@njit_no_refcount
 def take(units, sets, u):
     """Unit u out of its set, which is freed if nothing is left of it."""
     g = sets.set_of[u]
@@ -193,7 +193,7 @@ def take(units, sets, u):
         refresh(units, sets, g)
 
 
-@uncounted
+@njit_no_refcount
 def put(units, sets, u, g):
     """Unit u into set g."""
     sets.set_of[u] = g
@@ -201,7 +201,7 @@ def put(units, sets, u, g):
     refresh(units, sets, g)
 
 
-@uncounted
+@njit_no_refcount
 def release(sets, g):
     """The slot and the number of set g are free."""
     sets.holder[sets.slot[g]] = -1
@@ -213,7 +213,7 @@ def release(sets, g):
         sets.top[0] -= 1
 
 
-@uncounted
+@njit_no_refcount
 def claim(sets, s):
     """A free number for a set at slot s, without reports."""
     free = sets.spare[-1] - 1
@@ -230,7 +230,7 @@ def claim(sets, s):
 NARROW = 400.0
 
 
-@uncounted
+@njit_no_refcount
 def _raise(units, c):
     """Shares to the power of c, `units.power[c]`: made when they are first asked for, and kept."""
     power = units.power
@@ -240,7 +240,7 @@ def _raise(units, c):
         units.powered[c] = True
 
 
-@uncounted
+@njit_no_refcount
 def weigh_slots(units, sets, g, out, log_scale):
     """The law of set g times the shares of its reports: out (slots,), of each class over e^log_scale (classes,).
 
@@ -274,7 +274,7 @@ def weigh_slots(units, sets, g, out, log_scale):
         log_scale[k] = sets.level[g] + hashes * high + c * units.top_share[k]
 
 
-@uncounted
+@njit_no_refcount
 def _weigh_logs(units, sets, g, out, log_scale):
     c, hashes = np.float64(sets.total[g]), units.positions.shape[0]
     for k in range(log_scale.shape[0]):
@@ -291,7 +291,7 @@ def _weigh_logs(units, sets, g, out, log_scale):
         log_scale[k] = top
 
 
-@uncounted
+@njit_no_refcount
 def weigh_sets(units, sets, which, log_scale, out):
     """out (some, slots): the law of some sets times the shares of their reports, of each over its largest class;
     log_scale (classes,) is scratch.
@@ -307,7 +307,7 @@ def weigh_sets(units, sets, which, log_scale, out):
                 out[i, s] *= scale
 
 
-@uncounted
+@njit_no_refcount
 def tabulate(units, sets, g, row):
     """The law of set g, its popularity included, to a row of the tables: cumulated within each class to one, and the
     logarithm of its total in each class.
@@ -335,7 +335,7 @@ def tabulate(units, sets, g, row):
         log_total[k] += np.log(total) if total > 0.0 else NEVER
 
 
-@uncounted
+@njit_no_refcount
 def tabulate_units(units, sets):
     """The tables of all units, each by itself; `sets` is scratch."""
     g = units.count.shape[0]
@@ -346,7 +346,7 @@ def tabulate_units(units, sets):
         tabulate(units, sets, g, units.table[u])
 
 
-@uncounted
+@njit_no_refcount
 def table(units, sets, g):
     """The row of set g: of one unit its own, of more the one that was made when its units came together."""
     if sets.size[g] == 1:

@@ -25,7 +25,9 @@ from poolscope.kernels.random import uniform
 #: has without a slot and for each unit of weight; interest (3, nodes) gamma, 1 - gamma, log weight; polarization
 #: (3, nodes) delta, (1 - delta)/(k - 1), log weight; log_prior (k,); cumulative (slots,) how often slots are redrawn;
 #: levels (levels,) the inverse temperatures, one first.
-Problem = namedtuple("Problem", "mass log_law counts base fixed rate interest polarization log_prior cumulative levels")
+Problem = namedtuple(
+    "Problem", "mass log_response_prob counts base fixed rate interest polarization log_prior cumulative levels"
+)
 
 #: One chain, a row for each level. table (levels, slots); behavior (levels, 3): preferred pool and nodes; share
 #: (levels, responses, k + 1) the mass of the slots of a response, holders (levels, responses) how many they are;
@@ -116,7 +118,7 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
     """
     _take(chain, t, s)
     _take(chain, t, r)
-    log_law, power, x, y = problem.log_law, chain.power[t], scratch.x, scratch.y
+    log_response_prob, power, x, y = problem.log_response_prob, chain.power[t], scratch.x, scratch.y
     offset, scale = problem.rate[0], problem.rate[1]
     responses = power.shape[0]
     wide = responses + 1
@@ -129,7 +131,12 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
             bare, other, rate = a, bare, 1.0
         x[a], x[wide + a], x[2 * wide + a], x[3 * wide + a] = rate, rate + small, rate + large, rate + small + large
     if other >= 0:
-        change = log_law[s, other] + log_law[r, bare] - log_law[s, bare] - log_law[r, other]
+        change = (
+            log_response_prob[s, other]
+            + log_response_prob[r, bare]
+            - log_response_prob[s, bare]
+            - log_response_prob[r, other]
+        )
         change += (power[other] - power[bare]) * (np.log(small) - np.log(large))
         swap = one >= 1.0 / (1.0 + np.exp(change))
         _put(chain, t, s, other if swap else bare)
@@ -140,9 +147,9 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
     log_all(x, scratch.x_words, y, scratch.y_words, 4 * wide)
     for a in range(wide):
         times = power[a] if a < responses else 0.0
-        x[a] = log_law[s, a] + times * (y[wide + a] - y[a])
-        x[wide + a] = log_law[r, a] + times * (y[2 * wide + a] - y[a])
-        x[2 * wide + a] = log_law[s, a] + log_law[r, a] + times * (y[3 * wide + a] - y[a])
+        x[a] = log_response_prob[s, a] + times * (y[wide + a] - y[a])
+        x[wide + a] = log_response_prob[r, a] + times * (y[2 * wide + a] - y[a])
+        x[2 * wide + a] = log_response_prob[s, a] + log_response_prob[r, a] + times * (y[3 * wide + a] - y[a])
     if bare >= 0:
         _redraw_for(problem, chain, t, s, r, scratch, bare, one, two)
         return
@@ -184,12 +191,12 @@ def redraw(problem, chain, t, s, r, scratch, one, two):
 @unchecked
 def _redraw_for(problem, chain, t, s, r, scratch, bare, one, two):
     """`redraw` where a response would be nobody's: s has it, or r, or both."""
-    x, y, power, log_law = scratch.x, scratch.y, chain.power[t], problem.log_law
+    x, y, power, log_response_prob = scratch.x, scratch.y, chain.power[t], problem.log_response_prob
     wide = power.shape[0] + 1
     small, large = problem.rate[1] * chain.phi[t, s], problem.rate[1] * chain.phi[t, r]
-    of_s = log_law[s, bare] + power[bare] * np.log(small)
-    of_r = log_law[r, bare] + power[bare] * np.log(large)
-    both = log_law[s, bare] + log_law[r, bare] + power[bare] * np.log(small + large)
+    of_s = log_response_prob[s, bare] + power[bare] * np.log(small)
+    of_r = log_response_prob[r, bare] + power[bare] * np.log(large)
+    both = log_response_prob[s, bare] + log_response_prob[r, bare] + power[bare] * np.log(small + large)
     x[bare], x[wide + bare] = -np.inf, -np.inf
     top, peak = -np.inf, -np.inf
     for a in range(wide):

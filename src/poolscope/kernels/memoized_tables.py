@@ -48,7 +48,7 @@ def _power(base, exponent, count, out):
 
 
 @njit(nogil=True, cache=True)
-def sum_tables(first, lower, mass, law, counts, inverse, base, rate, weights, prior, room, out):
+def sum_tables(first, lower, mass, distribution, counts, inverse, base, rate, weights, prior, workspace, out):
     """Adds the likelihood of the reports to out (k,), each pool by its prior.
 
     first (points + 1,), lower (pairs,) : the points u <= v of each point v.
@@ -62,16 +62,16 @@ def sum_tables(first, lower, mass, law, counts, inverse, base, rate, weights, pr
     """
     points, sections = mass.shape
     k, nodes, responses = prior.shape[0], prior.shape[1], counts.shape[0]
-    x = room[3, 0]
+    x = workspace[3, 0]
     for i in range(k):
         for at in range(0, nodes, TILE):
             count = min(TILE, nodes - at)
-            value, factor, total = room[0], room[1], room[2]
+            value, factor, total = workspace[0], workspace[1], workspace[2]
             for v in range(points):
-                value[v, :count] = law[responses, v]
+                value[v, :count] = distribution[responses, v]
             for y in range(responses):
                 for v in range(points):
-                    f, share = factor[v], law[y, v]
+                    f, share = factor[v], distribution[y, v]
                     if share == 0.0:
                         f[:count] = 0.0
                         continue
@@ -103,19 +103,19 @@ PASSES = 8
 
 
 @unchecked
-def _weigh(log_law, counts, log_phi, room, words, out):
+def _weigh(log_response_prob, counts, log_phi, workspace, words, out):
     """out (groups, slots): the weights of each group over its largest; returns the log product of the largest."""
-    groups, slots = log_law.shape
+    groups, slots = log_response_prob.shape
     total = 0.0
     for g in range(groups):
         top, row = -np.inf, out[g]
         for s in range(slots):
-            row[s] = log_law[g, s] + counts[g] * log_phi[s]
+            row[s] = log_response_prob[g, s] + counts[g] * log_phi[s]
             top = max(top, row[s])
         # where no slot can have sent the group, its weights are next to nothing, and the product is none
         for s in range(slots):
             row[s] = row[s] - top if top > -np.inf else -np.inf
-        exp_all(row, room, words, slots)
+        exp_all(row, workspace, words, slots)
         total += top
     return total
 
@@ -150,22 +150,22 @@ def _demand(weight, single, scale, spare, out):
 
 
 @unchecked
-def occupancy(log_law, counts, log_phi, load, single, room, words, weight, out):
+def occupancy(log_response_prob, counts, log_phi, load, single, workspace, words, weight, out):
     """out (nodes,): the log likelihood at each node if slots were taken independently of each other.
 
     log_phi (nodes, slots) of the weights of slots; load (nodes, slots) their reports in the mean. It only says at which
     nodes to sample: see `poolscope.inference.memoized.occupancy` for the approximation. Scratch: room (2 * slots,),
     words: room as integers, weight (groups, slots).
     """
-    groups, slots = log_law.shape
+    groups, slots = log_response_prob.shape
     for q in range(out.shape[0]):
-        total = _weigh(log_law, counts, log_phi[q], room, words, weight)
+        total = _weigh(log_response_prob, counts, log_phi[q], workspace, words, weight)
         for s in range(slots):
-            room[s] = -load[q, s] if single[s] else 0.0
+            workspace[s] = -load[q, s] if single[s] else 0.0
             total += np.expm1(-load[q, s]) if single[s] else -load[q, s]
-        seen = room[slots : 2 * slots]
+        seen = workspace[slots : 2 * slots]
         for s in range(slots):
-            seen[s] = np.exp(room[s])
+            seen[s] = np.exp(workspace[s])
         for g in range(groups):
             total += np.log(_dot(weight[g], seen, slots))
         out[q] = total
@@ -229,7 +229,7 @@ def _resample(ahead, log_weight, copies, taken, free, offset):
 
 @unchecked
 def allocate(
-    problem, scratch, single, log_phi, gamma, key, weight, room, scale, share, particles, log_weight, posterior
+    problem, scratch, single, log_phi, gamma, key, weight, workspace, scale, share, particles, log_weight, posterior
 ):
     """Samples at nodes: log_weight (nodes, particles) and the posterior (nodes, particles, k) of pools given the map.
 
@@ -239,13 +239,13 @@ def allocate(
     a slot is a group's at most, zero where it stands for many of little weight. Scratch: weight (groups, slots), room
     (5, slots), scale (groups,), share (groups, k + 1), particles: see `Particles`.
     """
-    log_law, counts, mass = problem.log_law, problem.counts, problem.mass
-    groups, slots = log_law.shape
-    chance, spare, demand, left, log_spare = room[0], room[1], room[2], room[3], room[4]
+    log_response_prob, counts, mass = problem.log_response_prob, problem.counts, problem.mass
+    groups, slots = log_response_prob.shape
+    chance, spare, demand, left, log_spare = workspace[0], workspace[1], workspace[2], workspace[3], workspace[4]
     free, taken, ahead, copies = particles.free, particles.taken, particles.ahead, particles.copies
     at, count = 0, free.shape[0]
     for q in range(gamma.shape[0]):
-        top, total = _weigh(log_law, counts, log_phi[q], room[0], particles.words, weight), log_weight[q]
+        top, total = _weigh(log_response_prob, counts, log_phi[q], workspace[0], particles.words, weight), log_weight[q]
         _demand(weight, single, scale, spare, demand)
         for s in range(slots):
             left[s] = demand[s]

@@ -69,22 +69,22 @@ def _bend(spread):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def scale_reports(likelihood, begin, steps, n, floor, slope, room):
+def scale_reports(likelihood, begin, steps, n, likelihood_offset, likelihood_scale, workspace):
     """Likelihoods of one user's reports, scaled to a maximum of one; returns how many come before an impossible one.
 
     likelihood (any,): the user's begin at `begin`, and steps (3,) lead to another user, report and column. The LANE
     reports behind the last say nothing.
     """
-    scaled, spread, k = room.scaled, room.spread, room.tops.shape[0]
+    scaled, spread, k = workspace.scaled, workspace.spread, workspace.tops.shape[0]
     step = np.uint64(steps[2])
     possible = n
     for t in range(n):
         at = np.uint64(begin + t * steps[1])
-        neutral = floor + slope * likelihood[at]
+        neutral = likelihood_offset + likelihood_scale * likelihood[at]
         total, low, high = 0.0, np.inf, 0.0
         for i in range(k):
             at += step
-            value = floor + slope * likelihood[at]
+            value = likelihood_offset + likelihood_scale * likelihood[at]
             scaled[t, i + 2] = value
             total += value
             low = min(low, value)
@@ -98,8 +98,8 @@ def scale_reports(likelihood, begin, steps, n, floor, slope, room):
             1.0 - low / neutral if low < neutral else 0.0, 1.0 - neutral / high if high > neutral else 0.0
         )
         spread[t, 1] = max(1.0 - low / mean, 1.0 - mean / high) if low < high else 0.0
-        room.bend[t, 0], room.bend[t, 1] = _bend(spread[t, 0]), _bend(spread[t, 1])
-        room.least[t] = min(low, neutral) / top
+        workspace.bend[t, 0], workspace.bend[t, 1] = _bend(spread[t, 0]), _bend(spread[t, 1])
+        workspace.least[t] = min(low, neutral) / top
         scaled[t, 0] = neutral
         scaled[t, 1] = mean
         inverse = 1.0 / top
@@ -107,14 +107,14 @@ def scale_reports(likelihood, begin, steps, n, floor, slope, room):
             # the inverse of a subnormal number overflows
             scaled[t, c] = scaled[t, c] * inverse if inverse < np.inf else scaled[t, c] / top
     for t in range(possible, possible + LANE):
-        spread[t, :], room.bend[t, :], room.least[t] = 0.0, 0.0, 1.0
+        spread[t, :], workspace.bend[t, :], workspace.least[t] = 0.0, 0.0, 1.0
         for c in range(k + 2):
             scaled[t, c] = 1.0
     return possible
 
 
 @njit(nogil=True, cache=True)
-def lay_grid(rule_g, rule_u, pool_prior, room):
+def lay_grid(rule_g, rule_u, pool_prior, workspace):
     """A grid before any report, its products the node weights; returns the smallest of them besides."""
     size_g, size_u, k = rule_g.shape[1], rule_u.shape[1], pool_prior.shape[0]
     width = (k * size_u + _COLUMNS - 1) // _COLUMNS * _COLUMNS
@@ -134,7 +134,7 @@ def lay_grid(rule_g, rule_u, pool_prior, room):
     for q in range(width):
         row[q] = rule_u[2, q % size_u] if q < k * size_u else 0.0
     for i in range(k):
-        room.tops[i], room.scale[i] = -_MOST, pool_prior[i]
+        workspace.tops[i], workspace.scale[i] = -_MOST, pool_prior[i]
     smallest_g, smallest_u = np.inf, np.inf
     for e in range(size_g):
         weight = rule_g[2, e] * 2.0**_MOST
@@ -156,7 +156,7 @@ def _end(rule):
 
 
 @njit(nogil=True, cache=True)
-def rescale(wide, grid, pool_prior, room):
+def rescale(wide, grid, pool_prior, workspace):
     """Bring each pool's largest product to 2^MOST; returns the smallest of all, and whether products are wide from now.
 
     Wide products are those that doubles cannot hold: mantissas and exponents go on besides, and a product that is much
@@ -170,15 +170,15 @@ def rescale(wide, grid, pool_prior, room):
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
                 if not wide:
-                    mantissa[e, q], exponent[e, q] = grid.product[e, q], room.tops[i]
+                    mantissa[e, q], exponent[e, q] = grid.product[e, q], workspace.tops[i]
                 if mantissa[e, q] > 0.0:
                     mantissa[e, q], power = math.frexp(mantissa[e, q])
                     exponent[e, q] += power
                     top = max(top, exponent[e, q])
-        room.tops[i] = top - _MOST
+        workspace.tops[i] = top - _MOST
         for e in range(mantissa.shape[0]):
             for q in range(begin, end):
-                power = exponent[e, q] - room.tops[i]
+                power = exponent[e, q] - workspace.tops[i]
                 grid.product[e, q] = math.ldexp(mantissa[e, q], power) if power > -_MOST else 0.0
                 if mantissa[e, q] > 0.0:
                     smallest = min(smallest, grid.product[e, q])
@@ -186,15 +186,15 @@ def rescale(wide, grid, pool_prior, room):
     top = np.int64(-(2**62))
     for i in range(pool_prior.shape[0]):
         if pool_prior[i] > 0.0:
-            top = max(top, room.tops[i])
+            top = max(top, workspace.tops[i])
     for i in range(pool_prior.shape[0]):
-        room.scale[i] = pool_prior[i] * 2.0 ** max(room.tops[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
+        workspace.scale[i] = pool_prior[i] * 2.0 ** max(workspace.tops[i] - top, -2000) if pool_prior[i] > 0.0 else 0.0
     wide = wide or smallest < _FEW
     return (0.5 if wide else smallest), wide
 
 
 @njit(nogil=True, cache=True)
-def carry(begin, end, smallest, wide, grid, pool_prior, room, out, log_mean):
+def carry(begin, end, smallest, wide, grid, pool_prior, workspace, out, log_mean):
     """Multiply the reports of some lanes into the products; out (n + 1, k), unless it has no rows, gets the posteriors.
 
     log_mean (n + 1,), unless it is empty, gets the logarithm of the mean over pools and nodes of the scaled products.
@@ -204,18 +204,18 @@ def carry(begin, end, smallest, wide, grid, pool_prior, room, out, log_mean):
     for t in range(begin, end, LANE):
         least = 1.0
         for r in range(LANE):
-            least *= max(room.least[t + r], grid.least)
+            least *= max(workspace.least[t + r], grid.least)
         if smallest * least < _LEAST:
-            smallest, wide = rescale(wide, grid, pool_prior, room)
+            smallest, wide = rescale(wide, grid, pool_prior, workspace)
         smallest *= least
-        _lay_lane(t, room.scaled, grid.rule_u, grid.lane)
+        _lay_lane(t, workspace.scaled, grid.rule_u, grid.lane)
         if wide:
-            _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.mantissa)
+            _multiply(t, workspace.scaled, grid.rule_g, grid.lane, grid.mantissa)
         if out.shape[0] == 0:
-            _multiply(t, room.scaled, grid.rule_g, grid.lane, grid.product)
+            _multiply(t, workspace.scaled, grid.rule_g, grid.lane, grid.product)
         else:
-            _multiply_and_sum(t, room.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
-            _write(t, grid.rule_u.shape[1], grid.sums, room, out, log_mean)
+            _multiply_and_sum(t, workspace.scaled, grid.rule_g, grid.lane, grid.product, grid.sums)
+            _write(t, grid.rule_u.shape[1], grid.sums, workspace, out, log_mean)
     return smallest, wide
 
 
@@ -284,9 +284,9 @@ def _multiply_and_sum(t, scaled, rule_g, lane, product, sums):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _write(t, size_u, sums, room, out, log_mean):
+def _write(t, size_u, sums, workspace, out, log_mean):
     """Posteriors of a lane from the sums over g: out (n + 1, k), NaN where all are zero; log_mean as in `carry`."""
-    scale = room.scale
+    scale = workspace.scale
     k = scale.shape[0]
     s0, s1, s2, s3 = sums[0], sums[1], sums[2], sums[3]
     t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
@@ -303,7 +303,7 @@ def _write(t, size_u, sums, room, out, log_mean):
         t2 += s2[i]
         t3 += s3[i]
     totals = (t0, t1, t2, t3)
-    top = room.tops.max()
+    top = workspace.tops.max()
     for r in range(min(LANE, out.shape[0] - 1 - t)):
         inverse = 1.0 / totals[r]
         for i in range(k):
@@ -343,25 +343,29 @@ def recurrence(x, mass, alpha, beta):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def marginals(likelihood, steps, reports, floor, slope, pool_prior, rule_g, rule_u, room, out_g, out_u):
+def marginals(
+    likelihood, steps, reports, likelihood_offset, likelihood_scale, pool_prior, rule_g, rule_u, workspace, out_g, out_u
+):
     """Posterior mass at the nodes of each axis after all reports of one user: out_g, out_u (nodes of the axis).
 
     likelihood and steps as `scale_reports` has them. Returns whether the reports are possible; if not, both are NaN.
     """
     out_g[:] = np.nan
     out_u[:] = np.nan
-    n = scale_reports(likelihood, 0, steps, reports, floor, slope, room)
+    n = scale_reports(likelihood, 0, steps, reports, likelihood_offset, likelihood_scale, workspace)
     if n < reports:
         return False
-    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, room)
-    _, wide = carry(np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, room, np.empty((0, 1)), np.empty(0))
-    rescale(wide, grid, pool_prior, room)
+    grid, smallest = lay_grid(rule_g, rule_u, pool_prior, workspace)
+    _, wide = carry(
+        np.int64(0), n, smallest, np.bool_(False), grid, pool_prior, workspace, np.empty((0, 1)), np.empty(0)
+    )
+    rescale(wide, grid, pool_prior, workspace)
     out_g[:] = 0.0
     out_u[:] = 0.0
     for e in range(out_g.shape[0]):
         for i in range(pool_prior.shape[0]):
             for b in range(out_u.shape[0]):
-                mass = room.scale[i] * grid.product[e, i * out_u.shape[0] + b]
+                mass = workspace.scale[i] * grid.product[e, i * out_u.shape[0] + b]
                 out_g[e] += mass
                 out_u[b] += mass
     out_g /= out_g.sum()

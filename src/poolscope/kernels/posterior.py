@@ -120,9 +120,9 @@ def _ahead(need, t, end, need_before, before):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _stretch(t, end, need_g, need_u, most_g, most_u, g, u, axis_g, axis_u, room):
+def _stretch(t, end, need_g, need_u, max_g, max_u, g, u, axis_g, axis_u, workspace):
     """Where the reports end, at `end` or before, for which a grid holds; for a lane, by the reports before it alone."""
-    since, spread, bend = room.since, room.spread, room.bend
+    since, spread, bend = workspace.since, workspace.spread, workspace.bend
     since[:] = 1.0
     spread_g, spread_u, bend_g, bend_u = 0.0, 0.0, 0.0, 0.0
     then_g, then_u = need_g, need_u
@@ -131,26 +131,26 @@ def _stretch(t, end, need_g, need_u, most_g, most_u, g, u, axis_g, axis_u, room)
             spread_g, spread_u = spread_g + spread[r, 0], spread_u + spread[r, 1]
             bend_g, bend_u = bend_g + bend[r, 0], bend_u + bend[r, 1]
             for c in range(since.shape[0]):
-                since[c] *= room.scaled[r, c]
+                since[c] *= workspace.scaled[r, c]
         low, high = since[1], since[1]
         for c in range(2, since.shape[0]):
             low, high = min(low, since[c]), max(high, since[c])
         tilt_g, tilt_u = max(high / since[0], since[0] / low), max(high / since[1], since[1] / low)
-        then_g = min(need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g)), most_g + spread_g)
-        then_u = min(need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u)), most_u + spread_u)
+        then_g = min(need_g + min(GROWTH * spread_g, bend_g + 0.5 * np.log(tilt_g)), max_g + spread_g)
+        then_u = min(need_u + min(GROWTH * spread_u, bend_u + 0.5 * np.log(tilt_u)), max_u + spread_u)
         t += LANE
     return t
 
 
 @njit(nogil=True, cache=True)
-def _attack(n, pool_prior, axis_g, axis_u, room, out, log_bayes):
+def _attack(n, pool_prior, axis_g, axis_u, workspace, out, log_bayes):
     """Posterior of one user after every report: out (n + 1, k); log_bayes (n + 1,) as in `posteriors`, or empty.
 
     What the grid is like after t reports depends on those alone, so that a prefix has the same bits in any run.
     """
     t, stage, wide = np.int64(0), np.int64(FIRST_STAGE), np.bool_(False)
     g, u = _climb(np.int64(0), np.inf, stage, axis_g), _climb(np.int64(0), np.inf, stage, axis_u)
-    grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+    grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
     need_g, need_u, more_g, more_u, sum_g, sum_u = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     before_g, before_u, before = 0.0, 0.0, np.int64(0)
     for i in range(pool_prior.shape[0]):
@@ -158,12 +158,12 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out, log_bayes):
     while t < n:
         begin = t
         foreseen = need_g + more_g, need_u + more_u, sum_g + more_g, sum_u + more_u
-        t = _stretch(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, room)
-        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, room, out, log_bayes)
+        t = _stretch(t, min(n, stage), *foreseen, g, u, axis_g, axis_u, workspace)
+        smallest, wide = carry(begin, t, smallest, wide, grid, pool_prior, workspace, out, log_bayes)
         if t >= n:
             break
         if t > begin:
-            sum_g, sum_u = room.spread[:t, 0].sum(), room.spread[:t, 1].sum()
+            sum_g, sum_u = workspace.spread[:t, 0].sum(), workspace.spread[:t, 1].sum()
             more_g, more_u = MARGIN + MISSED * sum_g / t, MARGIN + MISSED * sum_u / t
             need_g, need_u = _needs(grid, pool_prior.shape[0], axis_g.degrees[g], axis_u.degrees[u])
             need_g, need_u = min(need_g, sum_g), min(need_u, sum_u)
@@ -177,14 +177,26 @@ def _attack(n, pool_prior, axis_g, axis_u, room, out, log_bayes):
             before_g, before_u, before = need_g, need_u, t
         if not (_holds(g, then_g, stage, axis_g) and _holds(u, then_u, stage, axis_u)):
             g, u = _climb(g, then_g, stage, axis_g), _climb(u, then_u, stage, axis_u)
-            grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, room)
+            grid, smallest = lay_grid(_rule(axis_g, g), _rule(axis_u, u), pool_prior, workspace)
             smallest, wide = carry(
-                np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, room, out[:0], log_bayes
+                np.int64(0), t, smallest, np.bool_(False), grid, pool_prior, workspace, out[:0], log_bayes
             )
 
 
 @njit(nogil=True, cache=True)
-def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axis_u, room, out, log_bayes):
+def posteriors(
+    likelihood,
+    steps,
+    lengths,
+    likelihood_offset,
+    likelihood_scale,
+    pool_prior,
+    axis_g,
+    axis_u,
+    workspace,
+    out,
+    log_bayes,
+):
     """Posterior of every user after every report: out (users, n + 1, k), rows beyond a user's length untouched.
 
     likelihood and steps as `scale_reports` has them; the axes are ladders of rules (`quadrature.Axis`). After an
@@ -194,14 +206,16 @@ def posteriors(likelihood, steps, lengths, floor, slope, pool_prior, axis_g, axi
     """
     lost = (-1, -1)
     for user in range(out.shape[0]):
-        n = scale_reports(likelihood, user * steps[0], steps, lengths[user], floor, slope, room)
-        own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else room.least[:0]
-        _attack(n, pool_prior, axis_g, axis_u, room, out[user, : n + 1], own)
+        n = scale_reports(
+            likelihood, user * steps[0], steps, lengths[user], likelihood_offset, likelihood_scale, workspace
+        )
+        own = log_bayes[user, : n + 1] if log_bayes.shape[0] > 0 else workspace.least[:0]
+        _attack(n, pool_prior, axis_g, axis_u, workspace, out[user, : n + 1], own)
         if own.shape[0] > 0:
             neutral = 0.0
             own[0] = 0.0
             for t in range(n):
-                neutral += np.log(room.scaled[t, 0])
+                neutral += np.log(workspace.scaled[t, 0])
                 own[t + 1] -= neutral
         for t in range(n, 0, -1):
             if not out[user, t, 0] >= 0.0 and (lost[0] < 0 or lost[0] == user):

@@ -127,8 +127,8 @@ def trailing_zeros(typing, word):
 TOGETHER = 16
 
 
-def _emit_tosses(builder, lanes, state, stride, threshold, pointer):
-    """The instructions of an intrinsic of `tosses`, in vector registers; returns the steps."""
+def _emit_bernoulli_lanes(builder, lanes, state, stride, threshold, pointer):
+    """The instructions of an intrinsic of `bernoulli_lanes`, in vector registers; returns the steps."""
     word, vector = ir.IntType(64), ir.VectorType(ir.IntType(64), lanes)
 
     def constant(values):
@@ -138,9 +138,9 @@ def _emit_tosses(builder, lanes, state, stride, threshold, pointer):
         return constant([value] * lanes)
 
     def everywhere(value):
-        begun = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
-        places = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-        return builder.shuffle_vector(begun, ir.Constant(vector, ir.Undefined), places)
+        init_chains = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+        event_index = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return builder.shuffle_vector(init_chains, ir.Constant(vector, ir.Undefined), event_index)
 
     def mixed(z):
         for shift, factor in MIXERS:
@@ -181,20 +181,20 @@ def _emit_tosses(builder, lanes, state, stride, threshold, pointer):
 
 @cache
 def vectors_compile(lanes):
-    """Whether LLVM takes `_emit_tosses`, tried in a module of its own; asked only where a kernel is compiled."""
+    """Whether LLVM takes `_emit_bernoulli_lanes`, tried in a module of its own when a kernel is compiled."""
     word, module = ir.IntType(64), ir.Module()
     try:
         function = ir.Function(module, ir.FunctionType(word, [word, word, word, word.as_pointer()]), "tried")
         builder = ir.IRBuilder(function.append_basic_block())
-        builder.ret(_emit_tosses(builder, lanes, *function.args))
+        builder.ret(_emit_bernoulli_lanes(builder, lanes, *function.args))
         binding.parse_assembly(str(module)).verify()
     except Exception:
         return False
     return True
 
 
-def tosses_twin(lanes: int) -> Any:
-    """The function that the intrinsic of `tosses` is, in plain Python: one word after another."""
+def bernoulli_lanes_twin(lanes: int) -> Any:
+    """The function that the intrinsic of `bernoulli_lanes` is, in plain Python: one word after another."""
 
     def toss(state, stride, threshold, out, first):
         most = 0
@@ -214,7 +214,7 @@ def tosses_twin(lanes: int) -> Any:
     return toss
 
 
-def tosses(lanes: int) -> Any:
+def bernoulli_lanes(lanes: int) -> Any:
     """An intrinsic for so many neighboring words; its plain twin where LLVM does not take it."""
 
     @intrinsic
@@ -227,16 +227,16 @@ def tosses(lanes: int) -> Any:
 
         def codegen(context, builder, signature, args):
             if not vectors_compile(lanes):
-                return context.compile_internal(builder, tosses_twin(lanes), signature, args)
+                return context.compile_internal(builder, bernoulli_lanes_twin(lanes), signature, args)
             data = context.make_array(signature.args[3])(context, builder, args[3]).data
-            return _emit_tosses(builder, lanes, *args[:3], builder.gep(data, [args[4]]))
+            return _emit_bernoulli_lanes(builder, lanes, *args[:3], builder.gep(data, [args[4]]))
 
         return types.int64(types.uint64, types.uint64, types.uint64, out, types.int64), codegen
 
     return toss
 
 
-_toss_many, _toss_one = tosses(TOGETHER), tosses(1)
+_toss_many, _toss_one = bernoulli_lanes(TOGETHER), bernoulli_lanes(1)
 
 
 @njit(inline="always")

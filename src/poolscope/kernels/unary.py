@@ -80,10 +80,10 @@ def choose_subsets(objects, keys, m, size, included, raised, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(words, rows, places, out):
+def support_mass(words, rows, event_index, out):
     """out[places[r], c] = sum of the table's rows at the set bits of report r."""
     for r in range(words.shape[0]):
-        sum_set_bits(words[r], rows, out[places[r]])
+        sum_set_bits(words[r], rows, out[event_index[r]])
 
 
 @njit(nogil=True, cache=True)
@@ -106,13 +106,13 @@ def count_bits(bits, spread, tally, out):
 def draw(objects, keys, prime, had, kept, a, b):
     """A uniform line that has the object, with probability `kept`; else a uniform one that has not."""
     for r in range(objects.shape[0]):
-        slope = np.int64(uniform(keys[r], 0) * prime)
+        likelihood_scale = np.int64(uniform(keys[r], 0) * prime)
         if uniform(keys[r], 1) < kept:
             value = np.int64(uniform(keys[r], 2) * had)
         else:
             value = had + np.int64(uniform(keys[r], 2) * (prime - had))
-        a[r] = slope
-        b[r] = (value - slope * objects[r] % prime + prime) % prime
+        a[r] = likelihood_scale
+        b[r] = (value - likelihood_scale * objects[r] % prime + prime) % prime
 
 
 @njit(nogil=True, cache=True)

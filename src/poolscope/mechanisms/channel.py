@@ -16,20 +16,20 @@ from poolscope.core.randomness import generator
 from poolscope.kernels.random import uniforms
 from poolscope.mechanisms.hashing import check_range
 from poolscope.mechanisms.protocols import (
+    HasLikelihood,
+    PoolWeights,
     ReportColumn,
     Reports,
-    Stated,
-    Views,
     check_objects,
-    derived,
+    derived_field,
     distinct,
     report_count,
-    settle,
+    set_frozen,
 )
 from poolscope.mechanisms.pure import TOLERANCE, Likelihood, all_probabilities
 
 #: Cells that a matrix may have, 1 GiB of probabilities.
-MOST_CELLS = 1 << 27
+MAX_CELLS = 1 << 27
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class Channel(Likelihood):
         matrix = _checked(self.matrix)
         matrix /= matrix.sum(axis=1, keepdims=True)
         matrix.flags.writeable = False
-        settle(self, matrix=matrix, epsilon=exact_epsilon(matrix))
+        set_frozen(self, matrix=matrix, epsilon=exact_epsilon(matrix))
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -102,7 +102,7 @@ class Channel(Likelihood):
         with np.errstate(divide="ignore"):
             return np.log(self.matrix[:, np.asarray(reports["report"])].T)
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """As every likelihood's, but one product with the matrix serves all reports."""
         seen, which = np.unique(np.asarray(reports["report"]), return_inverse=True)
         columns = self.matrix[:, seen]
@@ -142,7 +142,7 @@ class Empirical(Channel):
     matrix: Floats = field(init=False, repr=False)
     samples: InitVar[NDArray[np.integer]]
     smoothing: float = 0.5
-    reports: int = derived()
+    reports: int = derived_field()
     counts: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self, samples: NDArray[np.integer]) -> None:
@@ -154,7 +154,7 @@ class Empirical(Channel):
             rule = f"must have a sample of every object, lacks object {unseen[0]}"
             raise InputError(rule, place="samples", remedy="or set a smoothing above 0")
         matrix = counts + self.smoothing
-        settle(self, counts=counts, reports=counts.shape[1], matrix=matrix / matrix.sum(axis=1, keepdims=True))
+        set_frozen(self, counts=counts, reports=counts.shape[1], matrix=matrix / matrix.sum(axis=1, keepdims=True))
         super().__post_init__()
 
     @property
@@ -214,8 +214,8 @@ def exact_epsilon(matrix: Floats) -> float:
 
 def check_cells(objects: int, reports: int) -> None:
     """A matrix of this shape fits into memory."""
-    if objects * reports > MOST_CELLS:
-        rule = f"a channel must have at most {MOST_CELLS} cells (objects times reports)"
+    if objects * reports > MAX_CELLS:
+        rule = f"a channel must have at most {MAX_CELLS} cells (objects times reports)"
         raise InputError(rule, value=objects * reports)
 
 
@@ -260,7 +260,7 @@ class Listed(Channel):
         return numbers
 
 
-def as_channel(mechanism: Stated) -> Listed | None:
+def as_channel(mechanism: HasLikelihood) -> Listed | None:
     """The mechanism as a channel, where its reports are few and known and it states their probabilities."""
     listed = all_probabilities(mechanism)
     return None if listed is None else Listed(universe=mechanism.universe, matrix=listed[1].T, listed=listed[0])

@@ -15,7 +15,7 @@ from poolscope.mechanisms.pure import Counting, Likelihood, Pure, Reporting, Sco
 from poolscope.mechanisms.unary import check_bits
 
 #: What a game and an attack call.
-NEEDED = ("epsilon", "universe", "floor", "slope", "report", "mass", "sent_masses", "shared_by")
+NEEDED = ("epsilon", "universe", "likelihood_offset", "likelihood_scale", "report", "mass", "sent_masses", "shared_by")
 
 #: What the curator's estimate makes of reports, and of simulated ones.
 COUNTED = ("scores", "score_sums", "support_counts", "tally")

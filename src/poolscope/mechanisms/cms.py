@@ -16,7 +16,15 @@ from poolscope.kernels import hadamard as hadamard_kernels
 from poolscope.kernels.grouping import empty_table, positions_room
 from poolscope.kernels.hadamard import TOGETHER, sketch_rows
 from poolscope.mechanisms.hashing import Bijection, Buckets, HashFamily, check_range
-from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, at, check_objects, lie, settle
+from poolscope.mechanisms.protocols import (
+    PoolWeights,
+    ReportColumn,
+    Reports,
+    at,
+    check_objects,
+    flip_probability,
+    set_frozen,
+)
 from poolscope.mechanisms.pure import even_measure
 from poolscope.mechanisms.sketch import Cells, Sketch, function_totals, over_functions, packed, plain, sketch_counts
 from poolscope.mechanisms.unary import as_bytes, as_words, log_bit_measure, threshold, words_of
@@ -59,10 +67,10 @@ class CMS(Sketch):
     @property
     def flip(self) -> float:
         """xi, the probability that a bit is flipped."""
-        return lie(self.epsilon / 2.0)
+        return flip_probability(self.epsilon / 2.0)
 
     @property
-    def elsewhere(self) -> float:
+    def support_prob_no_collision(self) -> float:
         return self.flip
 
     @property
@@ -88,7 +96,7 @@ class CMS(Sketch):
         kernels.obfuscate(bucket, keys, self.m, threshold(self.flip), words)
         return {"hash": function.astype(np.int32), "bits": as_bytes(words, self.m)}
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         words = as_words(reports["bits"], self.m)
         out = np.empty((len(words), views.width))
         seen = self._seen(views)
@@ -96,24 +104,24 @@ class CMS(Sketch):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         seen = self._seen(views)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.sent_masses(starts, order, buckets, *made, *seen, places, out)
+            kernels.sent_masses(starts, order, buckets, *made, *seen, event_index, out)
 
-    def _seen(self, views: Views) -> tuple[Integers, Floats, kernels.Scratch]:
+    def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
         """What objects add to the masses of a function's buckets, and room for these."""
         layout = packed(views)
         return layout.runs, layout.weights, kernels.scratch(self.m, layout.empty(self.m), views.width)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         words = as_words(reports["bits"], self.m)
-        room = positions_room(self.m), np.empty(self.m, dtype=np.int64)
+        workspace = positions_room(self.m), np.empty(self.m, dtype=np.int64)
         out = np.zeros(self.universe, dtype=np.int64)
         for buckets, starts, order in self.grouped(reports["hash"]):
-            kernels.supports(starts, order, buckets, words, *room, out)
+            kernels.supports(starts, order, buckets, words, *workspace, out)
         return out
 
     def simulate_counts(self, popularity: Floats, count: int, key: np.uint64, threads: Map = map) -> NDArray[np.int64]:
@@ -146,7 +154,7 @@ class NoHashCMS(CMS):
     seed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        settle(self, m=self.universe)
+        set_frozen(self, m=self.universe)
         super().__post_init__()
 
     def make_family(self) -> HashFamily:
@@ -193,10 +201,10 @@ class HCMS(Sketch):
     @property
     def flip(self) -> float:
         """xi', the probability that the bit is flipped."""
-        return lie(self.epsilon)
+        return flip_probability(self.epsilon)
 
     @property
-    def elsewhere(self) -> float:
+    def support_prob_no_collision(self) -> float:
         return 0.5
 
     @property
@@ -223,7 +231,7 @@ class HCMS(Sketch):
         hadamard_kernels.obfuscate(bucket, keys, self.m, self.flip, coordinate, bit)
         return {"hash": function.astype(np.int32), "coordinate": coordinate, "bit": bit}
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         check_range("coordinate", reports["coordinate"], self.m)
         out = np.zeros((len(reports["hash"]), views.width))
         layout = plain(views)
@@ -250,7 +258,7 @@ class HCMS(Sketch):
         shares = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
 
         def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
-            room = np.empty((self.m, TOGETHER)), np.empty((self.m, TOGETHER), dtype=np.int64)
-            sketch_rows(buckets, totals, keys, self.flip, shares, *room, out)
+            workspace = np.empty((self.m, TOGETHER)), np.empty((self.m, TOGETHER), dtype=np.int64)
+            sketch_rows(buckets, totals, keys, self.flip, shares, *workspace, out)
 
         return over_functions(self.family, totals, key, rows, (self.universe,), threads)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from poolscope.core.arguments import is_integer
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
-from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, report_count
+from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, report_count
 from poolscope.mechanisms.pure import CELLS_LISTED, Counting, Likelihood, declared_columns, of_columns, unstated
 from poolscope.population.universe import Universe
 
@@ -115,7 +115,7 @@ class Adapted(Likelihood):
         """The reports as the mechanism makes them."""
         return reports[REPORT] if self.bare else reports
 
-    def mass(self, reports: Reports | NDArray[Any], views: Views) -> Floats:
+    def mass(self, reports: Reports | NDArray[Any], views: PoolWeights) -> Floats:
         return super().mass(as_columns(reports)[0], views)
 
     def all_reports(self) -> Reports | None:

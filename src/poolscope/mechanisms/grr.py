@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poolscope.core.arrays import Floats, Keys, Map, Objects
 from poolscope.kernels import hadamard as kernels
-from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects
+from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects
 from poolscope.mechanisms.pure import Sized, drawn, even_measure
 
 
@@ -72,7 +72,7 @@ class GRR(Sized):
         supported: NDArray[np.bool_] = np.asarray(reports["value"])[:, None] == np.arange(self.universe)
         return supported
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         value = np.asarray(reports["value"])
         out = np.zeros((len(value), views.width))
         for columns, weights in zip(views.columns, views.weights, strict=True):

@@ -14,7 +14,15 @@ from poolscope.core.errors import InputError
 from poolscope.core.randomness import generator
 from poolscope.kernels import hadamard as kernels
 from poolscope.kernels.hadamard import transform
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, ReportColumn, Reports, Views, check_objects, derived, settle
+from poolscope.mechanisms.protocols import (
+    LARGEST_EPSILON,
+    PoolWeights,
+    ReportColumn,
+    Reports,
+    check_objects,
+    derived_field,
+    set_frozen,
+)
 from poolscope.mechanisms.pure import Sized, binomial_noise, even_measure
 
 #: Up to this epsilon one block is the published form.
@@ -67,16 +75,16 @@ class HadamardResponse(Sized):
     2
     """
 
-    blocks: int = derived()
+    blocks: int = derived_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.blocks is None:
-            settle(self, blocks=published_blocks(self.epsilon, self.universe))
+            set_frozen(self, blocks=published_blocks(self.epsilon, self.universe))
         if not 1 <= self.blocks <= 2 * self.universe:
             rule = f"must be 1 to {2 * self.universe}, twice the number of objects"
             raise InputError(rule, value=self.blocks, place="blocks")
-        settle(self, blocks=-(-self.universe // (self.order - 1)))
+        set_frozen(self, blocks=-(-self.universe // (self.order - 1)))
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -124,7 +132,7 @@ class HadamardResponse(Sized):
         return 0.5
 
     @property
-    def yes_or_no(self) -> bool:
+    def binary_scores(self) -> bool:
         return self.blocks == 1
 
     def noise(self, counts: Floats, reports: float) -> Floats:
@@ -150,9 +158,9 @@ class HadamardResponse(Sized):
 
     def scores(self, reports: Reports) -> NDArray[Any]:
         within, agrees = self._compared(reports)
-        return within & agrees if self.yes_or_no else np.where(within, agrees, 0.5)
+        return within & agrees if self.binary_scores else np.where(within, agrees, 0.5)
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         table = np.zeros((self.order, self.blocks, views.width))
         block, row = self._places()
         table[row, block] = views.matrix()
@@ -209,7 +217,7 @@ class HadamardResponse(Sized):
     def _score_sums(self, histogram: NDArray[np.integer]) -> NDArray[Any]:
         """(universe,) (reports + agreement) / 2: with one block, how many support the object."""
         sums = histogram.sum() + self._agreement(histogram)[1]
-        counts: NDArray[Any] = sums // 2 if self.yes_or_no else sums / 2
+        counts: NDArray[Any] = sums // 2 if self.binary_scores else sums / 2
         return counts
 
 

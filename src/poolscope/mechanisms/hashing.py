@@ -23,7 +23,7 @@ from poolscope.kernels import hashing as kernels
 PRIME = (1 << 31) - 1
 
 #: Most buckets: computed functions are uniform over so many to two parts in a hundred, and over fewer to less.
-MOST_BUCKETS = 1 << 24
+MAX_BUCKETS = 1 << 24
 
 #: Cells (functions, objects) that are looked at for how far pairs of objects of a given table differ.
 PAIRS_LOOKED_AT = 1 << 26
@@ -230,8 +230,8 @@ def check_buckets(m: int) -> None:
     """At least two, and no more than can be told apart."""
     if m < 2:
         raise InputError("m must be at least 2", value=m)
-    if m > MOST_BUCKETS:
-        raise InputError(f"m must be at most {MOST_BUCKETS}", value=m)
+    if m > MAX_BUCKETS:
+        raise InputError(f"m must be at most {MAX_BUCKETS}", value=m)
 
 
 def family(

@@ -10,11 +10,11 @@ import numpy as np
 from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import grouping as kernels
-from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_finite_epsilon, check_objects
+from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_finite_epsilon, check_objects
 from poolscope.mechanisms.pure import Likelihood, Scoring, drawn
 
 #: Below it the sums of simulated noise do not fit into 64 bits.
-LEAST_EPSILON = 1e-6
+MIN_EPSILON = 1e-6
 
 #: Bits after the point of what is larger, one or the scale of the noise.
 GRID_BITS = 20
@@ -69,8 +69,8 @@ class SHE(Scoring, Likelihood):
 
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
-        if self.epsilon < LEAST_EPSILON:
-            raise InputError(f"epsilon must be at least {LEAST_EPSILON:g} here", value=self.epsilon, place="epsilon")
+        if self.epsilon < MIN_EPSILON:
+            raise InputError(f"epsilon must be at least {MIN_EPSILON:g} here", value=self.epsilon, place="epsilon")
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -120,11 +120,11 @@ class SHE(Scoring, Likelihood):
         measure: Floats = self.universe * atom - 0.5 * self.epsilon * (far + 1.0)
         return measure
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             part = slice(start, start + at_once)
-            super().sent_masses(objects[part], keys[part], views, places[part], out)
+            super().sent_masses(objects[part], keys[part], views, event_index[part], out)
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""

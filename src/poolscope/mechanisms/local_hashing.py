@@ -17,13 +17,13 @@ from poolscope.kernels import hadamard, hashing
 from poolscope.mechanisms.grr import response
 from poolscope.mechanisms.protocols import (
     LARGEST_EPSILON,
+    PoolWeights,
     ReportColumn,
     Reports,
-    Views,
     check_epsilon,
     check_objects,
-    derived,
-    settle,
+    derived_field,
+    set_frozen,
 )
 from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.sketch import packed
@@ -66,7 +66,7 @@ class SeededHash(ABC):
         return out
 
     @abstractmethod
-    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
+    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         """(reports, width) sum of the rows of the matrix (universe, width) at the supported objects."""
 
 
@@ -92,7 +92,7 @@ class MultiplyShift(SeededHash):
     def parameters(self) -> tuple[Any, ...]:
         return (self.g,)
 
-    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
+    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
         hadamard.hashed_mass(seed, value, self.g, self.universe, packed(views).rows(), out)
         return out
@@ -117,13 +117,13 @@ class XXHash32(SeededHash):
     def __post_init__(self) -> None:
         written = np.arange(self.universe).astype(f"S{len(str(self.universe))}")
         texts = written.view(np.uint8).reshape(self.universe, -1)
-        settle(self, texts=texts, lengths=np.count_nonzero(texts, axis=1).astype(np.int64))
+        set_frozen(self, texts=texts, lengths=np.count_nonzero(texts, axis=1).astype(np.int64))
 
     @property
     def parameters(self) -> tuple[Any, ...]:
         return self.texts, self.lengths, self.g
 
-    def mass(self, seed: Seeds, value: Values, views: Views) -> Floats:
+    def mass(self, seed: Seeds, value: Values, views: PoolWeights) -> Floats:
         out = np.empty((len(seed), views.width))
         hashing.mass(seed, value, *self.parameters, packed(views).rows(), out)
         return out
@@ -141,7 +141,7 @@ def seeded_hash(name: str, universe: int, g: int) -> SeededHash:
 
 
 #: Most hash values: 2^32 hashes fall on so many evenly to one part in 256. Only epsilon > 16.6 asks for more.
-MOST_VALUES = 1 << 24
+MAX_VALUES = 1 << 24
 
 #: Bits of a seed: all that a signed column of 64 bits can hold.
 SEED_BITS = 63
@@ -186,11 +186,11 @@ class LocalHashing(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.g <= MOST_VALUES:
-            raise InputError(f"must be 2 to {MOST_VALUES}", value=self.g, place="g")
+        if not 2 <= self.g <= MAX_VALUES:
+            raise InputError(f"must be 2 to {MAX_VALUES}", value=self.g, place="g")
         if not 1 <= self.seed_bits <= SEED_BITS:
             raise InputError(f"must be 1 to {SEED_BITS}", value=self.seed_bits, place="seed_bits")
-        settle(self, functions=seeded_hash(self.hash, self.universe, self.g))
+        set_frozen(self, functions=seeded_hash(self.hash, self.universe, self.g))
 
     @property
     def report_columns(self) -> dict[str, ReportColumn]:
@@ -217,7 +217,7 @@ class LocalHashing(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return self.functions.support(reports["seed"], reports["value"])
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         return self.functions.mass(reports["seed"], reports["value"], views)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
@@ -248,10 +248,10 @@ class OLH(LocalHashing):
     8
     """
 
-    g: int = derived()
+    g: int = derived_field()
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         if self.g is None:
-            settle(self, g=min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MOST_VALUES))
+            set_frozen(self, g=min(round(math.exp(min(self.epsilon, LARGEST_EPSILON))) + 1, MAX_VALUES))
         super().__post_init__()

@@ -12,7 +12,7 @@ from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.hashing import check_range
-from poolscope.mechanisms.protocols import ReportColumn, Reports, Views, check_objects, lie
+from poolscope.mechanisms.protocols import PoolWeights, ReportColumn, Reports, check_objects, flip_probability
 from poolscope.mechanisms.pure import Sized, even_measure
 from poolscope.mechanisms.sketch import packed
 
@@ -67,7 +67,7 @@ class PIRappor(Sized):
     @property
     def had(self) -> int:
         """k: values of a line at the objects that it has are 0..k-1."""
-        return max(1, round(self.prime * lie(self.epsilon)))
+        return max(1, round(self.prime * flip_probability(self.epsilon)))
 
     @property
     def p_star(self) -> float:
@@ -101,7 +101,7 @@ class PIRappor(Sized):
         kernels.counts(*self._lines(reports), self.prime, self.had, out)
         return out
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         a, b = self._lines(reports)
         out = np.empty((len(a), views.width))
         kernels.mass(a, b, self.prime, self.had, self.universe, packed(views).rows(), out)

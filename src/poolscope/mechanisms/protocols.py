@@ -16,7 +16,7 @@ from poolscope.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Views:
+class PoolWeights:
     """For each adversary, the column that an object counts to and its weight there.
 
     columns (views, universe) uint32, weights (views, universe) float64. Column v is the neutral pool of
@@ -25,7 +25,7 @@ class Views:
     Examples
     --------
     >>> columns = universe.pool_of[None].astype(np.uint32) + 1
-    >>> views = ps.mechanisms.Views(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
+    >>> views = ps.mechanisms.PoolWeights(columns, ps.popularity.within_pools(universe, popularity)[None], 4)
     >>> mechanism.mass({"value": np.array([0, 1])}, views).round(3)
     array([[0.   , 0.491, 0.   , 0.   ],
            [0.   , 0.214, 0.   , 0.   ]])
@@ -119,10 +119,10 @@ class Mechanism(Protocol):
         ...
 
     @property
-    def floor(self) -> float: ...
+    def likelihood_offset(self) -> float: ...
 
     @property
-    def slope(self) -> float: ...
+    def likelihood_scale(self) -> float: ...
 
     def obfuscate(self, objects: Objects, rng: np.random.Generator) -> Reports:
         """One report for each object."""
@@ -132,11 +132,11 @@ class Mechanism(Protocol):
         """One report for each object, drawn from the report's own key."""
         ...
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
         ...
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
         """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
         ...
 
@@ -145,7 +145,7 @@ class Mechanism(Protocol):
         ...
 
 
-class Countable(Mechanism, Protocol):
+class FrequencyOracle(Mechanism, Protocol):
     """What the curator's estimate needs of a mechanism: reports score objects, and the sums of scores tell how often
     each object was sent.
 
@@ -154,7 +154,7 @@ class Countable(Mechanism, Protocol):
 
     Examples
     --------
-    >>> mechanism.own_mean == mechanism.p_star, mechanism.yes_or_no
+    >>> mechanism.own_mean == mechanism.p_star, mechanism.binary_scores
     (True, True)
     >>> int(mechanism.score_sums(mechanism.obfuscate(np.zeros(100, dtype=np.int64), rng)).sum())
     100
@@ -171,7 +171,7 @@ class Countable(Mechanism, Protocol):
         ...
 
     @property
-    def yes_or_no(self) -> bool:
+    def binary_scores(self) -> bool:
         """Whether a score is one or nothing: a sum of scores is then a binomial number."""
         ...
 
@@ -211,7 +211,7 @@ class Countable(Mechanism, Protocol):
         ...
 
 
-class Stated(Mechanism, Protocol):
+class HasLikelihood(Mechanism, Protocol):
     """What needs the law itself of a mechanism: the estimate of most likelihood, the attack on devices with memory."""
 
     def likelihood(self, reports: Reports) -> Floats:
@@ -250,12 +250,12 @@ class Rates(NamedTuple):
     variance: float | Floats
 
 
-def is_countable(mechanism: object) -> TypeGuard[Countable]:
+def is_countable(mechanism: object) -> TypeGuard[FrequencyOracle]:
     """Whether there is a frequency estimate. The object itself is asked: what wraps a mechanism may answer for it."""
     return all(hasattr(mechanism, name) for name in ("noise", "tally", "simulate_tally"))
 
 
-def countable(mechanism: object) -> Countable:
+def countable(mechanism: object) -> FrequencyOracle:
     """The mechanism, for whoever must have its frequency estimate."""
     if not is_countable(mechanism):
         name, remedy = type(mechanism).__name__, "take the method ibu"
@@ -263,12 +263,12 @@ def countable(mechanism: object) -> Countable:
     return mechanism
 
 
-def is_stated(mechanism: object) -> TypeGuard[Stated]:
+def is_stated(mechanism: object) -> TypeGuard[HasLikelihood]:
     """Whether it states its law."""
     return all(hasattr(mechanism, name) for name in ("likelihood", "log_likelihood"))
 
 
-def stated(mechanism: object) -> Stated:
+def stated(mechanism: object) -> HasLikelihood:
     """The mechanism, for whoever must have its law."""
     if not is_stated(mechanism):
         raise InputError("this mechanism does not state its likelihoods", value=type(mechanism).__name__)
@@ -280,12 +280,12 @@ def at(mechanism: Any, epsilon: float) -> Any:
     return replace(mechanism, epsilon=epsilon)
 
 
-def derived() -> Any:
+def derived_field() -> Any:
     """A parameter that follows from the others where it is left out (None)."""
     return field(default=None)
 
 
-def settle(mechanism: object, **values: object) -> None:
+def set_frozen(mechanism: object, **values: object) -> None:
     """Set what follows from the parameters; for `__post_init__` of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(mechanism, name, value)
@@ -321,7 +321,7 @@ def check_finite_epsilon(epsilon: float) -> None:
         raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g} here", value=epsilon, place="epsilon")
 
 
-def lie(epsilon: float) -> float:
+def flip_probability(epsilon: float) -> float:
     """1 / (1 + e^epsilon): how often a bit must be flipped to have the likelihood ratio e^epsilon."""
     return float(1.0 / (1.0 + np.exp(epsilon)) if epsilon < LARGEST_EPSILON else np.exp(-epsilon))
 

@@ -1,6 +1,6 @@
 """What every mechanism of ours has without stating it: it follows from what the mechanism does state.
 
-A protocol (`protocols.Mechanism`, `protocols.Countable`) says what there must be; these classes fill in what follows.
+A protocol (`protocols.Mechanism`, `protocols.FrequencyOracle`) says what there must be; these classes fill in the rest.
 A *pure* mechanism has Pr[report | z] = c(report) * (1 + (e^epsilon - 1) [z in support(report)]): a report either
 supports an object or it does not. It states its support and its two probabilities; attack, frequency estimate and
 audit follow from here for all of them. Mechanisms that are not pure state the likelihood of a report itself.
@@ -23,13 +23,13 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import children, fresh_keys, generator
 from poolscope.mechanisms.protocols import (
-    Countable,
+    FrequencyOracle,
+    HasLikelihood,
     Mechanism,
+    PoolWeights,
     Rates,
     ReportColumn,
     Reports,
-    Stated,
-    Views,
     at,
     check_epsilon,
     check_parameters,
@@ -68,43 +68,50 @@ class Reporting:
             raise InputError("rng must be a generator", value=rng, remedy="numpy.random.default_rng(seed)")
         return self.report(objects, fresh_keys(rng, len(objects)))
 
-    def sent_masses(self: Mechanism, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
-        out[places] = self.mass(self.report(objects, keys), views)
+    def sent_masses(
+        self: Mechanism, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats
+    ) -> None:
+        out[event_index] = self.mass(self.report(objects, keys), views)
 
 
 class Scoring(ABC):
     """All that follows from `scores`: their sums, over given reports and over simulated ones."""
 
     @property
-    def yes_or_no(self) -> bool:
+    def binary_scores(self) -> bool:
         return False
 
     @property
-    def rates(self: Countable) -> Rates:
+    def rates(self: FrequencyOracle) -> Rates:
         return Rates(self.own_mean, self.other_mean, 0.0)
 
     @abstractmethod
     def scores(self, reports: Reports) -> NDArray[Any]:
         """(reports, universe) the score of each object by each report."""
 
-    def score_sums(self: Countable, reports: Reports) -> NDArray[Any]:
+    def score_sums(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
         return summed(self.scores, reports, self.universe)
 
-    def tally(self: Countable, reports: Reports) -> NDArray[Any]:
+    def tally(self: FrequencyOracle, reports: Reports) -> NDArray[Any]:
         return self.score_sums(reports)[None]
 
     def simulate_counts(
-        self: Countable, popularity: Floats, count: int, key: np.uint64, threads: Map = map
+        self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
         return one_by_one(self, self.score_sums, added, popularity, count, key, threads)
 
     def simulate_tally(
-        self: Countable, popularity: Floats, count: int, key: np.uint64, threads: Map = map
+        self: FrequencyOracle, popularity: Floats, count: int, key: np.uint64, threads: Map = map
     ) -> NDArray[Any]:
         return self.simulate_counts(popularity, count, key, threads)[None]
 
     def simulate_at(
-        self: Countable, epsilons: Sequence[float], popularity: Floats, count: int, key: np.uint64, threads: Map = map
+        self: FrequencyOracle,
+        epsilons: Sequence[float],
+        popularity: Floats,
+        count: int,
+        key: np.uint64,
+        threads: Map = map,
     ) -> NDArray[Any]:
         return np.array([at(self, epsilon).simulate_counts(popularity, count, key, threads) for epsilon in epsilons])
 
@@ -141,10 +148,10 @@ class Counting(Scoring):
         return self.q_star
 
     @property
-    def yes_or_no(self) -> bool:
+    def binary_scores(self) -> bool:
         return True
 
-    def noise(self: Countable, counts: Floats, reports: float) -> Floats:
+    def noise(self: FrequencyOracle, counts: Floats, reports: float) -> Floats:
         """That of a binomial number, at the rates of each object where these differ."""
         return binomial_noise(counts, reports, self.rates.own, self.rates.other)
 
@@ -233,12 +240,12 @@ class Pure(Reporting, Counting):
     epsilon: float
 
     @property
-    def floor(self) -> float:
+    def likelihood_offset(self) -> float:
         """Likelihood of an object outside the support, where one inside has likelihood one: e^-epsilon."""
         return float(np.exp(-self.epsilon))
 
     @property
-    def slope(self) -> float:
+    def likelihood_scale(self) -> float:
         return float(-np.expm1(-self.epsilon))
 
     @property
@@ -247,12 +254,16 @@ class Pure(Reporting, Counting):
 
         Where a mechanism does not say, it is the least there can be: supports are disjoint, or one of them holds.
         """
-        return max(self.floor * self.p_star, 1.0 - (1.0 - self.p_star) / self.floor) if self.floor else 0.0
+        return (
+            max(self.likelihood_offset * self.p_star, 1.0 - (1.0 - self.p_star) / self.likelihood_offset)
+            if self.likelihood_offset
+            else 0.0
+        )
 
     def likelihood(self, reports: Reports) -> Floats:
-        """(reports, universe) one inside the support of a report, `floor` outside."""
-        out: Floats = np.multiply(self.support(reports), self.slope, dtype=np.float64)
-        out += self.floor
+        """(reports, universe) one inside the support of a report, `likelihood_offset` outside."""
+        out: Floats = np.multiply(self.support(reports), self.likelihood_scale, dtype=np.float64)
+        out += self.likelihood_offset
         return out
 
     def log_likelihood(self, reports: Reports) -> Floats:
@@ -264,7 +275,7 @@ class Pure(Reporting, Counting):
         """(reports,) log Pr[report | an object that it supports]; only devices that memoize need it."""
         raise unstated(self)
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """Popularity mass of each report's support in each column."""
         matrix = views.matrix()
         parts = [self.support(part) @ matrix for part in in_parts(reports, self.universe)]
@@ -327,7 +338,7 @@ def declared_columns(mechanism: Any) -> Mapping[str, ReportColumn]:
         return {}
 
 
-def all_probabilities(mechanism: Stated) -> tuple[Reports, Floats] | None:
+def all_probabilities(mechanism: HasLikelihood) -> tuple[Reports, Floats] | None:
     """All reports, and (reports, universe) their probabilities; None where they are many or not known.
 
     Likelihoods may lack a factor of each report; those that sum to one for every object lack none.
@@ -353,11 +364,11 @@ class Likelihood(Reporting, ABC):
     """
 
     @property
-    def floor(self) -> float:
+    def likelihood_offset(self) -> float:
         return 0.0
 
     @property
-    def slope(self) -> float:
+    def likelihood_scale(self) -> float:
         return 1.0
 
     @abstractmethod
@@ -373,13 +384,13 @@ class Likelihood(Reporting, ABC):
     @cached_property
     def is_normalized(self) -> bool:
         """Whether `log_likelihood` leaves out nothing: of all reports, where these are few, it sums to one."""
-        return all_probabilities(cast(Stated, self)) is not None
+        return all_probabilities(cast(HasLikelihood, self)) is not None
 
     def likelihood(self, reports: Reports) -> Floats:
         """(reports, universe) Pr[report | z] over the largest of the report; zeros where no object can send it."""
         return scaled(self.log_likelihood(reports))
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         """Pr[report | pool] in each column, over the largest Pr[report | z]; zeros where no object can send it."""
         matrix = views.matrix()
         parts = [self.likelihood(part) @ matrix for part in in_parts(reports, self.universe)]

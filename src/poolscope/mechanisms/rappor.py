@@ -18,15 +18,15 @@ from poolscope.kernels import bloom as kernels
 from poolscope.kernels.grouping import positions_room
 from poolscope.mechanisms.hashing import BUCKETS_AT_ONCE, PAIRS_LOOKED_AT, Buckets, HashFamily
 from poolscope.mechanisms.protocols import (
+    PoolWeights,
     Rates,
     ReportColumn,
     Reports,
-    Views,
     check_epsilon,
     check_objects,
-    derived,
-    lie,
-    settle,
+    derived_field,
+    flip_probability,
+    set_frozen,
 )
 from poolscope.mechanisms.pure import Counting, Likelihood, added, one_by_one
 from poolscope.mechanisms.sketch import Cells, Hashed
@@ -200,13 +200,13 @@ class Rappor(Hashed, Counting, Likelihood):
     (['bits', 'cohort'], 1.07)
     """
 
-    epsilon: float = derived()
+    epsilon: float = derived_field()
     m: int = 128
     hashes: int = 2
     cohorts: int = 64
-    f: float = derived()
-    p: float = derived()
-    q: float = derived()
+    f: float = derived_field()
+    p: float = derived_field()
+    q: float = derived_field()
     family: BloomFilters = field(init=False, repr=False)
 
     shared_column = "cohort"
@@ -216,7 +216,7 @@ class Rappor(Hashed, Counting, Likelihood):
         stated = None not in (self.f, self.p, self.q)
         if not stated:
             f, p = noise_for(self.epsilon, self.hashes, self.f, self.p, self.q)
-            settle(self, f=f, p=p, q=1.0 - p)
+            set_frozen(self, f=f, p=p, q=1.0 - p)
         if not (0.0 <= self.f < 1.0 and 0.0 <= self.p < self.q <= 1.0):
             raise InputError("must be 0 <= f < 1 and 0 <= p < q <= 1", value=(self.f, self.p, self.q), place="f, p, q")
         lost, raised = self.dropped, self.raised
@@ -224,7 +224,7 @@ class Rappor(Hashed, Counting, Likelihood):
         spent = -self.hashes * math.log(odds) if odds else math.inf
         if stated and self.epsilon not in (None, spent):
             raise _given_twice()
-        settle(self, epsilon=spent)
+        set_frozen(self, epsilon=spent)
 
     def make_family(self) -> BloomFilters:
         return BloomFilters(functions=self.functions(self.cohorts * self.hashes), hashes=self.hashes)
@@ -244,7 +244,7 @@ class Rappor(Hashed, Counting, Likelihood):
         return 0.5 * self.f * (2.0 - self.p - self.q) + (1.0 - self.f) * (1.0 - self.q)
 
     @property
-    def kept_epsilon(self) -> float:
+    def permanent_epsilon(self) -> float:
         """Epsilon of a kept answer: that of the permanent step."""
         return 2.0 * self.hashes * math.log((2.0 - self.f) / self.f) if self.f else math.inf
 
@@ -330,7 +330,7 @@ class Rappor(Hashed, Counting, Likelihood):
         logs: Floats = self._logs()[total[:, None], (self.hashes + 1) * held + found]
         return logs
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         words, out = as_words(reports["bits"], self.m), np.zeros((len(reports["bits"]), views.width))
         table, by_cohort = views.matrix(), self.grouped(reports["cohort"])
         if self.epsilon < BEYOND:
@@ -342,9 +342,9 @@ class Rappor(Hashed, Counting, Likelihood):
                 kernels.mass_by_bits(starts, order, positions, words, *seen, out)
             return out
         logs = self._logs()
-        room = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
+        workspace = *self._scratch(), np.empty(logs.shape[1]), np.empty(views.width)
         for positions, starts, order in by_cohort:
-            kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *room, out)
+            kernels.likelihood_mass(starts, order, positions, words, self.m, logs, table, *workspace, out)
         return out
 
     def _held(self, reports: Reports) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -384,8 +384,8 @@ def noise_for(
     if p is not None or q is not None:
         raise _given_twice()
     check_epsilon(epsilon)
-    flipped = lie(epsilon / (2.0 * hashes))
-    permanent = lie(epsilon / hashes) if f is None else f / 2.0
+    flipped = flip_probability(epsilon / (2.0 * hashes))
+    permanent = flip_probability(epsilon / hashes) if f is None else f / 2.0
     if not 0.0 <= permanent <= flipped:
         raise InputError(f"must be 0 to {2.0 * flipped:.6g} for this epsilon", value=f, place="f")
     return 2.0 * permanent, (flipped - permanent) / (1.0 - 2.0 * permanent)

@@ -34,7 +34,7 @@ from poolscope.mechanisms.hashing import (
     by_function,
     choose_functions,
 )
-from poolscope.mechanisms.protocols import Rates, ReportColumn, Views, check_epsilon, settle
+from poolscope.mechanisms.protocols import PoolWeights, Rates, ReportColumn, check_epsilon, set_frozen
 from poolscope.mechanisms.pure import Pure, Reporting
 
 
@@ -80,7 +80,7 @@ class Hashed(Reporting):
     shared_column = "hash"
 
     def __post_init__(self) -> None:
-        settle(self, family=self.make_family())
+        set_frozen(self, family=self.make_family())
 
     def make_family(self) -> Tabulated:
         """The functions by which reports are grouped."""
@@ -93,7 +93,7 @@ class Hashed(Reporting):
         )
         if self.hash_table is not None:
             # the same mechanism with another epsilon need not check it again
-            settle(self, hash_table=found)
+            set_frozen(self, hash_table=found)
         return found
 
     @property
@@ -121,7 +121,7 @@ class Sketch(Hashed, Pure):
     .. math:: p^* = 1 - \xi, \qquad q^* = p^* s + e (1 - s)
 
     where s is the share of the functions under which two objects meet (1/m, or that of a given table), and e how often
-    a report supports an object that it does not meet (`elsewhere`): a mechanism states xi and e.
+    a report supports an object that it does not meet (`support_prob_no_collision`): a mechanism states xi and e.
     """
 
     family: HashFamily = field(init=False, repr=False)
@@ -137,14 +137,14 @@ class Sketch(Hashed, Pure):
 
     @property
     @abstractmethod
-    def elsewhere(self) -> float:
+    def support_prob_no_collision(self) -> float:
         """Probability that a report supports an object of another bucket than the reported one's."""
 
     def restricted(self, objects: Sequence[int]) -> Self:
         """The sketch of some objects alone, numbered in this order: what supports them is found without the others."""
         part = copy(self)
         chosen = np.array(objects, dtype=np.int64)
-        settle(part, universe=len(chosen), family=Restricted(family=self.family, objects=chosen))
+        set_frozen(part, universe=len(chosen), family=Restricted(family=self.family, objects=chosen))
         return part
 
     @property
@@ -154,16 +154,14 @@ class Sketch(Hashed, Pure):
     @property
     def q_star(self) -> float:
         share = self.family.collisions.share
-        return self.p_star * share + self.elsewhere * (1.0 - share)
-
-    @property
-    def support_prob_no_collision(self) -> float:
-        return self.elsewhere
+        return self.p_star * share + self.support_prob_no_collision * (1.0 - share)
 
     @property
     def rates(self) -> Rates:
         collisions = self.family.collisions
-        return Rates(self.p_star, self.q_star, (self.p_star - self.elsewhere) ** 2 * collisions.variance)
+        return Rates(
+            self.p_star, self.q_star, (self.p_star - self.support_prob_no_collision) ** 2 * collisions.variance
+        )
 
 
 #: Bits of a word for the counts of all columns, each of which can hold its column's size.
@@ -179,7 +177,7 @@ class Layout:
     adds to the counts; None where nothing is counted. column_of (such views, universe): its columns.
     """
 
-    places: Places
+    event_index: Places
     columns: int
     weights: Floats
     column_of: NDArray[np.int64]
@@ -206,7 +204,7 @@ class Layout:
 
     def empty(self, rows: int) -> Rows:
         """So many rows to be filled."""
-        return empty_rows(rows, self.columns + (self.words is not None), self.places)
+        return empty_rows(rows, self.columns + (self.words is not None), self.event_index)
 
     def rows(self) -> Rows:
         """A row for each object."""
@@ -220,7 +218,7 @@ class Layout:
         return rows
 
 
-def packed(views: Views) -> Layout:
+def packed(views: PoolWeights) -> Layout:
     """The views to which all objects of a column weigh the same are counted, as far as a word holds them."""
     sizes = _sizes(views)
     counted, left = np.zeros(len(sizes), dtype=bool), WORD
@@ -232,17 +230,17 @@ def packed(views: Views) -> Layout:
     return _layout(views, counted)
 
 
-def plain(views: Views) -> Layout:
+def plain(views: PoolWeights) -> Layout:
     """Every view has masses."""
     return _layout(views, np.zeros(len(views.columns), dtype=bool))
 
 
-def _sizes(views: Views) -> NDArray[np.int64]:
+def _sizes(views: PoolWeights) -> NDArray[np.int64]:
     """(views, width) the objects of each column."""
     return np.stack([np.bincount(columns, minlength=views.width) for columns in views.columns])
 
 
-def _level(views: Views, view: int) -> bool:
+def _level(views: PoolWeights, view: int) -> bool:
     """Whether all objects of a column weigh the same."""
     columns, weights = views.columns[view], views.weights[view]
     first = np.zeros(views.width)
@@ -250,7 +248,7 @@ def _level(views: Views, view: int) -> bool:
     return bool(np.all(weights == first[columns]))
 
 
-def _layout(views: Views, counted: NDArray[np.bool_]) -> Layout:
+def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
     size = _sizes(views)[counted].sum(axis=0)
     bits = np.array([int(count).bit_length() for count in size])
     shift = (np.cumsum(bits) - bits).astype(np.uint64)
@@ -265,7 +263,7 @@ def _layout(views: Views, counted: NDArray[np.bool_]) -> Layout:
         words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
     return Layout(
-        places=Places(column, weight, shift, mask),
+        event_index=Places(column, weight, shift, mask),
         columns=len(held),
         weights=np.ascontiguousarray(views.weights[~counted].T),
         column_of=column[views.columns[~counted]],
@@ -278,10 +276,10 @@ BUCKETS_AT_ONCE = 1 << 21
 
 #: Hits of a bucket up to which its ones are looked up; with fewer than so many to a bucket, only those of buckets
 #: without any are.
-MOST_HITS, FEWEST_HITS = 255, 0.05
+MAX_HITS, FEWEST_HITS = 255, 0.05
 
 #: Entries of the tables of one flip at most: with more, every binomial number is drawn.
-MOST_ENTRIES = 1 << 22
+MAX_ENTRIES = 1 << 22
 
 
 def sketch_counts(
@@ -304,10 +302,10 @@ def sketch_counts(
     # tuples: a list of numba's would be compiled anew in every process
     tables = [ones_tables(int(totals.min()) - most, int(totals.max()) - most, most, flip) for flip in flips]
     rests, near = tuple(rest for rest, _ in tables), tuple(close for _, close in tables)
-    law = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
+    distribution = np.asarray(flips, dtype=np.float64), popularity, keep, alias, rests, near
 
     def rows(buckets: Buckets, totals: Integers, keys: Keys, out: Integers) -> None:
-        kernels.sketch_rows(buckets, totals, keys, *law, kernels.sketch_scratch(family.m), out)
+        kernels.sketch_rows(buckets, totals, keys, *distribution, kernels.sketch_scratch(family.m), out)
 
     return over_functions(family, totals, key, rows, (len(flips), family.universe), threads)
 
@@ -344,7 +342,7 @@ def _looked_up(totals: Integers, m: int) -> int:
     """Hits up to which a bucket's ones are looked up: those of most buckets, and no more than a function has."""
     mean = totals.mean() / m
     most = 5.0 * mean + 32.0 if mean > FEWEST_HITS else 0.0
-    return int(min(most, MOST_HITS, totals.min()))
+    return int(min(most, MAX_HITS, totals.min()))
 
 
 def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -354,7 +352,7 @@ def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[An
     """
     width = int(min(last, 20 * np.sqrt(last * flip * (1.0 - flip)) + 40)) + 1
     rows, near = last - first + 1, most + 1
-    if flip <= 0 or rows * width > MOST_ENTRIES:
+    if flip <= 0 or rows * width > MAX_ENTRIES:
         rows, near = 0, 0
     starts = np.empty(rows, dtype=np.int64)
     keep, alias = np.empty((rows, width)), np.empty((rows, width, 2), dtype=np.uint32)
@@ -362,13 +360,13 @@ def ones_tables(first: int, last: int, most: int, flip: float) -> tuple[tuple[An
         tabulate(first, flip, np.empty(width), np.empty(width, dtype=np.int64), starts, keep, alias)
     close = np.empty((near, most + 1)), np.empty((near, most + 1, 2), dtype=np.uint32)
     for hits in range(near):
-        law = np.convolve(_binomial(most - hits, flip), _binomial(hits, 1.0 - flip))
-        lay_alias(law, np.empty(most + 1, dtype=np.int64), close[0][hits], close[1][hits])
+        distribution = np.convolve(_binomial(most - hits, flip), _binomial(hits, 1.0 - flip))
+        lay_alias(distribution, np.empty(most + 1, dtype=np.int64), close[0][hits], close[1][hits])
     return (first, starts, keep, alias), close
 
 
 def _binomial(n: int, p: float) -> Floats:
     """(n + 1,) the probabilities of Binomial(n, p)."""
     k = np.arange(n + 1)
-    law: Floats = special.binom(n, k) * p**k * (1.0 - p) ** (n - k)
-    return law
+    distribution: Floats = special.binom(n, k) * p**k * (1.0 - p) ** (n - k)
+    return distribution

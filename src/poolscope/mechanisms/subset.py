@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from poolscope.core.arrays import Floats, Keys, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
-from poolscope.mechanisms.protocols import Reports, derived, lie, settle
+from poolscope.mechanisms.protocols import Reports, derived_field, flip_probability, set_frozen
 from poolscope.mechanisms.pure import even_measure
 from poolscope.mechanisms.unary import ObjectBits, Words, threshold
 
@@ -40,14 +40,14 @@ class SubsetSelection(ObjectBits):
     8
     """
 
-    k: int = derived()
+    k: int = derived_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.universe < 2:
             raise InputError("a universe must have at least 2 objects for ss", value=self.universe)
         if self.k is None:
-            settle(self, k=best_size(self.universe, self.epsilon))
+            set_frozen(self, k=best_size(self.universe, self.epsilon))
         if not 1 <= self.k < self.universe:
             raise InputError(f"must be 1 to {self.universe - 1} for {self.universe} objects", value=self.k, place="k")
 
@@ -76,5 +76,5 @@ def best_size(universe: int, epsilon: float) -> int:
         p, q = mechanism.p_star, mechanism.q_star
         return q * (1.0 - q) / (p - q) ** 2
 
-    at = math.floor(universe * lie(epsilon))
+    at = math.floor(universe * flip_probability(epsilon))
     return min({max(1, at), min(universe - 1, at + 1)}, key=variance)

@@ -20,15 +20,15 @@ from poolscope.core.arrays import Floats, Integers, Keys, Map, Objects
 from poolscope.core.errors import InputError
 from poolscope.kernels import unary as kernels
 from poolscope.mechanisms.protocols import (
+    PoolWeights,
     ReportColumn,
     Reports,
-    Views,
     check_epsilon,
     check_finite_epsilon,
     check_objects,
-    derived,
-    lie,
-    settle,
+    derived_field,
+    flip_probability,
+    set_frozen,
 )
 from poolscope.mechanisms.pure import Sized, drawn
 from poolscope.mechanisms.sketch import packed
@@ -115,21 +115,21 @@ class ObjectBits(Sized):
     def support(self, reports: Reports) -> NDArray[np.bool_]:
         return np.unpackbits(reports["bits"], axis=1, bitorder="little", count=self.universe).astype(bool)
 
-    def mass(self, reports: Reports, views: Views) -> Floats:
+    def mass(self, reports: Reports, views: PoolWeights) -> Floats:
         rows, bits = packed(views).rows(), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
-            places = np.arange(part.start, part.stop)
-            kernels.support_mass(as_words(bits[part], self.universe), rows, places, out)
+            event_index = np.arange(part.start, part.stop)
+            kernels.support_mass(as_words(bits[part], self.universe), rows, event_index, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: Views, places: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         rows = packed(views).rows()
         for part in self._chunks(len(objects)):
-            words = np.empty((len(places[part]), words_of(self.universe)), dtype=np.uint64)
+            words = np.empty((len(event_index[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
-            kernels.support_mass(words, rows, places[part], out)
+            kernels.support_mass(words, rows, event_index[part], out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         bits, out = reports["bits"], np.zeros(self.universe, dtype=np.int64)
@@ -180,13 +180,13 @@ class Unary(ObjectBits):
 
 def symmetric(epsilon: float) -> tuple[float, float]:
     """p and q of bits that are flipped one way as often as the other."""
-    flipped = lie(epsilon / 2.0)
+    flipped = flip_probability(epsilon / 2.0)
     return 1.0 - flipped, flipped
 
 
 def optimized(epsilon: float) -> tuple[float, float]:
     """p and q of bits for which the variance of a rare object's count is least."""
-    return 0.5, lie(epsilon)
+    return 0.5, flip_probability(epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,12 +284,12 @@ class THE(Unary):
     0.71
     """
 
-    threshold: float = derived()
+    threshold: float = derived_field()
 
     def __post_init__(self) -> None:
         check_finite_epsilon(self.epsilon)
         if self.threshold is None:
-            settle(self, threshold=best_threshold(self.epsilon))
+            set_frozen(self, threshold=best_threshold(self.epsilon))
         if not LOWEST <= self.threshold <= HIGHEST:
             raise InputError(f"must be {LOWEST:g} to {HIGHEST:g}", value=self.threshold, place="threshold")
 
@@ -305,12 +305,12 @@ class THE(Unary):
         return p * (1.0 - q) / (q * (1.0 - p))
 
     @property
-    def floor(self) -> float:
+    def likelihood_offset(self) -> float:
         return 1.0 / self.ratio
 
     @property
-    def slope(self) -> float:
-        return 1.0 - self.floor
+    def likelihood_scale(self) -> float:
+        return 1.0 - self.likelihood_offset
 
 
 def log_variance(threshold: float, epsilon: float) -> float:
@@ -367,14 +367,14 @@ class SpotMe(Unary):
     2.0
     """
 
-    epsilon: float = derived()
-    coin: float = derived()
+    epsilon: float = derived_field()
+    coin: float = derived_field()
     yes: float = 0.5
 
     def __post_init__(self) -> None:
         stated = self.coin is not None
         if not stated:
-            settle(self, coin=coin_for(self.epsilon, self.yes))
+            set_frozen(self, coin=coin_for(self.epsilon, self.yes))
         if not 0.0 <= self.coin < 1.0:
             raise InputError("must be from 0 to below 1", value=self.coin, place="coin")
         if not 0.0 < self.yes <= 1.0:
@@ -384,7 +384,7 @@ class SpotMe(Unary):
         spent = math.log((1.0 - dropped) * (1.0 - self.q_star) / odds) if odds else math.inf
         if stated and self.epsilon not in (None, spent):
             raise InputError("cannot be given with epsilon", place="coin", remedy="give one of the two")
-        settle(self, epsilon=spent)
+        set_frozen(self, epsilon=spent)
 
     @property
     def one_probabilities(self) -> tuple[float, float]:

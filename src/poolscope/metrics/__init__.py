@@ -7,10 +7,10 @@ epsilon alone, as does what it adds up to in time (``cumulative_epsilon``); ``li
 
 from poolscope.metrics.bounds import (
     CumulativeEpsilon,
-    KeptAnswers,
+    MemoizedResponses,
     TradeOff,
     cumulative_epsilon,
-    kept_by,
+    memoized_by,
     success_bound,
     trade_off,
 )
@@ -44,8 +44,8 @@ from poolscope.metrics.text import strongest_attack, summary_text
 __all__ = [
     "CumulativeEpsilon",
     "Estimate",
-    "KeptAnswers",
     "Linkability",
+    "MemoizedResponses",
     "PoolRecord",
     "Record",
     "Records",
@@ -64,9 +64,9 @@ __all__ = [
     "exposure",
     "exposure_by_adversary",
     "for_each_attack",
-    "kept_by",
     "linkability",
     "log_odds_gain",
+    "memoized_by",
     "min_entropy_leakage",
     "per_pool",
     "precision",

@@ -20,7 +20,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.errors import InputError
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
-from poolscope.mechanisms.protocols import LARGEST_EPSILON, lie
+from poolscope.mechanisms.protocols import LARGEST_EPSILON, flip_probability
 
 if TYPE_CHECKING:
     from poolscope.game.game import Game
@@ -55,12 +55,12 @@ class CumulativeEpsilon:
     answer: float | None = None
 
 
-class KeptAnswers(NamedTuple):
+class MemoizedResponses(NamedTuple):
     """What a device keeps: the epsilon of an answer, and how many answers there are at most.
 
     Examples
     --------
-    >>> ps.metrics.KeptAnswers(epsilon=2.0, answers=30).spent(reports=10)
+    >>> ps.metrics.MemoizedResponses(epsilon=2.0, answers=30).spent(reports=10)
     20.0
     """
 
@@ -72,23 +72,23 @@ class KeptAnswers(NamedTuple):
         return self.epsilon * min(self.answers, reports)
 
 
-def kept_by(device: Device) -> KeptAnswers | None:
+def memoized_by(device: Device) -> MemoizedResponses | None:
     """What a device keeps, as its mechanism tells; of any mechanism its answer to each object. None: nothing.
 
     Examples
     --------
-    >>> ps.metrics.kept_by(ps.mechanisms.Memoized(mechanism))
+    >>> ps.metrics.memoized_by(ps.mechanisms.Memoized(mechanism))
     KeptAnswers(epsilon=3.0, answers=30)
     """
     if not device.memoizes:
         return None
     mechanism: Any = device.mechanism
-    epsilon = getattr(mechanism, "kept_epsilon", mechanism.epsilon)
-    return KeptAnswers(float(epsilon), int(getattr(mechanism, "kept_answers", mechanism.universe)))
+    epsilon = getattr(mechanism, "permanent_epsilon", mechanism.epsilon)
+    return MemoizedResponses(float(epsilon), int(getattr(mechanism, "memoized_responses", mechanism.universe)))
 
 
 def cumulative_epsilon(
-    epsilon: float, policy: ReportingPolicy, *, kept: KeptAnswers | None = None
+    epsilon: float, policy: ReportingPolicy, *, kept: MemoizedResponses | None = None
 ) -> CumulativeEpsilon:
     """What an epsilon of a report adds up to on devices that send so much; ``kept`` is what they keep of it.
 
@@ -109,12 +109,12 @@ def cumulative_epsilon(
 
 def epsilon_of(game: Game) -> CumulativeEpsilon:
     """The epsilon of a game with its time."""
-    return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, kept=kept_by(game.device))
+    return cumulative_epsilon(float(game.mechanism.epsilon), game.policy, kept=memoized_by(game.device))
 
 
 def composition_bound(game: Game) -> float:
     """What the epsilons of a user's linked reports add up to: of kept answers, those that they can come from."""
-    reports, kept = int(game.policy.linked(game.horizon)[0].max()), kept_by(game.device)
+    reports, kept = int(game.policy.linked(game.horizon)[0].max()), memoized_by(game.device)
     return reports * float(game.mechanism.epsilon) if kept is None else kept.spent(reports)
 
 
@@ -132,33 +132,33 @@ def in_words(epsilons: Sequence[CumulativeEpsilon], policy: ReportingPolicy) -> 
     if sums["a year"] == sums["in all"]:
         # the cap is reached within a year
         del sums["a year"]
-    told = [f"{_listed(known)} {when}" for when, of in sums.items() if (known := [x for x in of if x is not None])]
-    return f"{words}: {', '.join(told)}" if told else words
+    facts = [f"{_listed(known)} {when}" for when, of in sums.items() if (known := [x for x in of if x is not None])]
+    return f"{words}: {', '.join(facts)}" if facts else words
 
 
 def of_each_in_words(spent: Mapping[str, Sequence[CumulativeEpsilon]], policy: ReportingPolicy) -> list[str]:
     """The epsilons of several mechanisms: what is drawn anew in one phrase, and one for each that keeps answers."""
     kept = {name: epsilons for name, epsilons in spent.items() if any(one.answer is not None for one in epsilons)}
     fresh = [one for name, epsilons in spent.items() if name not in kept for one in epsilons]
-    told = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in kept.items()]
-    return [in_words(fresh, policy), *told] if fresh else told
+    facts = [f"{name}, {in_words(epsilons, policy)}" for name, epsilons in kept.items()]
+    return [in_words(fresh, policy), *facts] if fresh else facts
 
 
 def devices_in_words(game: Game) -> list[str]:
     """What the devices of a game do beyond the mechanism, a phrase each."""
-    policy, told = game.policy, []
+    policy, facts = game.policy, []
     if policy.sampling_rate < 1:
-        told.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)} % are reported")
+        facts.append(f"n counts events, of which {_figure(100 * policy.sampling_rate)} % are reported")
     if policy.cap is not None:
-        told.append(f"a device sends {policy.cap:,} report{'s' * (policy.cap != 1)} and no more")
+        facts.append(f"a device sends {policy.cap:,} report{'s' * (policy.cap != 1)} and no more")
     if policy.rotate_after is not None:
         many = f"{policy.rotate_after:,} report{'s' * (policy.rotate_after != 1)}"
-        told.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
-    if kept_by(game.device):
-        told.append("a device keeps its answers: what adds up are their epsilons, as long as there are new ones")
-    if kept_by(game.device) and policy.rotate_after is not None:
-        told.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
-    return told
+        facts.append(f"the pseudonym changes after {many}: a guess is about one, a user is exposed if one of theirs is")
+    if memoized_by(game.device):
+        facts.append("a device keeps its answers: what adds up are their epsilons, as long as there are new ones")
+    if memoized_by(game.device) and policy.rotate_after is not None:
+        facts.append("who knows of the kept answers links pseudonyms by them: for such an adversary they never change")
+    return facts
 
 
 def in_days(counts: Sequence[int], reports_per_day: float) -> str:
@@ -251,7 +251,7 @@ def trade_off(epsilon: float, n: int) -> TradeOff:
     """
     check_reports(epsilon, n)
     j = np.arange(1, n + 1)
-    tails = special.betainc(j, n - j + 1, lie(epsilon))
+    tails = special.betainc(j, n - j + 1, flip_probability(epsilon))
     corners: Floats = np.concatenate([[1.0], tails, [0.0]])
     return TradeOff(fpr=corners[::-1].copy(), fnr=corners)
 
@@ -387,5 +387,5 @@ def _hidden(p: Floats, epsilon: float) -> Floats:
     .. math:: 1 - \delta = \sum_{j \ge l} p_j + \sum_{j < l} p_j e^{-2 \epsilon (l - j)}
     """
     fade = math.exp(-2 * epsilon)
-    told = list(accumulate(p.tolist(), lambda before, new: fade * before + new))
-    return np.cumsum(p[::-1])[::-1] + fade * np.array([0.0, *told[:-1]])
+    facts = list(accumulate(p.tolist(), lambda before, new: fade * before + new))
+    return np.cumsum(p[::-1])[::-1] + fade * np.array([0.0, *facts[:-1]])

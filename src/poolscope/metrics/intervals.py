@@ -44,7 +44,7 @@ PLACES = np.linspace(-4, 4, 17)
 HALVINGS = 20
 """Bisections of [0, 1]: the ends of a share above a threshold are wider by 1e-6 at most, never narrower."""
 
-SOME = 1 << 12
+ROWS_AT_ONCE = 1 << 12
 """Shares whose ends are searched for at once."""
 
 
@@ -145,8 +145,8 @@ def share_above(
     share, effect = hits[guessed] / guessed, np.broadcast_to(np.asarray(effect, dtype=np.float64), guessed.shape)
     low, high = clopper_pearson(hits[guessed] / effect, guessed / effect)
     part = np.flatnonzero(guessed < users)
-    for start in range(0, part.size, SOME):
-        some = part[start : start + SOME]
+    for start in range(0, part.size, ROWS_AT_ONCE):
+        some = part[start : start + ROWS_AT_ONCE]
         mean, fewer = guessed[some, None], effect[some, None]
         above = np.rint(mean + np.sqrt(fewer * mean * (1 - mean / users)) * PLACES).clip(0, users).astype(np.int64)
         low[some], high[some] = _mixture_ends(hits[above] / fewer, above / fewer)

@@ -86,7 +86,7 @@ def bayes_security(rows: pl.DataFrame, k: int, seed: int) -> Estimate:
         pool, correct = rows["pool"].cast(pl.String).to_numpy(), successes(rows)
         own = [(groups[pool == name], correct[pool == name]) for name in np.unique(pool)]
         effect = max(effect_of_share(some.sums(right.astype(np.float64)), some.sizes) for some, right in own)
-    return least_security_of(answers(rows), k, seed, effect)
+    return min_security_of(answers(rows), k, seed, effect)
 
 
 def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
@@ -95,7 +95,7 @@ def answers(rows: pl.DataFrame) -> Counter[tuple[str, str]]:
     return Counter({(pool, guess): users for pool, guess, users in both.iter_rows()})
 
 
-def least_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, effect: float = 1.0) -> Estimate:
+def min_security_of(counts: Mapping[tuple[str, str], int], k: int, seed: int, effect: float = 1.0) -> Estimate:
     r"""The least Bayes security over all priors, from how many users of each pool were given each guess.
 
     For a channel C the least is reached where two secrets share the prior evenly, so it is one less the largest total

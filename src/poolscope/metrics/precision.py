@@ -36,7 +36,7 @@ LOT_BITS = 24
 NEAR = 20
 """Users to each side of a threshold whose success counts as that at the threshold: one in this many."""
 
-SOME = 1 << 20
+ROWS_AT_ONCE = 1 << 20
 """Users whose terms of a sum are held at once."""
 
 _TIE_STREAM = (0x7469,)
@@ -249,8 +249,8 @@ def _gains(correct: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.float64], ND
     Summed from the small end, where it loses no digits; the parts are the same whatever the table was read from.
     """
     weight = behind = 0.0
-    for end in range(correct.size, 0, -SOME):
-        start = max(0, end - SOME)
+    for end in range(correct.size, 0, -ROWS_AT_ONCE):
+        start = max(0, end - ROWS_AT_ONCE)
         inverse_rank = 1 / np.arange(end, start, -1)
         hits = correct[start:end][::-1]
         terms = hits * inverse_rank

@@ -25,7 +25,7 @@ from poolscope.metrics.exposure import (
     reports_until,
 )
 from poolscope.metrics.intervals import Estimate, between, effect_of_share, exactly, share_of
-from poolscope.metrics.leakage import answers, leakage_of, least_security_of, security_of
+from poolscope.metrics.leakage import answers, leakage_of, min_security_of, security_of
 from poolscope.metrics.precision import auc_of, by_user, precision_of, ranked
 from poolscope.metrics.reading import Row
 from poolscope.metrics.tables import Records
@@ -282,14 +282,14 @@ class Counted:
         """Reports until that share of the users is exposed."""
         return between(*(reports_until([part.firsts[end] for part in self.parts], share) for end in reversed(CHANCE)))
 
-    def least_security(self, k: int, seed: int) -> Estimate:
+    def min_security(self, k: int, seed: int) -> Estimate:
         """The least Bayes security; the widest design effect of how often a pool is guessed of its users holds."""
         pools = self.pools
         effect = max(
             effect_of_share([one.answers[pool, pool] for one in self.parts], [one.pools[pool] for one in self.parts])
             for pool in pools
         )
-        return least_security_of(self.answers, k, seed, effect)
+        return min_security_of(self.answers, k, seed, effect)
 
     @property
     def pools(self) -> Counter[str]:
@@ -354,7 +354,7 @@ def record_of(
             game.epsilon(adversary), *game.policy.linked(n), most / users if known is None else known
         ),
         bayes_risk_ratio=security_of(precision, prior, together),
-        bayes_security=counted.least_security(k, seed),
+        bayes_security=counted.min_security(k, seed),
         min_entropy_leakage=leakage_of(precision, prior, together),
         ece=ece(rows, seed),
         ece_null_p95=ece_null_p95(rows, seed),

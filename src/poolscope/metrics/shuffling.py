@@ -16,7 +16,7 @@ from poolscope.mechanisms.protocols import LARGEST_EPSILON, Mechanism
 from poolscope.mechanisms.pure import Pure
 from poolscope.metrics.lattice import LENGTH, mean_excess, mean_positive_part
 
-MOST_DEVICES = 10**10
+MAX_DEVICES = 10**10
 """More devices count as this many: they hide better."""
 
 PRECISION = 1e-6
@@ -138,9 +138,9 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
         return shuffle_epsilon(epsilon, devices, delta, rounds=rounds)
     _check_shuffle(epsilon, devices, delta, rounds)
     # a mechanism may have a smaller likelihood ratio than its epsilon allows
-    unlikely, p, q = mechanism.floor, mechanism.p_star, mechanism.support_prob_no_collision
-    one = unlikely * (p - q) / mechanism.slope
-    ratio = -math.log(unlikely) if unlikely < 0.5 else -math.log1p(-mechanism.slope)
+    unlikely, p, q = mechanism.likelihood_offset, mechanism.p_star, mechanism.support_prob_no_collision
+    one = unlikely * (p - q) / mechanism.likelihood_scale
+    ratio = -math.log(unlikely) if unlikely < 0.5 else -math.log1p(-mechanism.likelihood_scale)
     mass = np.maximum([one, one, unlikely * p - one, 1 - p - one], 0.0)
     first, second = np.array([1.0, unlikely, 1.0, unlikely]), np.array([unlikely, 1.0, 1.0, unlikely])
     return _central(Blanket(ratio, first, second, mass), devices, delta, rounds)
@@ -149,7 +149,7 @@ def shuffled_epsilon_of(mechanism: Mechanism, devices: int, delta: float, *, rou
 def _central(blanket: Blanket, devices: int, delta: float, rounds: int) -> float:
     if blanket.epsilon == 0:
         return 0.0
-    devices = min(devices, MOST_DEVICES)
+    devices = min(devices, MAX_DEVICES)
     if rounds == 1:
         return _least(lambda central: _delta(blanket, devices, central), delta, blanket.epsilon)
     losses = _losses(blanket, devices, LOST * delta / rounds)
@@ -200,10 +200,10 @@ def _losses(blanket: Blanket, devices: int, lost: float) -> Losses:
     height = np.array([divergence(step * k) for k in range(LOSSES + 1)])
     if largest == 0:
         return Losses(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), lost)
-    slope = _hull_slopes(ratio, height)
+    likelihood_scale = _hull_slopes(ratio, height)
     # both signs together have at most probability one; a slope that is less steep is on the safe side
-    gentle = np.maximum(slope, (height[0] - 1) / 2)
-    lost = float(height[-1] + ((gentle - slope) * np.diff(ratio)).sum())
+    gentle = np.maximum(likelihood_scale, (height[0] - 1) / 2)
+    lost = float(height[-1] + ((gentle - likelihood_scale) * np.diff(ratio)).sum())
     second = np.diff(gentle, append=0.0)
     steps = np.arange(1, LOSSES + 1)
     weights = np.concatenate([ratio[1:] * second, second]) / (1 - lost)
@@ -213,12 +213,12 @@ def _losses(blanket: Blanket, devices: int, lost: float) -> Losses:
 def _hull_slopes(x: Floats, y: Floats) -> Floats:
     """(points - 1,) slopes of the largest convex function that is nowhere above the points."""
 
-    def slope(left: int, right: int) -> float:
+    def likelihood_scale(left: int, right: int) -> float:
         return float((y[right] - y[left]) / (x[right] - x[left]))
 
     corners = [0]
     for point in range(1, len(x)):
-        while len(corners) > 1 and slope(corners[-1], point) <= slope(corners[-2], corners[-1]):
+        while len(corners) > 1 and likelihood_scale(corners[-1], point) <= likelihood_scale(corners[-2], corners[-1]):
             corners.pop()
         corners.append(point)
     return np.repeat(np.diff(y[corners]) / np.diff(x[corners]), np.diff(corners))

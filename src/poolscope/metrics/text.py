@@ -66,15 +66,15 @@ def summary_text(results: Sequence[Record], descriptions: Mapping[str, str] | No
         sure, right = record.confident_at_threshold.value, record.precision_at_threshold.value
         confident = round(sure * record.users)
         about = f" and right about {of_users(right, confident, 'of them')}" if confident else ""
-        crowd = of_users(sure, record.users, "of the users") if confident else "nobody"
-        first = f"{opening} is at least {in_percent(record.threshold)} sure of {crowd}{about}."
+        who = of_users(sure, record.users, "of the users") if confident else "nobody"
+        first = f"{opening} is at least {in_percent(record.threshold)} sure of {who}{about}."
         return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
     group = _largest_group(record)
     if group is None:
         return f"{opening} names the preferred pool of every user and {_on_everyone(record)}."
     share, precision = group
-    crowd = "every user" if share == 1 else f"{percent(share)} of the users"
-    first = f"{opening} names the preferred pool of {crowd} and {_how_often(precision)}."
+    who = "every user" if share == 1 else f"{percent(share)} of the users"
+    first = f"{opening} names the preferred pool of {who} and {_how_often(precision)}."
     if share == 1:
         return first
     return f"{first} Naming a pool for every user, the same adversary {_on_everyone(record)}."
@@ -125,7 +125,7 @@ class Sampled(Protocol):
 
 
 def chance_in_words(
-    results: Sequence[Sampled], told: str = "which the intervals of who is sure and exposed reckon with"
+    results: Sequence[Sampled], facts: str = "which the intervals of who is sure and exposed reckon with"
 ) -> str:
     """One sentence on the adversaries whose posteriors are sampled; none where nobody samples."""
     sampled = [record for record in results if record.confidence_mcse]
@@ -136,15 +136,15 @@ def chance_in_words(
     most = max(record.confidence_mcse_max or 0.0 for record in sampled)
     return (
         f"Posteriors of {names} are sampled: a confidence has a standard error of {mean:.3f} in the mean, "
-        f"{most:.3f} at most, {told}."
+        f"{most:.3f} at most, {facts}."
     )
 
 
-def of_users(share: float, users: int, crowd: str = "") -> str:
+def of_users(share: float, users: int, who: str = "") -> str:
     """A share of some users as a headline has it: "12 %" and the crowd, or of fewer than 20 a count, "3 of 8 users"."""
     if users < MIN_USERS:
         return f"{round(share * users)} of {counted(users, 'user')}"
-    return f"{percent(share)} {crowd}".rstrip()
+    return f"{percent(share)} {who}".rstrip()
 
 
 def percent(share: float) -> str:

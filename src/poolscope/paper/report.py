@@ -11,7 +11,7 @@ import polars as pl
 
 from poolscope import __version__
 from poolscope.core.counting import counted
-from poolscope.core.files import told
+from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
 from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure, slug
@@ -112,7 +112,7 @@ def write_page(reproduction: Reproduction, out: Path) -> Path:
         figures=placed(pictures(reproduction.played)),
     )
     page = out / "reproduction.html"
-    with told(page):
+    with located_os_errors(page):
         write_text(page, html)
     return page
 

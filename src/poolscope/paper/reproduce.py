@@ -9,7 +9,7 @@ from pathlib import Path
 from poolscope.core.arguments import checked
 from poolscope.core.errors import check_count
 from poolscope.core.executors import EngineLike, as_engine
-from poolscope.core.files import ANOTHER, claimed, told
+from poolscope.core.files import ANOTHER, claimed, located_os_errors
 from poolscope.core.progress import SILENT, Progress
 from poolscope.paper.experiments import chosen
 from poolscope.paper.report import write_page
@@ -48,7 +48,7 @@ def reproduce(
     check_count("users", users)
     folder, recorded = Path(out), None if traces is None else Path(traces)
     wanted = chosen([names] if isinstance(names, str) else names, with_traces=recorded is not None)
-    with told(folder, ANOTHER), claimed(folder):
+    with located_os_errors(folder, ANOTHER), claimed(folder):
         check_settings(folder, {"users": users, "seed": seed})
         done = run_experiments(wanted, folder, users, seed, recorded, as_engine(engine), progress)
     if html:

@@ -15,7 +15,7 @@ from poolscope.core.randomness import curator_key, user_keys
 from poolscope.game.columns import CORRECT
 from poolscope.game.game import Game
 from poolscope.inference.levels import at_levels
-from poolscope.mechanisms.protocols import Countable, at, countable
+from poolscope.mechanisms.protocols import FrequencyOracle, at, countable
 from poolscope.metrics.intervals import Estimate, clusters_of, exactly, share_of, share_of_users
 from poolscope.metrics.precision import successes
 from poolscope.metrics.records import TOPS, Record
@@ -130,7 +130,7 @@ def utility(
     }
 
 
-def _errors(mechanism: Countable, truth: np.ndarray, support: np.ndarray, reports: int) -> dict[str, Estimate]:
+def _errors(mechanism: FrequencyOracle, truth: np.ndarray, support: np.ndarray, reports: int) -> dict[str, Estimate]:
     error = np.abs(unbiased(mechanism, support, reports).counts / reports - truth)
     top = np.argsort(truth)[len(truth) - round(TOP_OBJECTS * len(truth)) :]
     return {"mae": _mean(error), "mape": _mean(100 * error[top] / truth[top])}

@@ -30,7 +30,7 @@ def __dir__() -> list[str]:
 MIN_PARAMETER, MAX_PARAMETER = 1e-6, 1e18
 
 #: Points at which a function is sampled, at most.
-MOST_POINTS = 1 << 16
+MAX_POINTS = 1 << 16
 
 #: Power of two above which values of polynomials are scaled down.
 GROWN = 300
@@ -198,7 +198,7 @@ class FunctionDensity:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError("a density must be a function of an array of points", value=self.function)
-        check_integer("resolution", self.resolution, 1, MOST_POINTS)
+        check_integer("resolution", self.resolution, 1, MAX_POINTS)
         x, w = _fine_grid(self.resolution)
         values = as_floats("the values of a density", self.function(x))
         if values.shape != x.shape:

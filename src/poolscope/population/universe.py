@@ -29,7 +29,7 @@ NEUTRAL = -1
 LARGEST = 100_000_000
 """Objects that a universe can hold; more is a slip, and would not fit into memory."""
 
-FEW = 10_000
+FEW_OBJECTS = 10_000
 """Names among which the nearest is looked for; among more it would take seconds."""
 
 
@@ -258,7 +258,7 @@ def _unknown(name: object, size: int, objects: Sequence[str] | None) -> InputErr
     rule = "must be an object of the universe"
     if objects is None:
         return InputError(f"{rule}, a number from 0 to {size - 1}", value=name)
-    return InputError(rule, value=name, remedy=did_you_mean(str(name), objects) if size <= FEW else None)
+    return InputError(rule, value=name, remedy=did_you_mean(str(name), objects) if size <= FEW_OBJECTS else None)
 
 
 def read_objects(path: str | PathLike[str]) -> tuple[Universe, Floats | None]:

@@ -135,8 +135,8 @@ def unevenness(matrix: Floats, seen: Integers) -> float:
     """t, by the chi-square of the histogram; between that of equal popularities and that of a single object."""
     d, count = len(matrix), float(seen.sum())
     expected = count / d * matrix.sum(axis=0)
-    told = float(np.sum(matrix**2 / expected)) - d / count
-    if told <= NOTHING * d / count:
+    facts = float(np.sum(matrix**2 / expected)) - d / count
+    if facts <= NOTHING * d / count:
         return count * (count - 1) / (d * (d + 1))
     excess = float(np.sum((seen - expected) ** 2 / expected)) - (len(seen) - 1)
-    return float(np.clip(excess / told, 0.0, count * (count - 1) / d))
+    return float(np.clip(excess / facts, 0.0, count * (count - 1) / d))

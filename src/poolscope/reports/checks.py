@@ -33,11 +33,11 @@ from scipy import stats
 
 from poolscope.core.arrays import Floats, Integers, Keys
 from poolscope.devices.protocols import Device
-from poolscope.mechanisms.protocols import Mechanism, Reports, Views, report_count
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports, report_count
 from poolscope.population.popularity import within_pools
 from poolscope.population.universe import Universe
-from poolscope.reports.misfit import ERROR, MOST, Firsts, Misfit
-from poolscope.reports.repeats import Repeats, least_same
+from poolscope.reports.misfit import ERROR, MAX_REPORTS, Firsts, Misfit
+from poolscope.reports.repeats import Repeats, min_same
 
 #: How far the exponent may be from 1 before it matters: a given popularity is never exactly that of the users.
 MARGIN = 0.02
@@ -103,11 +103,11 @@ class PopularityCheck:
         if not self._rows:
             return None
         mass = np.concatenate(self._masses)
-        floor, slope = self._mechanism.floor, self._mechanism.slope
-        likelihood = floor + slope * mass[:, 0::2][:, self._pools]
+        likelihood_offset, likelihood_scale = self._mechanism.likelihood_offset, self._mechanism.likelihood_scale
+        likelihood = likelihood_offset + likelihood_scale * mass[:, 0::2][:, self._pools]
         # the pools without a step have no alternative
         steps = np.where(self._step > 0, self._step, np.inf)
-        tilt = (slope * (mass[:, 1::2] - mass[:, 0::2]) / steps)[:, self._pools]
+        tilt = (likelihood_scale * (mass[:, 1::2] - mass[:, 0::2]) / steps)[:, self._pools]
         possible = likelihood.max(axis=1) > 0
         likelihood, tilt, users = likelihood[possible], tilt[possible], users[: self._rows][possible]
         count = len(np.unique(users))
@@ -192,7 +192,7 @@ def pool_weights(likelihood: Floats) -> tuple[Floats, Floats]:
     return weights, apart / mixture[:, None]
 
 
-def _tilted(stated: StatedPopularity) -> tuple[Views, Floats]:
+def _tilted(stated: StatedPopularity) -> tuple[PoolWeights, Floats]:
     """Views of each pool's popularity and of one a step of the exponent on; (pools + 1,) the steps, 0 where uniform.
 
     The step is as long as the popularity stays positive: some mechanisms know no negative masses.
@@ -208,7 +208,7 @@ def _tilted(stated: StatedPopularity) -> tuple[Views, Floats]:
     step = np.divide(-1.0, lowest, out=np.zeros_like(lowest), where=lowest < -1e-9)
     columns = np.stack([2 * section, 2 * section + 1]).astype(np.uint32)
     weights = np.stack([share, share * np.maximum(1.0 + step[section] * tilt, 0.0)])
-    return Views(columns, weights, 2 * (universe.k + 1)), step
+    return PoolWeights(columns, weights, 2 * (universe.k + 1)), step
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
@@ -231,21 +231,21 @@ class Checks:
         self._misfit, self._firsts = Misfit(device.mechanism, error), Firsts()
         least = max((_least(each) for each in stated), default=0.0)
         self._repeats = Repeats(device, least, error)
-        self._popularities = [PopularityCheck(device.mechanism, each, error, MOST) for each in stated]
+        self._popularities = [PopularityCheck(device.mechanism, each, error, MAX_REPORTS) for each in stated]
         self._users: list[Keys] = []
         self._rows = 0
 
     @property
     def enough(self) -> bool:
         """Whether more reports would be left out."""
-        return self._misfit.enough and self._rows >= MOST
+        return self._misfit.enough and self._rows >= MAX_REPORTS
 
     def add(self, users: pl.Series, reports: Reports) -> None:
         """Look at a block: who sent each report, and the reports."""
         # the reports of a user who memoizes depend on each other, the first ones of users do not
         marks = users.hash().to_numpy()  # names may be long
         self._misfit.add(self._firsts.of(marks, reports) if self._memoized else reports)
-        some = {name: column[: MOST - self._rows] for name, column in reports.items()}
+        some = {name: column[: MAX_REPORTS - self._rows] for name, column in reports.items()}
         if not report_count(some):
             return
         self._users.append(marks[: report_count(some)])
@@ -273,4 +273,4 @@ class Checks:
 
 def _least(stated: StatedPopularity) -> float:
     within = within_pools(stated.universe, stated.popularity, empty="uniform")
-    return least_same(within, stated.universe.pool_of + 1)
+    return min_same(within, stated.universe.pool_of + 1)

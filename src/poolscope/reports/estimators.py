@@ -51,7 +51,7 @@ from poolscope.core.arrays import Floats, Integers, Map
 from poolscope.core.errors import InputError
 from poolscope.mechanisms.channel import Channel
 from poolscope.mechanisms.hashing import Buckets, Tabulated
-from poolscope.mechanisms.protocols import Countable, Rates, Reports
+from poolscope.mechanisms.protocols import FrequencyOracle, Rates, Reports
 from poolscope.mechanisms.pure import added
 from poolscope.mechanisms.rappor import bit_matrix
 from poolscope.mechanisms.sketch import Cells
@@ -113,7 +113,7 @@ class Estimator(Protocol):
         ...
 
 
-Mechanism = TypeVar("Mechanism", Channel, Countable)
+Mechanism = TypeVar("Mechanism", Channel, FrequencyOracle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ def check_reports(count: int) -> None:
         raise InputError("an estimate needs at least one report", value=0)
 
 
-def unbiased(mechanism: Countable, support: NDArray[np.integer], count: int) -> Frequencies:
+def unbiased(mechanism: FrequencyOracle, support: NDArray[np.integer], count: int) -> Frequencies:
     """The linear estimate, with the standard errors at the estimated counts, kept within 0..N."""
     check_reports(count)
     rates = mechanism.rates
@@ -150,13 +150,13 @@ def unbiased(mechanism: Countable, support: NDArray[np.integer], count: int) -> 
     return Frequencies(reports=count, counts=counts, errors=np.sqrt(variance), method=LINEAR)
 
 
-def variance_of_linear(mechanism: Countable, counts: Floats) -> tuple[Floats, Floats]:
+def variance_of_linear(mechanism: FrequencyOracle, counts: Floats) -> tuple[Floats, Floats]:
     """The two parts of the variance at known counts, (universe,) both: noise, and collisions."""
     rates, count = mechanism.rates, float(np.sum(counts))
     return _noise(mechanism, rates, counts, count), _collisions(rates, counts, count, float(np.sum(np.square(counts))))
 
 
-def _noise(mechanism: Countable, rates: Rates, c: Floats, count: float) -> Floats:
+def _noise(mechanism: FrequencyOracle, rates: Rates, c: Floats, count: float) -> Floats:
     return mechanism.noise(c, count) / (rates.own - rates.other) ** 2
 
 
@@ -177,7 +177,7 @@ def _squares(rates: Rates, counts: Floats, noise: Floats, count: int) -> float:
 
 
 #: Objects that are told apart at most, and additions that it may take: functions times pairs of objects.
-MOST_OBJECTS, MOST_PAIRS = 4096, 1 << 30
+MAX_OBJECTS, MAX_PAIRS = 4096, 1 << 30
 
 #: Cells of sketches, each with a number for every object, that are held at once.
 CELLS_AT_ONCE = 1 << 22
@@ -186,7 +186,7 @@ CELLS_AT_ONCE = 1 << 22
 LARGEST_CONDITION = 1e8
 
 
-class Sketched(Countable, Protocol):
+class Sketched(FrequencyOracle, Protocol):
     """A mechanism whose hash functions are known."""
 
     @property
@@ -213,7 +213,7 @@ class Design:
         universe = self.mechanism.universe
         cells = self.mechanism.positions(np.zeros(1, dtype=np.int64)).shape[1]
         size = self.mechanism.family.size * cells
-        small: bool = universe <= min(MOST_OBJECTS, size * self.mechanism.m) and size * universe**2 <= MOST_PAIRS
+        small: bool = universe <= min(MAX_OBJECTS, size * self.mechanism.m) and size * universe**2 <= MAX_PAIRS
         return small
 
     def bits(self) -> Iterator[tuple[sparse.csr_array, Integers]]:

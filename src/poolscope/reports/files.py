@@ -21,7 +21,7 @@ from poolscope.core.executors import Engine
 from poolscope.core.tables import Batch, open_table
 from poolscope.core.tables.reading import BATCH_BYTES
 from poolscope.mechanisms.hashing import sort_by_function
-from poolscope.mechanisms.protocols import Mechanism, ReportColumn, Reports, Views, report_count
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, ReportColumn, Reports, report_count
 from poolscope.population.universe import Universe
 from poolscope.reports.columns import KINDS
 
@@ -33,7 +33,7 @@ MEMORY_BYTES = 1 << 30
 """Bytes that work on a file of any size holds, beside one row group of the file; `obfuscate` also holds all users."""
 
 #: Rows that are worked on at once, at least and at most; more would save nothing.
-LEAST_ROWS, MOST_ROWS = 64, 1 << 20
+MIN_ROWS, MAX_ROWS = 64, 1 << 20
 
 #: What a row takes while it is read and checked, as a multiple of what it takes afterwards.
 READING = 3
@@ -54,7 +54,7 @@ def row_bytes(columns: Columns) -> int:
 
 def rows_within(max_bytes: float, row: int) -> int:
     """Rows that are worked on at once, of so many bytes each and some for their order."""
-    return max(LEAST_ROWS, min(MOST_ROWS, int(max_bytes) // (row + 48)))
+    return max(MIN_ROWS, min(MAX_ROWS, int(max_bytes) // (row + 48)))
 
 
 class Batches(Protocol):
@@ -83,7 +83,7 @@ def blocks(
     caller may keep them: `held` bytes of each row.
     """
     users: list[pl.Series] = []
-    room, filled, dtype = room_for(columns, rows), 0, None
+    workspace, filled, dtype = workspace_for(columns, rows), 0, None
     called = (USER, *in_file(columns, text=source.text))
     for batch in source.batches(called, max_bytes=max_bytes, row_bytes=READING * row_bytes(columns), held=held):
         who, decoded = users_of(batch, dtype), decode(batch, columns, universe)
@@ -91,15 +91,15 @@ def blocks(
         while taken < len(who):
             some = min(len(who) - taken, rows - filled)
             for name in columns:
-                room[name][filled : filled + some] = decoded[name][taken : taken + some]
+                workspace[name][filled : filled + some] = decoded[name][taken : taken + some]
             users.append(who[taken : taken + some])
             taken, filled = taken + some, filled + some
             if filled == rows:
-                yield pl.concat(users), room
+                yield pl.concat(users), workspace
                 users, filled = [], 0
-                room = room if reuse else room_for(columns, rows)
+                workspace = workspace if reuse else workspace_for(columns, rows)
     if filled:
-        yield pl.concat(users), {name: column[:filled] for name, column in room.items()}
+        yield pl.concat(users), {name: column[:filled] for name, column in workspace.items()}
 
 
 def in_file(columns: Columns, *, text: bool) -> dict[str, tuple[str, ReportColumn]]:
@@ -136,13 +136,19 @@ def report_frame(
     return pl.DataFrame(frame)
 
 
-def room_for(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
+def workspace_for(columns: Columns, rows: int) -> dict[str, NDArray[Any]]:
     """Columns for so many reports, of the types that a file's have."""
     return {name: KINDS[column.kind].empty(column, rows) for name, column in columns.items()}
 
 
 def sent_masses(
-    mechanism: Mechanism, objects: Integers, keys: Keys, view: Views, threads: Map, parts: int, tick: Tick | None = None
+    mechanism: Mechanism,
+    objects: Integers,
+    keys: Keys,
+    view: PoolWeights,
+    threads: Map,
+    parts: int,
+    tick: Tick | None = None,
 ) -> Floats:
     """`mechanism.sent_masses` of all objects, in so many parts; `tick` is told reports as they are made."""
     out = np.empty((len(keys), view.width))
@@ -157,7 +163,7 @@ def sent_masses(
     return out
 
 
-def masses(mechanism: Mechanism, reports: Reports, view: Views, engine: Engine) -> Floats:
+def masses(mechanism: Mechanism, reports: Reports, view: PoolWeights, engine: Engine) -> Floats:
     """The popularity mass of each report's support, (reports, width)."""
     out = np.empty((report_count(reports), view.width))
 

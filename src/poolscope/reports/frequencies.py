@@ -15,7 +15,7 @@ from poolscope.core.randomness import children, generator
 from poolscope.mechanisms.channel import Channel, as_channel
 from poolscope.mechanisms.checking import check_mechanism, checked_reports
 from poolscope.mechanisms.protocols import (
-    Countable,
+    FrequencyOracle,
     Mechanism,
     Reports,
     countable,
@@ -218,7 +218,7 @@ class Counting:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Tallied[Countable]):
+class Counts(Tallied[FrequencyOracle]):
     """The estimators from support counts, and from bits where a mechanism counts these as well (`tally`)."""
 
     method: str | None = None

@@ -13,7 +13,7 @@ direction is taken where it does not lower the likelihood (squared extrapolation
 
 .. math:: \ell(f^*) - \ell(f) \le N (\max_z g(z) - 1)
 
-The updates end when this gap is below `GAP`, or after `MOST_UPDATES`. An object off by a standard error costs 1/2.
+The updates end when this gap is below `GAP`, or after `MAX_UPDATES`. An object off by a standard error costs 1/2.
 
 Reports that are the same are weighed, not repeated. All likelihoods are held, one for each distinct report and object.
 
@@ -43,10 +43,10 @@ from poolscope.mechanisms.pure import one_by_one, tabulated
 from poolscope.reports.estimators import IBU, Frequencies, check_reports, inverted
 
 #: How far from the maximum the log-likelihood may stay, and how often the popularity is updated at most.
-GAP, MOST_UPDATES = 0.5, 2000
+GAP, MAX_UPDATES = 0.5, 2000
 
 #: Likelihoods that are held: half a GiB.
-MOST_CELLS = 1 << 26
+MAX_CELLS = 1 << 26
 
 
 class Repeated(NamedTuple):
@@ -89,7 +89,7 @@ class Mixture:
         likelihood = tabulated(stated(self.mechanism).likelihood, counted.reports, self.mechanism.universe)
         possible = likelihood.max(axis=1) > 0
         likelihood, times = likelihood[possible], counted.times[possible].astype(np.float64)
-        counts = reports * most_likely(likelihood, times)
+        counts = reports * max_likely(likelihood, times)
         weighed = likelihood * (np.sqrt(times) / (likelihood @ counts))[:, None]
         inverse = inverted(weighed.T @ weighed)
         variance = np.full(len(counts), np.inf) if inverse is None else np.maximum(np.diag(inverse) - counts, 0.0)
@@ -100,13 +100,13 @@ class Mixture:
 
     def _checked(self, counted: Repeated) -> Repeated:
         cells = len(counted.times) * self.mechanism.universe
-        if cells > MOST_CELLS:
-            rule = f"ibu must hold at most {MOST_CELLS} likelihoods (distinct reports times objects)"
+        if cells > MAX_CELLS:
+            rule = f"ibu must hold at most {MAX_CELLS} likelihoods (distinct reports times objects)"
             raise InputError(rule, value=cells, remedy="take fewer reports, or the method linear")
         return counted
 
 
-def most_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MOST_UPDATES) -> Floats:
+def max_likely(likelihood: Floats, times: Floats, gap: float = GAP, updates: int = MAX_UPDATES) -> Floats:
     """The popularity (objects,) that maximizes sum_t times(t) log sum_z f(z) likelihood(t, z)."""
     count = times.sum()
 
@@ -156,7 +156,7 @@ def lack_of_fit(matrix: Floats, seen: Integers) -> float:
     likelihood, times = matrix[:, sent].T, seen[sent].astype(np.float64)
     if np.any(likelihood.max(axis=1) <= 0):
         return float(np.inf)
-    f, count = most_likely(likelihood, times), times.sum()
+    f, count = max_likely(likelihood, times), times.sum()
     mixture = likelihood @ f
     left = count * max(0.0, float((likelihood.T @ (times / mixture)).max()) / count - 1.0)
     return float(2.0 * (times @ np.log(times / (count * mixture)) - left))

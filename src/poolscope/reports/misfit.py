@@ -9,7 +9,7 @@ Nobody knows what the users picked, so only what does not hang on it is looked a
   support no object more than another, and the sum is about 0;
 - **rare objects**: no object is supported less often than by noise alone, N q*;
 - **a channel's reports**: some popularity must explain how often each was sent (`ibu.lack_of_fit`). Of few reports
-  of a kind the chi-square number is larger by up to `FEW`.
+  of a kind the chi-square number is larger by up to `MIN_RATIO`.
 
 A bound is as many standard errors away that all of them together raise a false alarm in one of `1 / ERROR` files at
 most. What hash functions that were drawn once for all add to a sum is bounded by its worst case, a single object.
@@ -38,7 +38,7 @@ from poolscope.reports.ibu import lack_of_fit
 ERROR = 1e-4
 
 #: Reports that are looked at, as many at least as tell their own spread, and those that are made for comparison.
-LEAST, MOST, MADE = 100, 1 << 17, 1 << 12
+MIN_REPORTS, MAX_REPORTS, MADE = 100, 1 << 17, 1 << 12
 
 #: Scores (of an object by a report) that are looked at one by one, in all; these or bits at once.
 CELLS, AT_ONCE = 1 << 22, 1 << 15
@@ -50,7 +50,7 @@ NOTHING = 0.5
 ROUNDING = 1e-9
 
 #: By how much a chi-square number exceeds its degrees, as a part, where two reports of a kind are expected, at most.
-FEW = 1.2
+MIN_RATIO = 1.2
 
 #: Cells of a channel that are fitted.
 FITTED = 1 << 18
@@ -116,11 +116,11 @@ class Misfit:
     @property
     def enough(self) -> bool:
         """Whether more reports would be left out."""
-        return self.reports >= MOST
+        return self.reports >= MAX_REPORTS
 
     def add(self, reports: Reports) -> None:
         """Look at a block, up to as many reports in all as are enough."""
-        left = MOST - self.reports
+        left = MAX_REPORTS - self.reports
         if left <= 0 or not report_count(reports):
             return
         reports = {name: column[:left] for name, column in reports.items()}
@@ -146,7 +146,7 @@ class Misfit:
     def found(self) -> str | None:
         """What is odd, with the likeliest cause, in one line; None where nothing is."""
         looks = [self._channel_found]
-        if self.reports >= LEAST:
+        if self.reports >= MIN_REPORTS:
             looks = [self._bits_found, self._functions_found, self._sum_found, self._rare_found, *looks]
         return next((said for look in looks if (said := look())), None)
 
@@ -239,7 +239,7 @@ class Misfit:
             return None
         degrees = int(np.count_nonzero(self._channel.matrix.max(axis=0) > 0)) - 1
         squared = lack_of_fit(self._channel.matrix, np.asarray(self._seen))
-        if squared <= FEW * stats.chi2.isf(self._tail, max(1, degrees)):
+        if squared <= MIN_RATIO * stats.chi2.isf(self._tail, max(1, degrees)):
             return None
         odd = "no popularity explains how often each report was sent"
         return f"{odd}: likely another channel, or reports numbered otherwise"
@@ -257,7 +257,7 @@ class Firsts:
     def of(self, users: Keys, reports: Reports) -> Reports:
         """The reports of users who were not met before; none where enough were."""
         rows = np.sort(np.unique(users, return_index=True)[1])
-        rows = rows[~np.isin(users[rows], self._met)][: MOST - len(self._met)]
+        rows = rows[~np.isin(users[rows], self._met)][: MAX_REPORTS - len(self._met)]
         self._met = np.append(self._met, users[rows])
         return {name: column[rows] for name, column in reports.items()}
 

@@ -112,7 +112,7 @@ class Repeats:
         if memoizes(self._device) and self._slots is None:
             evidence = self._device.evidence({name: column[:1] for name, column in reports.items()})
             # where noise is added to a memoized response, equal responses do not make equal reports
-            self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.law, Identical) else 0
+            self._slots = int(evidence.slots.max()) + 1 if isinstance(evidence.distribution, Identical) else 0
 
     def found(self, users: Integers) -> str | None:
         """What is wrong, in one line; `users` (reports,) numbers the user of each report from 0."""
@@ -182,7 +182,7 @@ def grouped(users: Integers, hashes: Keys) -> Equal:
     return Equal(sizes, users[first], np.bincount(users), int(follows.sum()))
 
 
-def least_same(popularity: Floats, sections: Integers) -> float:
+def min_same(popularity: Floats, sections: Integers) -> float:
     """How likely two picks of a user are the same object at least, whatever pools it prefers."""
     squares = np.bincount(sections, weights=popularity**2)
     return float(1.0 / np.sum(1.0 / squares[squares > 0]))

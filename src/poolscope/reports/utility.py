@@ -11,10 +11,10 @@ from poolscope.core.randomness import children
 from poolscope.mechanisms.protocols import Mechanism, is_countable, is_stated
 from poolscope.reports.estimators import Estimator, variance_of_linear
 from poolscope.reports.frequencies import closed_estimator
-from poolscope.reports.ibu import MOST_CELLS, Mixture
+from poolscope.reports.ibu import MAX_CELLS, Mixture
 
 #: Errors that a measured mean is over at least, and the most estimates that are drawn for it.
-FEWEST_ERRORS, MOST_DRAWS = 2000, 20
+FEWEST_ERRORS, MAX_DRAWS = 2000, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ def measure_utility(
     """
     learning = closed_estimator(mechanism)
     if learning is None:
-        if not is_stated(mechanism) or reports * mechanism.universe > MOST_CELLS:
+        if not is_stated(mechanism) or reports * mechanism.universe > MAX_CELLS:
             return None
         learning = Mixture(mechanism)
     frequency = np.asarray(popularity, dtype=np.float64) / np.sum(popularity)
-    draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MOST_DRAWS))
+    draws = int(np.clip(-(-FEWEST_ERRORS // len(frequency)), 1, MAX_DRAWS))
     errors = []
     for i in range(draws):
         counted = learning.simulate(frequency, reports, np.uint64(children(key, i)), threads)
@@ -81,7 +81,7 @@ def expected_of(
     """
     if is_countable(mechanism):
         own, other = mechanism.own_mean, mechanism.other_mean
-        if not mechanism.yes_or_no:
+        if not mechanism.binary_scores:
             return normal_errors(frequency, own - other, mechanism.noise(frequency, 1), reports)
         binomial, absolute = expected_errors(frequency, own, other, reports)
         if not np.any(variance_of_linear(mechanism, reports * frequency)[1]):

@@ -25,13 +25,13 @@ from poolscope.core.errors import InputError, did_you_mean, located, reading
 from poolscope.core.files import check_regular
 from poolscope.core.randomness import curator_key, redraw_keys
 from poolscope.core.tables import Batch, read_table
-from poolscope.devices.memoized import device_of, is_kept
+from poolscope.devices.memoized import device_of, is_memoized
 from poolscope.devices.policy import ReportingPolicy
 from poolscope.devices.protocols import Device
 from poolscope.devices.registry import MECHANISMS, composed, make
 from poolscope.game.game import Game
 from poolscope.inference.adversary import Adversary
-from poolscope.mechanisms.channel import MOST_CELLS, check_cells
+from poolscope.mechanisms.channel import MAX_CELLS, check_cells
 from poolscope.mechanisms.custom import adapt
 from poolscope.mechanisms.protocols import Mechanism, ReportColumn
 from poolscope.population.behavior import Behavior
@@ -175,7 +175,7 @@ READERS: dict[str, Callable[[Path, Universe], NDArray[Any]]] = {
 
 
 def _pairs(table: Batch, universe: Universe) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    numbered = ReportColumn("integer", MOST_CELLS)
+    numbered = ReportColumn("integer", MAX_CELLS)
     reports = KINDS["integer"].read(table, "report", numbered, universe)
     return objects_of(table, "object", universe).to_numpy(), np.asarray(reports, dtype=np.int64)
 
@@ -227,9 +227,9 @@ def build_adversary(
             assert entry.estimate_from is not None
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
-            law = mechanism, popularity, entry.estimate_from
-            believed = simulate_frequencies(*law, key, threads, entry.method).popularity
-            further = further_popularities(*law, more, threads, entry.method)
+            distribution = mechanism, popularity, entry.estimate_from
+            believed = simulate_frequencies(*distribution, key, threads, entry.method).popularity
+            further = further_popularities(*distribution, more, threads, entry.method)
         pools = other_pools(entry, universe)
         return adversary_of(entry, pools, [believed, *further], recorded.fitted if recorded else None)
 
@@ -323,7 +323,7 @@ def as_asked(
 def mechanism_changes(scenario: Scenario, kind: str, epsilon: float | None) -> dict[str, Any]:
     """What another kind changes: ``[mechanism]``; and where it keeps no answers, there is nothing to know of them."""
     changes: dict[str, Any] = {"mechanism": mechanism_table(scenario, kind, epsilon)}
-    if scenario.keeps_answers and not is_kept(MECHANISMS[kind], scenario.devices.memoize):
+    if scenario.memoizes and not is_memoized(MECHANISMS[kind], scenario.devices.memoize):
         changes["adversary"] = forgetful_adversaries(scenario)
     return changes
 

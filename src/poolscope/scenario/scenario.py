@@ -167,7 +167,7 @@ class Scenario(Table):
                 key = f"adversary[{i}].name"
                 raise rejection("must be unique", key=key, value=adversary.name)
             names.add(adversary.name)
-            if "knows_memoization" in adversary.model_fields_set and not self.keeps_answers:
+            if "knows_memoization" in adversary.model_fields_set and not self.memoizes:
                 key = f"adversary[{i}].knows_memoization"
                 raise rejection(
                     "goes only with memoize = true in [devices]", key=key, value=adversary.knows_memoization
@@ -197,17 +197,17 @@ class Scenario(Table):
         return self._source.file
 
     @property
-    def keeps_answers(self) -> bool:
+    def memoizes(self) -> bool:
         """Whether devices have memory: by ``[devices]``, or else by the kind of the mechanism."""
-        from poolscope.devices.memoized import is_kept
+        from poolscope.devices.memoized import is_memoized
         from poolscope.devices.registry import MECHANISMS
 
-        return is_kept(MECHANISMS.get(self.mechanism.kind), self.devices.memoize)
+        return is_memoized(MECHANISMS.get(self.mechanism.kind), self.devices.memoize)
 
     @property
     def tells_users_apart(self) -> bool:
         """Whether reports of two names have nothing in common: two pseudonyms of one device share its kept answers."""
-        return self.devices.rotate_after is None or not self.keeps_answers
+        return self.devices.rotate_after is None or not self.memoizes
 
     @property
     def named_files(self) -> list[str]:

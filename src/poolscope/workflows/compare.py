@@ -21,7 +21,16 @@ from poolscope.core.arguments import checked
 from poolscope.core.arrays import Floats, Tick
 from poolscope.core.errors import InputError, check_count, located
 from poolscope.core.executors import Engine, EngineLike, as_engine
-from poolscope.core.files import ANOTHER, check_new, claimed, nearest_folder, plain, read_json, scratch_folder, told
+from poolscope.core.files import (
+    ANOTHER,
+    check_new,
+    claimed,
+    located_os_errors,
+    nearest_folder,
+    plain,
+    read_json,
+    scratch_folder,
+)
 from poolscope.core.progress import SILENT, Progress
 from poolscope.core.randomness import curator_key
 from poolscope.core.tables.atomic import write_text
@@ -176,7 +185,7 @@ class Comparison:
         """Put ``comparison.json`` into a folder of its own."""
         out = Path(out)
         text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        with told(out, ANOTHER), claimed(out):
+        with located_os_errors(out, ANOTHER), claimed(out):
             check_new(out)
             write_text(out / FILE, text + "\n")
 

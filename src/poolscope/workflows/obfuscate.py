@@ -57,7 +57,7 @@ class _Part(NamedTuple):
     number: int
     names: pl.Series
     users: NDArray[np.int64]
-    places: NDArray[np.int64]
+    event_index: NDArray[np.int64]
     objects: NDArray[np.int64]
 
 
@@ -113,9 +113,9 @@ def obfuscate(
         def part(some: _Part) -> int:
             frames = []
             for start in range(0, max(1, len(some.users)), PIECE):
-                piece = slice(start, start + PIECE)
-                made = device.sent(some.objects[piece], user_keys(seed, some.users[piece]), some.places[piece])
-                frames.append(report_frame(some.names[piece], made, columns, universe, text=written.text))
+                chunk = slice(start, start + PIECE)
+                made = device.sent(some.objects[chunk], user_keys(seed, some.users[chunk]), some.event_index[chunk])
+                frames.append(report_frame(some.names[chunk], made, columns, universe, text=written.text))
             written.write(some.number, pl.concat(frames))
             return len(some.users)
 
@@ -129,12 +129,12 @@ def obfuscate(
 
 
 def _parts(source: Source, universe: Universe, arrivals: Arrivals, rows: int) -> Iterator[_Part]:
-    places = Places()
+    event_index = Places()
     columns = {"object": ReportColumn("object", universe.size)}
     # not reused: a thread works on a part while the next is read
     for number, (names, block) in enumerate(blocks(source, columns, universe, rows=rows, reuse=False)):
         users = arrivals.number(names)
-        yield _Part(number, names, users, places.of(users), block["object"])
+        yield _Part(number, names, users, event_index.of(users), block["object"])
 
 
 def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterator[_Part]:
@@ -142,7 +142,7 @@ def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterato
     numbers = Places()
     for part in parts:
         if policy.sampling_rate < 1:
-            part = _rows(part, policy.reported(user_keys(seed, part.users), part.places))
+            part = _rows(part, policy.reported(user_keys(seed, part.users), part.event_index))
         if policy.cap is None and policy.rotate_after is None:
             yield part
             continue
@@ -155,7 +155,7 @@ def _sent(parts: Iterator[_Part], policy: ReportingPolicy, seed: int) -> Iterato
 
 def _rows(part: _Part, which: NDArray[np.bool_]) -> _Part:
     names = part.names.filter(pl.Series(which))
-    return _Part(part.number, names, part.users[which], part.places[which], part.objects[which])
+    return _Part(part.number, names, part.users[which], part.event_index[which], part.objects[which])
 
 
 class Arrivals:

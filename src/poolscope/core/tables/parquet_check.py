@@ -113,7 +113,7 @@ class Account:
 MAGIC = b"PAR1"
 
 #: Values of a page and rows of a row group: far more than any writer puts there, and less than ends a process.
-MOST_VALUES, MOST_ROWS = 1 << 27, 1 << 31
+MAX_VALUES, MAX_ROWS = 1 << 27, 1 << 31
 
 #: Bytes of a page header, with its statistics; those of a footer are all that it says it has.
 HEADER = 1 << 16
@@ -180,7 +180,7 @@ def _chunks(footer: Struct) -> Iterator[tuple[Struct, int]]:
     if sum(group[3] for group in footer[4]) != footer[3]:
         raise _Malformed("its row groups have not the rows that it says")
     for group in footer[4]:
-        rows = _within(group[3], 0, MOST_ROWS, "rows")
+        rows = _within(group[3], 0, MAX_ROWS, "rows")
         for column in group[1]:
             yield column[3], rows
 
@@ -189,7 +189,7 @@ def _check_chunk(stream: BinaryIO, chunk: Struct, rows: int, leaf: Leaf) -> None
     """The pages of a column lie one behind the other in the file and hold its values; what they take goes to `leaf`."""
     size = stream.seek(0, os.SEEK_END)
     # A list in a row has several values, but no more than a page for each row could.
-    values = _within(chunk[5], 0, MOST_ROWS, "values")
+    values = _within(chunk[5], 0, MAX_ROWS, "values")
     start = _within(chunk.get(11) or chunk[9], 4, size, "offset of a column")
     end = start + _within(chunk[7], 0, size - start, "size of a column")
     listed, found, whole = values > rows, 0, 0
@@ -224,9 +224,9 @@ def _page_values(header: Struct) -> int:
             inner = header[number]
             for name in (2, 3, 5, 6) if number == 8 else ():
                 _within(inner.get(name, 0), 0, 1 << 31, "lengths in a page")
-            return _within(inner[1], 0, MOST_VALUES, "values of a page")
+            return _within(inner[1], 0, MAX_VALUES, "values of a page")
     if 7 in header:
-        _within(header[7][1], 0, MOST_VALUES, "entries of a dictionary")
+        _within(header[7][1], 0, MAX_VALUES, "entries of a dictionary")
         return 0
     raise _Malformed("a page of no known kind")
 

@@ -18,13 +18,13 @@ import polars as pl
 from poolscope.core.errors import InputError, one_line, reading
 from poolscope.core.files import check_regular, folder_files
 from poolscope.core.machine import as_bytes, check_memory
-from poolscope.core.suppress_stderr import hushed
+from poolscope.core.suppress_stderr import suppressed
 from poolscope.core.tables.batch import Batch, chosen
 from poolscope.core.tables.parquet_check import Account, check_file
 from poolscope.core.tables.text import read_back, text_batches
 
 #: Rows of a Parquet batch at most; more would save nothing.
-MOST_ROWS = 1 << 17
+MAX_ROWS = 1 << 17
 
 #: Bytes that parsing a byte of CSV takes at the worst: a position of three characters becomes a text, a number, a row.
 PARSED = 16
@@ -226,13 +226,13 @@ def scan_written(path: Path, names: Sequence[str]) -> pl.LazyFrame:
 
 
 def _batch_rows(max_bytes: int, row_bytes: int) -> int:
-    return max(64, min(max_bytes // row_bytes, MOST_ROWS))
+    return max(64, min(max_bytes // row_bytes, MAX_ROWS))
 
 
 @contextmanager
 def decoding(file: Path) -> Iterator[None]:
     """Turn what goes wrong when a Parquet file is read, polars' own errors too, into an `InputError` on that file."""
-    with reading(file), hushed():
+    with reading(file), suppressed():
         try:
             yield
         except pl.exceptions.PanicException as error:
@@ -307,5 +307,7 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 def _text_of(categories: pl.Series) -> pl.Series:
     numbers = categories.to_physical()
     first = numbers.arg_unique()
-    places = numbers.replace_strict(numbers.gather(first), pl.int_range(len(first), eager=True), return_dtype=pl.UInt32)
-    return categories.gather(first).cast(pl.String).gather(places).alias(categories.name)
+    event_index = numbers.replace_strict(
+        numbers.gather(first), pl.int_range(len(first), eager=True), return_dtype=pl.UInt32
+    )
+    return categories.gather(first).cast(pl.String).gather(event_index).alias(categories.name)

@@ -15,7 +15,7 @@ from typing import Literal
 import polars as pl
 
 from poolscope.core.errors import InputError, one_line
-from poolscope.core.files import check_writable, scratch_folder, told
+from poolscope.core.files import check_writable, located_os_errors, scratch_folder
 from poolscope.core.tables.atomic import put_in_place
 from poolscope.core.tables.text import escaped, read_back
 
@@ -48,7 +48,7 @@ class Parts:
         """Write a part; its number is its place in the table."""
         path = self.folder / f"{number:012d}.parquet"
         frame = escaped(frame, self.numeric) if self.text and not self.raw else frame
-        with _told(self.target):
+        with _notify(self.target):
             # Read once, soon and from here: compressing a part would cost more than it saves.
             frame.write_parquet(path, compression="uncompressed", statistics=False, row_group_size=GROUP_ROWS)
 
@@ -120,7 +120,7 @@ def writing(
 ) -> Iterator[Parts]:
     """Parts of the table that takes the place of `path` when all of them are written; see `Parts`."""
     text = path.suffix.lower() == ".csv"
-    with _told(path), scratch_folder(path.parent) as scratch:
+    with _notify(path), scratch_folder(path.parent) as scratch:
         folder = scratch / "parts"
         folder.mkdir()
         yield Parts(target=path, folder=folder, text=text, raw=raw, numeric=numeric)
@@ -130,9 +130,9 @@ def writing(
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _notify(path: Path) -> Iterator[None]:
     """The same where it is polars that says it for the disk."""
-    with told(path):
+    with located_os_errors(path):
         try:
             yield
         except (pl.exceptions.ComputeError, pl.exceptions.PanicException) as error:

@@ -33,10 +33,10 @@ from poolscope.core.arrays import Floats, Integers, Keys, Tick
 from poolscope.core.errors import InputError
 from poolscope.core.executors import Local
 from poolscope.devices.policy import ReportBatch
-from poolscope.devices.protocols import Bits, Evidence, Identical, Keeping
+from poolscope.devices.protocols import Bits, Evidence, Identical, MemoizingDevice
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.independent import Posteriors, lengths_of, posterior_of_each
-from poolscope.inference.memoized.chains import Found, kept_posterior
+from poolscope.inference.memoized.chains import Found, memoized_posterior
 from poolscope.inference.memoized.occupancy import normalized, occupancy_of
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
 from poolscope.inference.memoized.tables import Tables, table_sum, tables_of
@@ -165,10 +165,10 @@ SHARED, NEGLIGIBLE = 0.01, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class OnKept:
+class MemoizedReportsAttack:
     """Whoever knows of the memory groups reports by their answer; to others every report stands alone."""
 
-    device: Keeping
+    device: MemoizingDevice
 
     #: A user takes long: more to a block would be lost with it.
     max_users: ClassVar[int] = 512
@@ -226,7 +226,7 @@ class OnKept:
 
 
 def grouped_posterior(
-    device: Keeping,
+    device: MemoizingDevice,
     reports: Reports,
     adversary: Adversary,
     lengths: Integers | None,
@@ -260,7 +260,7 @@ def grouped_posterior(
     return Found(posterior, error)
 
 
-def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
+def found_by(device: MemoizingDevice, reports: Reports, adversary: Adversary) -> Found:
     """What the reports of one user say.
 
     Chance hangs from the reports, so that it is the same wherever they are.
@@ -270,8 +270,8 @@ def found_by(device: Keeping, reports: Reports, adversary: Adversary) -> Found:
 
 def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
     """The law and the sizes of the device choose the method; see docs/memory.md for where each is the best."""
-    if isinstance(evidence.law, Bits):
-        return kept_posterior(evidence, adversary, key)
+    if isinstance(evidence.distribution, Bits):
+        return memoized_posterior(evidence, adversary, key)
     tables = tables_of(evidence, adversary)
     if not tables.possible:
         return _without_chance(adversary.belief.pool_prior(adversary.k))
@@ -287,12 +287,14 @@ def _found(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
 
 def _of_groups(evidence: Evidence, tables: Tables, adversary: Adversary, key: np.uint64) -> Found:
     """Where identical reports are one slot's: the sum over what they can be, samples of it, or the occupancy."""
-    law = evidence.law
-    assert isinstance(law, Identical)
-    groups, slots = law.log_law.shape
+    distribution = evidence.distribution
+    assert isinstance(distribution, Identical)
+    groups, slots = distribution.log_response_prob.shape
     if slots == len(evidence.slots) and (groups <= EXACT or groups * slots > CELLS):
         scores = exact_scores if groups <= EXACT else occupancy_scores
-        return _without_chance(normalized(scores(law.log_law, np.bincount(law.answer), adversary), adversary))
+        return _without_chance(
+            normalized(scores(distribution.log_response_prob, np.bincount(distribution.answer), adversary), adversary)
+        )
     return allocated_posterior(tables, adversary, key)
 
 

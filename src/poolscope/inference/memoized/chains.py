@@ -21,7 +21,7 @@ posterior of the pools: its mean over the chain is the attack's (Rao and Blackwe
 of a Gauss rule that is exact for n reports, which changes nothing of that.
 
 Several chains with different starts first go on for `PILOT` rounds: how far they disagree says how many rounds others
-need to agree to `ENOUGH`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated,
+need to agree to `TOLERANCE`, of which these get `MAX_ROUNDS` at most. Only the others count: the error that is stated,
 what they disagree by, is then neither one that was waited for until it was small, nor that of chains that a trial found
 to agree, by chance maybe, and that have not gone far since. Where a user has many sets of reports, the chains do not
 agree in any time; then they say which reports belong together, and no more (`by_groupings`).
@@ -50,7 +50,7 @@ from poolscope.inference.memoized.occupancy import Grid, normalized, occupancy_o
 from poolscope.inference.memoized.state import Slots, empty_sets, slots_of, units_of
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
-from poolscope.kernels.memoized_moves import Belief, Place, Room, weigh
+from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, weigh
 from poolscope.kernels.memoized_state import NEVER, Sets, Units, weigh_sets
 from poolscope.population.priors import Density
 
@@ -67,8 +67,8 @@ class Chain(NamedTuple):
     units: Units
     belief: Belief
     sets: Sets
-    place: Place
-    room: Room
+    place: ChainState
+    workspace: Workspace
 
     def go(self, rounds: int, jumps: int = JUMPS) -> Floats:
         """So many rounds; the sum (k,) over them of the pools' posterior, given how many reports lie in each."""
@@ -83,7 +83,7 @@ class Chain(NamedTuple):
         return found
 
 
-def begun(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chain]:
+def init_chains(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chain]:
     """So many chains, which differ at the start by more than they will later: what they then disagree by says how far
     they have come.
 
@@ -91,16 +91,16 @@ def begun(units: Units, belief: Belief, key: np.uint64, count: int) -> list[Chai
     That makes too many sets, as the first reports of an object have none to join; every other chain favors sets that
     are there.
     """
-    room, order = _room(units, belief), np.argsort(-units.count, kind="stable")
+    workspace, order = _workspace(units, belief), np.argsort(-units.count, kind="stable")
     chains = []
     for i, own in enumerate(children(key, np.arange(count))):
-        chain = Chain(units, belief, empty_sets(units), _place(own, belief), room)
+        chain = Chain(units, belief, empty_sets(units), _place(own, belief), workspace)
         sets, place, k = chain.sets, chain.place, len(belief.log_prior)
         place.weight[:] = np.array([0.5, *np.full(k, 0.5 / k)])
         weigh(belief, place.weight, place.log_weight)
-        room.order[:] = order
-        kernels.start(units, sets, place, room, FAVOUR if i % 2 else 0.0)
-        kernels.behave(units, sets, belief, place, room)
+        workspace.order[:] = order
+        kernels.start(units, sets, place, workspace, FAVOUR if i % 2 else 0.0)
+        kernels.gibbs_behavior(units, sets, belief, place, workspace)
         chains.append(chain)
     return chains
 
@@ -148,9 +148,9 @@ def _integrals(density: Density, n: int, k: int) -> Floats:
     return out
 
 
-def _place(key: np.uint64, belief: Belief) -> Place:
+def _place(key: np.uint64, belief: Belief) -> ChainState:
     k, classes = len(belief.log_prior), len(belief.blend)
-    return Place(
+    return ChainState(
         key=key,
         at=np.zeros(4, dtype=np.int64),
         weight=np.empty(k + 1),
@@ -160,9 +160,9 @@ def _place(key: np.uint64, belief: Belief) -> Place:
     )
 
 
-def _room(units: Units, belief: Belief) -> Room:
+def _workspace(units: Units, belief: Belief) -> Workspace:
     n, (classes, sections), slots = len(units.count), belief.blend.shape, len(units.class_of)
-    return Room(
+    return Workspace(
         chances=np.empty(n),
         phi=np.empty(n),
         order=np.empty(n, dtype=np.int64),
@@ -180,14 +180,14 @@ def _room(units: Units, belief: Belief) -> Room:
 MANY, SOME, LARGE = 30, 20, 3
 
 #: Chains that say whether they agree, and chains if they do not.
-FEW, CHAINS = 4, 8
+PILOT_CHAINS, CHAINS = 4, 8
 
 #: Rounds until the grouping of a trial is taken, until one that counts, and from one to the next.
 TRIAL, FIRST, APART = 4, 6, 4
 
 #: Groupings of a chain at most, which are fewer where reports and objects are many: so many times both, at least LEAST.
 #: That bounds the time of a user.
-MOST, WORK, LEAST = 16, 1.5e6, 3
+MAX_GROUPINGS, WORK, MIN_GROUPINGS = 16, 1.5e6, 3
 
 #: The least number that others may be divided by.
 TINY = np.finfo(np.float64).tiny
@@ -211,11 +211,11 @@ def by_groupings(
     """
     trial, own = children(key, np.arange(2))
     groupings = Groupings(units, order, adversary)
-    _, error = groupings.of(begun(units, belief, trial, FEW), 1, TRIAL)
+    _, error = groupings.of(init_chains(units, belief, trial, PILOT_CHAINS), 1, TRIAL)
     needed = (error.max() / enough) ** 2
-    chains = begun(units, belief, own, FEW if needed <= 1 else CHAINS)
-    most = np.clip(WORK / len(units.class_of) / units.count.sum(), LEAST, MOST)
-    count = int(np.clip(np.ceil(needed * FEW / len(chains)), 1, most))
+    chains = init_chains(units, belief, own, PILOT_CHAINS if needed <= 1 else CHAINS)
+    most = np.clip(WORK / len(units.class_of) / units.count.sum(), MIN_GROUPINGS, MAX_GROUPINGS)
+    count = int(np.clip(np.ceil(needed * PILOT_CHAINS / len(chains)), 1, most))
     for chain in chains:
         # chains that disagree are longer on their way: what counts begins the later, the more of it there is
         chain.go(FIRST + APART * (count - 2), jumps=0)
@@ -291,7 +291,7 @@ class Groupings:
 N_CHAINS, BURN, PILOT = 8, 8, 16
 
 #: The standard error that is asked for, of the pool that chains agree on least, and the rounds that count.
-ENOUGH, MIN_ROUNDS, MAX_ROUNDS = 0.02, 32, 256
+TOLERANCE, MIN_ROUNDS, MAX_ROUNDS = 0.02, 32, 256
 
 
 class Found(NamedTuple):
@@ -301,30 +301,30 @@ class Found(NamedTuple):
     error: Floats
 
 
-def kept_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
+def memoized_posterior(evidence: Evidence, adversary: Adversary, key: np.uint64) -> Found:
     """Posterior of the pools from the reports of one user, which are bit vectors."""
-    assert isinstance(evidence.law, Bits)
+    assert isinstance(evidence.distribution, Bits)
     slots = slots_of(evidence.slots, adversary)
-    units = units_of(evidence.law, slots)
+    units = units_of(evidence.distribution, slots)
     n = len(units.count)
     belief, objects = belief_of(adversary, slots, n), len(slots.order) == len(evidence.slots)
     # from a key of its own: the same reports must not be attacked one way with one key and the other with another
-    if objects and are_many(len(begun(units, belief, np.uint64(0), 1)[0].groups), n):
-        return Found(*by_groupings(units, belief, slots.order, adversary, key, ENOUGH))
-    return agreed(units, belief, key)
+    if objects and are_many(len(init_chains(units, belief, np.uint64(0), 1)[0].groups), n):
+        return Found(*by_groupings(units, belief, slots.order, adversary, key, TOLERANCE))
+    return estimate_by_chains(units, belief, key)
 
 
-def agreed(units: Units, belief: Belief, key: np.uint64) -> Found:
+def estimate_by_chains(units: Units, belief: Belief, key: np.uint64) -> Found:
     """The mean over chains, for as long as a trial of others says that they need, or that there is time for."""
     trial, own = children(key, np.arange(2))
 
-    def gone(key: np.uint64, rounds: int) -> tuple[Floats, Floats]:
+    def run_chains(key: np.uint64, rounds: int) -> tuple[Floats, Floats]:
         means = []
-        for chain in begun(units, belief, key, N_CHAINS):
+        for chain in init_chains(units, belief, key, N_CHAINS):
             chain.go(BURN)
             means.append(chain.go(rounds) / rounds)
         return between(np.stack(means))
 
-    _, error = gone(trial, PILOT)
-    needed = PILOT * (error.max() / ENOUGH) ** 2
-    return Found(*gone(own, int(np.clip(np.ceil(needed), MIN_ROUNDS, MAX_ROUNDS))))
+    _, error = run_chains(trial, PILOT)
+    needed = PILOT * (error.max() / TOLERANCE) ** 2
+    return Found(*run_chains(own, int(np.clip(np.ceil(needed), MIN_ROUNDS, MAX_ROUNDS))))

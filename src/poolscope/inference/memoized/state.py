@@ -68,20 +68,22 @@ def slots_of(slots: Integers, adversary: Adversary) -> Slots:
     )
 
 
-def units_of(law: Bits, slots: Slots) -> Units:
+def units_of(distribution: Bits, slots: Slots) -> Units:
     """The units of one user, their tables included: every report is one."""
-    n, width = law.ones.shape
-    features_of = law.ones.sum(axis=1, dtype=np.int64)
-    plain, marked = _bit_laws(n, law.permanent, law.instantaneous)
+    n, width = distribution.ones.shape
+    features_of = distribution.ones.sum(axis=1, dtype=np.int64)
+    plain, marked = _bit_laws(n, distribution.permanent, distribution.instantaneous)
     rows = n + (n + 3 if n > 1 else 1)
     units = Units(
         joins=n > 1,
         width=width,
         count=np.ones(n, dtype=np.int64),
         mark=children(np.uint64(0), np.arange(n)),
-        features=np.argsort(law.ones ^ 1, axis=1, kind="stable")[:, : max(1, features_of.max(initial=0))].copy(),
+        features=np.argsort(distribution.ones ^ 1, axis=1, kind="stable")[
+            :, : max(1, features_of.max(initial=0))
+        ].copy(),
         features_of=features_of,
-        positions=np.ascontiguousarray(law.positions[:, slots.order], dtype=np.int64),
+        positions=np.ascontiguousarray(distribution.positions[:, slots.order], dtype=np.int64),
         plain=plain,
         marked=marked,
         class_of=slots.class_of,
@@ -105,8 +107,8 @@ def units_of(law: Bits, slots: Slots) -> Units:
 def _bit_laws(n: int, permanent: tuple[float, float], instantaneous: tuple[float, float]) -> tuple[Floats, Floats]:
     """`plain` and `marked` of a device and so many reports, see `Units`: the same for all of its users."""
     set_, unset = (_log_ones(n + 1, one, *instantaneous) for one in permanent)
-    zero, one = (np.diff(law[:, :-1], axis=0) for law in (unset, set_))
-    more, marked_more = (np.diff(law[1:], axis=1) for law in (unset, set_))
+    zero, one = (np.diff(distribution[:, :-1], axis=0) for distribution in (unset, set_))
+    more, marked_more = (np.diff(distribution[1:], axis=1) for distribution in (unset, set_))
     over = (set_ - unset)[:-1, :-1]
     plain = np.stack([unset[:-1, :-1], zero, over, more], axis=2)
     return plain, np.stack([one, marked_more], axis=2)
@@ -119,8 +121,8 @@ def _log_ones(most: int, one: float, q: float, p: float) -> Floats:
     with np.errstate(divide="ignore"):
         of_one = np.log(one) + special.xlogy(o, q) + special.xlog1py(zeros, -q)
         of_zero = np.log1p(-one) + special.xlogy(o, p) + special.xlog1py(zeros, -p)
-        laws: Floats = np.maximum(np.logaddexp(of_one, of_zero), NEVER)
-    return laws
+        distributions: Floats = np.maximum(np.logaddexp(of_one, of_zero), NEVER)
+    return distributions
 
 
 def empty_sets(units: Units) -> Sets:

@@ -74,10 +74,10 @@ class TableSampler:
             for axis in (interest, polarization):
                 axis[2] = np.log(axis[2])
             log_prior = np.log(adversary.belief.pool_prior(k))
-        mass, log_law = _two_at_least(tables)
+        mass, log_response_prob = _two_at_least(tables)
         self.problem = Problem(
             mass=mass,
-            log_law=log_law,
+            log_response_prob=log_response_prob,
             counts=tables.counts.astype(np.float64),
             base=tables.base,
             fixed=tables.base.any(axis=1),
@@ -99,12 +99,12 @@ class TableSampler:
     def start(self, key: np.uint64) -> Chain:
         """A chain with a table and a behavior from the prior; a response that is sent without noise has a slot."""
         problem, rng = self.problem, generator(key)
-        (slots, wide), levels = problem.log_law.shape, len(LEVELS)
+        (slots, wide), levels = problem.log_response_prob.shape, len(LEVELS)
         noise = rng.gumbel(size=(slots, wide))
-        table = np.argmax(problem.log_law + noise, axis=1)
+        table = np.argmax(problem.log_response_prob + noise, axis=1)
         if problem.rate[0] == 0:
             open_ = np.flatnonzero(~problem.fixed)
-            cost = -(problem.log_law[:, open_] + noise[:, open_]).T
+            cost = -(problem.log_response_prob[:, open_] + noise[:, open_]).T
             response, slot = linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e6))
             table[slot] = open_[response]
         nodes = problem.interest.shape[1], problem.polarization.shape[1]
@@ -159,10 +159,10 @@ def _scratch(width: int, lines: int, k: int) -> Scratch:
 def _two_at_least(tables: Tables) -> tuple[Floats, Floats]:
     """Mass and law of the slots; where there are fewer than two, slots without mass that nobody reports."""
     missing = max(0, 2 - len(tables.mass))
-    law = np.full((missing, tables.log_law.shape[1]), -np.inf)
-    law[:, -1] = 0.0
+    distribution = np.full((missing, tables.log_response_prob.shape[1]), -np.inf)
+    distribution[:, -1] = 0.0
     mass = np.vstack([tables.mass, np.zeros((missing, tables.mass.shape[1]))])
-    return mass, np.vstack([tables.log_law, law])
+    return mass, np.vstack([tables.log_response_prob, distribution])
 
 
 def _pace(mass: Floats) -> Floats:
@@ -194,7 +194,7 @@ class _Slots(NamedTuple):
     single (slots,): one where a slot is a group's at most."""
 
     mass: Floats
-    log_law: Floats
+    log_response_prob: Floats
     load: Floats
     single: Floats
 
@@ -212,29 +212,29 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
         interest[2], polarization[2] = np.log(interest[2]), np.log(polarization[2])
     # (pools * nodes, k + 1): the preferred pool is a part of a node
     weights = np.ascontiguousarray(weights.transpose(0, 2, 1)).reshape(len(log_node), k + 1)
-    log_law = np.ascontiguousarray(tables.log_law[:, :-1].T[order])
+    log_response_prob = np.ascontiguousarray(tables.log_response_prob[:, :-1].T[order])
     middle = np.full(k + 1, 0.5 / k)
     middle[0] = 0.5 if adversary.universe.neutral_size else 0.0
-    slots = _merged(tables.mass, log_law, counts, middle)
-    groups, count = slots.log_law.shape
+    slots = _merged(tables.mass, log_response_prob, counts, middle)
+    groups, count = slots.log_response_prob.shape
     log_phi, load = np.log(weights @ slots.mass.T), n * (weights @ slots.load.T)
-    weight, room = np.empty((groups, count)), np.empty((5, count))
+    weight, workspace = np.empty((groups, count)), np.empty((5, count))
     free = np.empty((DRAWS, count))
     particles = Particles(
         free,
         np.empty((DRAWS, groups), dtype=np.int64),
         np.empty(DRAWS),
         np.empty(DRAWS, dtype=np.int64),
-        room[0].view(np.int64),
+        workspace[0].view(np.int64),
     )
     wide, proposal = np.empty(2 * count), np.empty(len(log_node))
-    occupancy(slots.log_law, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal)
+    occupancy(slots.log_response_prob, counts, log_phi, load, slots.single, wide, wide.view(np.int64), weight, proposal)
     proposal = FLATTENED * (proposal + log_node)
     proposal = np.exp(proposal - proposal.max())
     proposal /= proposal.sum()
     problem = Problem(
         mass=slots.mass,
-        log_law=slots.log_law,
+        log_response_prob=slots.log_response_prob,
         counts=counts,
         base=np.zeros((groups, k + 1)),
         fixed=np.zeros(groups, dtype=bool),
@@ -260,7 +260,7 @@ def allocated_posterior(tables: Tables, adversary: Adversary, key: np.uint64) ->
             gamma,
             own,
             weight,
-            room,
+            workspace,
             np.empty(groups),
             np.empty((groups, k + 1)),
             particles,
@@ -297,13 +297,13 @@ def _systematic(chances: Floats, count: int, offset: float) -> Integers:
     return np.minimum(np.searchsorted(np.cumsum(chances), at, side="right"), len(chances) - 1).astype(np.int64)
 
 
-def _merged(mass: Floats, log_law: Floats, counts: Floats, section: Floats) -> _Slots:
+def _merged(mass: Floats, log_response_prob: Floats, counts: Floats, section: Floats) -> _Slots:
     """Slots that hardly any group wants are one for each section, which any number of groups may have.
 
     What such a slot says of a group is the sum over those that it stands for. Slots that lie in several sections stay.
     """
     with np.errstate(divide="ignore"):
-        logs = log_law + counts[:, None] * np.log(mass @ section)
+        logs = log_response_prob + counts[:, None] * np.log(mass @ section)
     chance = np.exp(logs - logs.max(axis=1, keepdims=True))
     wanted = (chance / chance.sum(axis=1, keepdims=True)).sum(axis=0)
     bulk = (wanted < RARELY) & ((mass > 0).sum(axis=1) == 1) & (len(mass) >= SLOTS_TO_MERGE * len(counts))
@@ -311,14 +311,18 @@ def _merged(mass: Floats, log_law: Floats, counts: Floats, section: Floats) -> _
     single, parts = np.flatnonzero(~bulk), [np.flatnonzero(bulk & (sections == j)) for j in range(mass.shape[1])]
     parts = [part for part in parts if len(part)]
     unit = np.zeros((len(parts), mass.shape[1]))
-    load, laws = unit.copy(), []
+    load, distributions = unit.copy(), []
     for row, part in enumerate(parts):
         unit[row, sections[part[0]]] = 1.0
         load[row, sections[part[0]]] = share[part].sum()
-        laws.append(np.logaddexp.reduce(log_law[:, part] + counts[:, None] * np.log(share[part]), axis=1))
+        distributions.append(
+            np.logaddexp.reduce(log_response_prob[:, part] + counts[:, None] * np.log(share[part]), axis=1)
+        )
     return _Slots(
         mass=np.vstack([mass[single], unit]),
-        log_law=np.hstack([log_law[:, single], np.array(laws).T.reshape(len(counts), len(parts))]),
+        log_response_prob=np.hstack(
+            [log_response_prob[:, single], np.array(distributions).T.reshape(len(counts), len(parts))]
+        ),
         load=np.vstack([mass[single], load]),
         single=np.repeat([1.0, 0.0], [len(single), len(parts)]),
     )

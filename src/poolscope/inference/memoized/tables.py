@@ -60,7 +60,7 @@ class Tables(NamedTuple):
     """
 
     mass: Floats
-    log_law: Floats
+    log_response_prob: Floats
     counts: Integers
     base: Floats
     rate: tuple[float, float]
@@ -70,7 +70,7 @@ class Tables(NamedTuple):
         """Whether there can be such reports: a response that is sent without noise needs a slot of its own."""
         if self.rate[0] > 0:
             return True
-        held = np.isfinite(self.log_law[:, :-1])[:, ~self.base.any(axis=1)]
+        held = np.isfinite(self.log_response_prob[:, :-1])[:, ~self.base.any(axis=1)]
         if held.all():
             return bool(held.shape[1] <= held.shape[0])
         return bool((maximum_bipartite_matching(csr_array(held), perm_type="row") >= 0).all())
@@ -85,7 +85,7 @@ class Tables(NamedTuple):
         if self.rate[0] > 0 or self.base.any():
             return np.inf
         sent = np.minimum(1.0, self.counts.sum() * self.mass.max(axis=1, initial=0.0))
-        return float(sent @ np.exp(self.log_law[:, :-1]).sum(axis=1))
+        return float(sent @ np.exp(self.log_response_prob[:, :-1]).sum(axis=1))
 
 
 class Grid(NamedTuple):
@@ -112,39 +112,42 @@ class Lattice(NamedTuple):
 
 def tables_of(evidence: Evidence, adversary: Adversary) -> Tables:
     """The tables of a device whose reports are responses, or randomized response on them."""
-    law, within = evidence.law, within_pools(adversary.universe, adversary.popularity, empty="uniform")
+    distribution, within = (
+        evidence.distribution,
+        within_pools(adversary.universe, adversary.popularity, empty="uniform"),
+    )
     sections, slots = adversary.k + 1, int(evidence.slots.max()) + 1
     cells = evidence.slots * sections + adversary.universe.pool_of + 1
     mass = np.bincount(cells, weights=within, minlength=slots * sections).reshape(slots, sections)
-    if isinstance(law, Values):
-        log_law, counts, rate = _of_values(law)
+    if isinstance(distribution, Values):
+        log_response_prob, counts, rate = _of_values(distribution)
     else:
-        assert isinstance(law, Identical)
-        counts, rate = np.bincount(law.answer), (0.0, 1.0)
-        rest = 1.0 - np.exp(law.log_law).sum(axis=0)
-        log_law = np.vstack([law.log_law, _log(np.where(rest < ROUNDING, 0.0, rest))]).T
-    there, choices = mass.any(axis=1), np.isfinite(log_law).sum(axis=1)
+        assert isinstance(distribution, Identical)
+        counts, rate = np.bincount(distribution.answer), (0.0, 1.0)
+        rest = 1.0 - np.exp(distribution.log_response_prob).sum(axis=0)
+        log_response_prob = np.vstack([distribution.log_response_prob, _log(np.where(rest < ROUNDING, 0.0, rest))]).T
+    there, choices = mass.any(axis=1), np.isfinite(log_response_prob).sum(axis=1)
     base = np.zeros((len(counts), sections))
     fixed = there & (choices == 1)
-    only = log_law[fixed].argmax(axis=1)
+    only = log_response_prob[fixed].argmax(axis=1)
     np.add.at(base, only[only < len(counts)], mass[fixed][only < len(counts)])
     free = there & (choices > 1)
-    return Tables(mass[free], log_law[free], counts.astype(np.int64), base, rate)
+    return Tables(mass[free], log_response_prob[free], counts.astype(np.int64), base, rate)
 
 
-def _of_values(law: Values) -> tuple[Floats, Integers, tuple[float, float]]:
-    (p, q), (sent, other) = law.permanent, law.instantaneous
-    seen, counts = np.unique(law.value, return_counts=True)
-    rest = (law.values - len(seen)) * q + np.where(np.isin(law.own, seen), 0.0, p - q)
-    chances = np.hstack([np.where(law.own[:, None] == seen, p, q), rest[:, None]])
+def _of_values(distribution: Values) -> tuple[Floats, Integers, tuple[float, float]]:
+    (p, q), (sent, other) = distribution.permanent, distribution.instantaneous
+    seen, counts = np.unique(distribution.value, return_counts=True)
+    rest = (distribution.values - len(seen)) * q + np.where(np.isin(distribution.own, seen), 0.0, p - q)
+    chances = np.hstack([np.where(distribution.own[:, None] == seen, p, q), rest[:, None]])
     return _log(chances), counts, (other, sent - other)
 
 
 def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     """Scores (k,) of the pools by the sum over all tables; None where that takes too long, or leaves the doubles."""
     k, n = adversary.k, int(tables.counts.sum())
-    classes, members = np.unique(np.hstack([tables.mass, tables.log_law]), axis=0, return_counts=True)
-    mass, log_law = classes[:, : k + 1], classes[:, k + 1 :]
+    classes, members = np.unique(np.hstack([tables.mass, tables.log_response_prob]), axis=0, return_counts=True)
+    mass, log_response_prob = classes[:, : k + 1], classes[:, k + 1 :]
     pairs = prod((m + 1) * (m + 2) / 2 for m in members.tolist())
     grid = grid_of(adversary, n)
     if pairs * (PAIR_WORK + len(tables.counts) * grid.prior.size) > SUM_WORK or n > SUM_REPORTS:
@@ -153,14 +156,14 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     # the fewest reports first: the last response is summed for one set only
     order = np.argsort(tables.counts)
     counts = tables.counts[order]
-    law = _set_laws(lattice.digits, log_law)
-    law[:-1] = law[:-1][order]
+    distribution = _set_laws(lattice.digits, log_response_prob)
+    distribution[:-1] = distribution[:-1][order]
     out = np.zeros(k)
     sum_tables(
         lattice.first,
         lattice.lower,
         np.ascontiguousarray(lattice.digits @ mass),
-        law,
+        distribution,
         counts,
         n / counts,
         np.ascontiguousarray(tables.base[order]),
@@ -173,17 +176,17 @@ def table_sum(tables: Tables, adversary: Adversary) -> Floats | None:
     return out if np.isfinite(out).all() and out.sum() > np.finfo(np.float64).tiny / ROUNDING else None
 
 
-def _set_laws(digits: Integers, log_law: Floats) -> Floats:
+def _set_laws(digits: Integers, log_response_prob: Floats) -> Floats:
     """(responses + 1, points) Pr[all slots of a set have the response] over factorials.
 
     A factor of a response is in all tables, as each has one set for it: the likeliest slot has probability one.
     """
-    finite = np.isfinite(log_law)
-    logs = digits @ np.where(finite, log_law, 0.0) - gammaln(digits + 1.0).sum(axis=1, keepdims=True)
-    top = log_law[:, :-1].max(axis=0, initial=-np.inf)
+    finite = np.isfinite(log_response_prob)
+    logs = digits @ np.where(finite, log_response_prob, 0.0) - gammaln(digits + 1.0).sum(axis=1, keepdims=True)
+    top = log_response_prob[:, :-1].max(axis=0, initial=-np.inf)
     logs[:, :-1] -= np.where(np.isfinite(top), top, 0.0)
-    laws: Floats = np.where(digits @ ~finite, 0.0, np.exp(logs))
-    return np.ascontiguousarray(laws.T)
+    distributions: Floats = np.where(digits @ ~finite, 0.0, np.exp(logs))
+    return np.ascontiguousarray(distributions.T)
 
 
 @lru_cache(maxsize=4)

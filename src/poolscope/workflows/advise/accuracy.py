@@ -73,7 +73,7 @@ def end_of_serving(error: Callable[[float], float], target: float, start: float,
     return max(start, rounded_down(epsilon))
 
 
-def least_in_range(error: Callable[[float], float], low: float, high: float) -> float:
+def min_in_range(error: Callable[[float], float], low: float, high: float) -> float:
     """Find the smallest error on a grid over the range of epsilon."""
     return min(error(epsilon) for epsilon in _grid(low, high))
 

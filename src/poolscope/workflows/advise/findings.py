@@ -21,7 +21,7 @@ from poolscope.workflows.advise.accuracy import (
     devices_needed,
     end_of_serving,
     errors_of,
-    least_in_range,
+    min_in_range,
     rmse_min,
     smallest_serving,
 )
@@ -32,7 +32,7 @@ from poolscope.workflows.advise.search import CLOSE, NO, STEP, UNDECIDED, YES, T
 from poolscope.workflows.compare import true_frequencies, variants
 
 #: Users of a trial at first; and where a user takes long.
-FEW, LEAST = 500, 12
+MIN_USERS_OF_TRIAL, MIN_USERS_TIMED = 500, 12
 
 #: Most users of a trial that only says how far other epsilons are from the targets.
 SCANNING = 1000
@@ -81,7 +81,7 @@ class Candidate:
             return None
         if self.epsilon_min is not None:
             return self.rmse(question.highest)
-        return least_in_range(self.rmse, question.lowest, question.highest)
+        return min_in_range(self.rmse, question.lowest, question.highest)
 
     @property
     def refused(self) -> bool:
@@ -128,12 +128,12 @@ class Candidate:
             self._games[epsilon, horizon] = self.players.game(self.kind, epsilon, horizon)
         return self._games[epsilon, horizon]
 
-    def trial(self, epsilon: float, first: int = FEW, most: int = SEARCHING) -> Trial:
+    def trial(self, epsilon: float, first: int = MIN_USERS_OF_TRIAL, most: int = SEARCHING) -> Trial:
         """Play more and more users until their share lies on one side of the target, or is well known."""
         question, players = self.question, self.players
         most = min(most, self.max_users)
         # where a user takes long, those that are not needed are not played
-        few = min(first, most if self.kind not in players.efforts else max(LEAST, most // 4))
+        few = min(first, most if self.kind not in players.efforts else max(MIN_USERS_TIMED, most // 4))
         players.progress.stage(f"Trying {self.kind} at epsilon {epsilon:.3g}, {few:,} to {most:,} users")
         found = self.played(epsilon, few)
         while found.users < most and undecided(found, question):
@@ -163,7 +163,7 @@ class Candidate:
             begin = min(max(start, low), high)
             return self.finding_of(largest_epsilon(self.trial, question.max_exposed, begin, low, high, close).trials)
         # the cap at the smallest epsilon decides; how far larger ones are from the target is only described
-        sized = int(np.clip(EXPOSED / question.max_exposed, FEW, SEARCHING))
+        sized = int(np.clip(EXPOSED / question.max_exposed, MIN_USERS_OF_TRIAL, SEARCHING))
         at = self.trial(smallest, sized)
 
         def scanned(epsilon: float) -> Trial:

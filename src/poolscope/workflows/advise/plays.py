@@ -192,7 +192,7 @@ class Players:
     def variant(self, kind: str, epsilon: float, horizon: int | None = None) -> Scenario:
         """The scenario with a mechanism at an epsilon, played as far as trials are, or to another horizon."""
         (variant,) = variants(self.scenario, [kind], [epsilon])
-        counts = self.looks(kind, horizon or self.horizon(kind), variant.keeps_answers)
+        counts = self.looks(kind, horizon or self.horizon(kind), variant.memoizes)
         return variant.replace({"attack.observations": counts})
 
     def game(self, kind: str, epsilon: float, horizon: int | None = None) -> Game:
@@ -231,7 +231,7 @@ def players_of(scenario: Scenario, question: Question, seed: int, engine: Engine
 def is_grouped(players: Players, kind: str) -> bool:
     """Whether devices of a mechanism keep answers, before an adversary who groups reports by them."""
     variant = players.variant(kind, players.question.lowest)
-    return variant.keeps_answers and variant.adversaries[0].knows_memoization is not False
+    return variant.memoizes and variant.adversaries[0].knows_memoization is not False
 
 
 def looks(horizon: int, n: int, memory: bool, times: int = LOOKS) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from poolscope.core.errors import InputError
 from poolscope.core.randomness import curator_key
 from poolscope.game.game import Game
-from poolscope.metrics.bounds import epsilon_of, kept_by
+from poolscope.metrics.bounds import epsilon_of, memoized_by
 from poolscope.metrics.shuffling import shuffled_epsilon_of
 from poolscope.reports.utility import measure_utility
 from poolscope.scenario.build import build_device, build_mechanism
@@ -117,7 +117,7 @@ def recommendation_of(
 def _shuffled_total(game: Game, devices: int | None) -> float | None:
     """Central epsilon of all reports up to the cap, a shuffled round each; memoized responses do not compose."""
     cap = game.policy.cap
-    if devices is None or cap is None or kept_by(game.device) is not None:
+    if devices is None or cap is None or memoized_by(game.device) is not None:
         return None
     return shuffled_epsilon_of(game.mechanism, devices, DELTA, rounds=cap)
 
@@ -174,7 +174,7 @@ def priced(finding: Finding, candidate: Candidate, choice: Configuration) -> Alt
     """A mechanism at the epsilon that it would be recommended at, by the asked number of events and without a cap."""
     question, trial = candidate.question, _trial(finding, candidate.question, choice)
     variant = candidate.players.variant(candidate.kind, trial.epsilon)
-    kept = kept_by(build_device(variant, build_mechanism(variant, variant.universe())))
+    kept = memoized_by(build_device(variant, build_mechanism(variant, variant.universe())))
     reports = question.horizon * variant.devices.sampling_rate
     return Alternative(
         criterion=RECOMMENDED,

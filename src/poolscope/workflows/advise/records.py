@@ -12,7 +12,7 @@ from typing import Any
 
 from poolscope import __version__
 from poolscope.core.errors import InputError, located
-from poolscope.core.files import ANOTHER, check_new, claimed, plain, read_json, told
+from poolscope.core.files import ANOTHER, check_new, claimed, located_os_errors, plain, read_json
 from poolscope.core.tables.atomic import write_text
 from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.intervals import Estimate
@@ -254,7 +254,7 @@ class Advice:
         """Put ``advice.json`` and ``recommended.toml``, with the files that it names, into a folder of its own."""
         out = Path(out)
         text = json.dumps(self.as_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        with told(out, ANOTHER), claimed(out):
+        with located_os_errors(out, ANOTHER), claimed(out):
             check_new(out)
             for name in input_files(self.scenario):
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -282,11 +282,11 @@ def flat(record: Any) -> Any:
         return [flat(entry) for entry in record]
     if not is_dataclass(record):
         return plain(dict(record) if isinstance(record, Mapping) else record)
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for entry in fields(record):
         value = getattr(record, entry.name)
         if isinstance(value, Estimate):
-            told |= {f"{entry.name}{end}": plain(part) for end, part in zip(ENDS, value, strict=True)}
+            facts |= {f"{entry.name}{end}": plain(part) for end, part in zip(ENDS, value, strict=True)}
         else:
-            told[entry.name] = flat(value)
-    return told
+            facts[entry.name] = flat(value)
+    return facts

@@ -313,7 +313,7 @@ def play_choice(setting: Setting, players: Players, seed: int) -> Verified:
     choice, question = setting.choice, players.question
     players.progress.stage(f"Verifying {choice.kind} at epsilon {choice.epsilon:g} with held-out users")
     (variant,) = variants(players.scenario, [choice.kind], [choice.epsilon])
-    counts = players.looks(choice.kind, choice.cap, variant.keeps_answers)
+    counts = players.looks(choice.kind, choice.cap, variant.memoizes)
     limited = variant.replace({"devices.cap": capped(choice, variant), "attack.observations": counts})
     game = build_game(limited, seed, players.engine.map)
     there, most = playing(game, None), players.max_users(choice.kind)

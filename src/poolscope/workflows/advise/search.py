@@ -20,7 +20,7 @@ from poolscope.metrics.intervals import TAIL, Estimate, clopper_pearson
 CLOSE, STEP = 1.08, 1.5
 
 #: Trials of a mechanism at most.
-MOST = 12
+MAX_TRIALS = 12
 
 #: Parts of a bracket, at either end, in which no trial is played.
 EDGE = 0.2
@@ -100,7 +100,7 @@ def largest_epsilon(
         while met is None and missed.epsilon > low:
             other, step = tried(missed.epsilon / step), step**STEP
             met, missed = (other, missed) if other.exposed.value <= target else (None, other)
-    while met and missed and missed.epsilon > close * met.epsilon and len(known) < MOST:
+    while met and missed and missed.epsilon > close * met.epsilon and len(known) < MAX_TRIALS:
         other = tried(between([met, missed], target, met.epsilon, missed.epsilon))
         met, missed = (other, missed) if other.exposed.value <= target else (met, other)
     return found_in(list(known.values()), target, low, high)
@@ -140,10 +140,10 @@ def crossing(trials: Sequence[Trial], share: float, below: float, above: float) 
     weights = np.array([trial.users for trial in trials]) * part * (1 - part) * np.exp(-((x / NEAR) ** 2) / 2) + 1e-9
     x_mean, odds_mean = np.average(x, weights=weights), np.average(odds, weights=weights)
     spread = np.average((x - x_mean) ** 2, weights=weights)
-    slope = np.average((x - x_mean) * (odds - odds_mean), weights=weights) / spread if spread > 0 else 0.0
-    if slope <= 0:
+    likelihood_scale = np.average((x - x_mean) * (odds - odds_mean), weights=weights) / spread if spread > 0 else 0.0
+    if likelihood_scale <= 0:
         return math.exp(middle)
-    found = x_mean + (math.log(share / (1 - share)) - odds_mean) / slope
+    found = x_mean + (math.log(share / (1 - share)) - odds_mean) / likelihood_scale
     return float(np.clip(math.exp(middle + np.clip(found, -9, 9)), below, above))
 
 

@@ -203,14 +203,14 @@ def assumptions_of(question: Question, scenario: Scenario, game: Game) -> Iterat
     )
     events_are = "what was recorded, in order" if game.recorded else "independent draws"
     yield f"Events of a user are {events_are}; " + (
-        "a device keeps its answer for each object." if scenario.keeps_answers else "a report is drawn anew each time."
+        "a device keeps its answer for each object." if scenario.memoizes else "a report is drawn anew each time."
     )
     yield (
         "The error is that of one collection: one report of each device"
         + (" that sends one" if scenario.devices.sampling_rate < 1 else "")
         + ", averaged over all objects."
     )
-    if scenario.keeps_answers:
+    if scenario.memoizes:
         yield "Where devices keep answers the adversary is asked at some events only: exposure is seen at these."
     yield "All reports of a device can be linked" + (
         f" within {scenario.devices.rotate_after:,} reports." if scenario.devices.rotate_after else "."

@@ -152,7 +152,7 @@ def _case(about: str, case: str, found: Exposures, prior: str, question: Questio
 MAX_USERS, KEEPING = 2000, 100
 
 #: Epsilon up to which a measure may be paid for.
-MOST = 50.0
+MAX_DEVICES_FACTOR = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ def mitigations(choice: Configuration, candidates: Mapping[str, Candidate]) -> I
         more = devices_needed(lambda n: own.rmse(choice.epsilon, n), target.rmse, measure.left * reports) / reports
         factor = more / measure.left
         fewer = measure.left * reports
-        paid = smallest_serving(partial(_rmse, own, fewer), target.rmse, choice.epsilon, MOST)
+        paid = smallest_serving(partial(_rmse, own, fewer), target.rmse, choice.epsilon, MAX_DEVICES_FACTOR)
         cost = f"{factor:.3g} times the devices" + ("; no larger epsilon makes up for it" if paid is None else "")
         yield _played(own, choice.epsilon, measure.devices, f"{measure.words}, more devices", factor, cost)
         if paid is not None:
@@ -219,7 +219,7 @@ def mitigations(choice: Configuration, candidates: Mapping[str, Candidate]) -> I
     for kind, other in candidates.items():
         if kind == choice.kind or other.errors(choice.epsilon) is None:
             continue
-        equal = smallest_serving(other.rmse, target.rmse, question.lowest / 10, MOST)
+        equal = smallest_serving(other.rmse, target.rmse, question.lowest / 10, MAX_DEVICES_FACTOR)
         if equal is not None:
             words = f"{kind} in place of {choice.kind}"
             yield _played(other, equal, {}, words, 1.0, "another mechanism, with the same error")
@@ -236,7 +236,7 @@ def _played(
     players.progress.stage(f"Playing {words}")
     (variant,) = variants(players.scenario, [candidate.kind], [epsilon])
     changes: dict[str, Any] = {f"devices.{key}": value for key, value in devices.items()}
-    memory = bool(devices.get("memoize", variant.keeps_answers))
+    memory = bool(devices.get("memoize", variant.memoizes))
     changes["attack.observations"] = looks(question.horizon, question.horizon, memory)
     limited = variant.replace(changes)
     # users who chose nothing, the same for all measures

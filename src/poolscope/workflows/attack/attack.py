@@ -38,11 +38,11 @@ from poolscope.scenario.scenario import Scenario
 from poolscope.workflows.attack import shuffle
 from poolscope.workflows.attack.linking import Joined, check_rate, join_pseudonyms, names_of, with_devices
 from poolscope.workflows.attack.scoring import Scorer, prepared, warmed
-from poolscope.workflows.attack.shuffle import Crowd, Piece, Reading
+from poolscope.workflows.attack.shuffle import Chunk, Partition, Reading
 from poolscope.workflows.attack.summary import (
     Counts,
+    Evaluation,
     Guessed,
-    Judged,
     Tally,
     check_pools,
     count,
@@ -52,7 +52,7 @@ from poolscope.workflows.attack.summary import (
 )
 
 #: Rows of the table that a summary shows, and users whom it may be asked for.
-HEAD, MOST_TOP = 12, 1_000_000
+HEAD, MAX_TOP = 12, 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Inferred:
     results: Sequence[Guessed]
     preview: Sequence[Mapping[str, Any]]
     top: Sequence[Mapping[str, Any]]
-    evaluation: Sequence[Judged] = ()
+    evaluation: Sequence[Evaluation] = ()
     estimated: Sequence[str] = ()
     joined: Joined | None = None
     violations: Sequence[str] = ()
@@ -157,8 +157,8 @@ def attack(
     path, target = Path(reports_path), None if out is None else Path(out)
     if target is not None:
         check_output(target, overwrite=overwrite, inputs=scenario.input_paths(path, pools, ground_truth))
-    if not 0 <= top <= MOST_TOP:
-        raise InputError(f"must be from 0 to {MOST_TOP:,}", value=top, place="top")
+    if not 0 <= top <= MAX_TOP:
+        raise InputError(f"must be from 0 to {MAX_TOP:,}", value=top, place="top")
     if ground_truth is not None and target is None:
         raise InputError(
             "must have `out`, the table that it is held against", value=str(ground_truth), place="ground_truth"
@@ -183,11 +183,11 @@ def attack(
         elif scenario.devices.rotate_after is not None:
             warnings.warn(names_of(scorer), stacklevel=2)
         progress.begin(ready.reports)
-        max_reports = shuffle.fitting_reports(scorer.told_bytes, max_bytes)
+        max_reports = shuffle.fitting_reports(scorer.feature_bytes, max_bytes)
         scoring = Scoring(
             scorer=scorer,
             reading=ready.reading,
-            pieces=len(ready.pieces),
+            chunks=len(ready.chunks),
             max_reports=max_reports,
             dtype=ready.dtype,
             parts=parts,
@@ -196,19 +196,19 @@ def attack(
             joined=joined,
         )
         with located(file=path):
-            weighed = warmed(engine, weigh, scoring, ready.pieces, progress.tick)
+            weighed = warmed(engine, weigh, scoring, ready.chunks, progress.tick)
             users, rows, letters = _summed(weighed, max_reports, scorer.horizon)
         ready.check_unchanged()
         tally = Tally(scorer, HEAD, top)
-        found = shuffle.crowds(users, rows, letters, scorer.told_bytes, int(max_bytes * CROWD))
+        found = shuffle.partitions(users, rows, letters, scorer.feature_bytes, int(max_bytes * CROWD))
         with located(file=path):
-            for scored in warmed(engine, score_crowd, scoring, found, progress.tick):
+            for scored in warmed(engine, score_partition, scoring, found, progress.tick):
                 if scored is not None:
                     tally.add(*scored)
         # before the table takes its place: a wrong truth leaves nothing written
         scanned = None if parts is None or known is None else parts.scan(("user", "adversary", "guess"))
-        judgments = [] if scanned is None or known is None else judged(scanned, known, seed)
-    miscalibrated = [judgment.violation for judgment in judgments if judgment.calibrated is False]
+        evaluations = [] if scanned is None or known is None else judged(scanned, known, seed)
+    miscalibrated = [judgment.violation for judgment in evaluations if judgment.calibrated is False]
     _warn(miscalibrated)
     return Inferred(
         users=tally.users,
@@ -218,7 +218,7 @@ def attack(
         results=tally.results(),
         preview=tally.head,
         top=tally.top,
-        evaluation=judgments,
+        evaluation=evaluations,
         estimated=[entry.name for entry in scenario.adversaries if entry.popularity == "estimated"],
         joined=joined,
         violations=[*violations, *miscalibrated],
@@ -241,7 +241,7 @@ class Scoring:
 
     scorer: Scorer
     reading: Reading
-    pieces: int
+    chunks: int
     max_reports: int
     dtype: pl.DataType
     parts: Parts | None
@@ -250,7 +250,7 @@ class Scoring:
     joined: Joined | None = None
 
 
-class Weighed(NamedTuple):
+class Features(NamedTuple):
     """A piece that is done: its users, rows that count, bytes of names.
 
     busy : the rows of users with so many that those of all pieces together may not fit.
@@ -262,45 +262,45 @@ class Weighed(NamedTuple):
     busy: dict[str, int]
 
 
-def weigh(scoring: Scoring, piece: Piece, engine: Local, tick: Tick) -> Weighed:
+def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features:
     """Task: what the adversaries learn from each report of a piece, in the order of the users' hashes, in a file.
 
     A user's reports beyond the horizon are left out; those of earlier pieces count as well, but are not known here.
     """
-    users, reports = scoring.reading.block(piece)
+    users, reports = scoring.reading.block(chunk)
     # rows of a user often stand together
     runs = users.rle().struct.unnest()
     hashes = np.repeat(shuffle.name_hashes(runs["value"]), runs["len"].to_numpy())
     names = users.cast(pl.String)
     rows, first, lengths = shuffle.first_rows(names, hashes, scoring.scorer.horizon)
-    places = rows
+    event_index = rows
     if len(rows) < len(users):
         early = np.zeros(len(users), dtype=bool)
         early[rows] = True
         reports = {name: column[early] for name, column in reports.items()}
-        places = (np.cumsum(early) - 1)[rows]
-    told = {name: column[places] for name, column in scoring.scorer.told(reports, engine).items()}
-    shuffle.write_piece(scoring.reading.folder, piece.number, names.gather(rows), hashes[rows], told)
+        event_index = (np.cumsum(early) - 1)[rows]
+    facts = {name: column[event_index] for name, column in scoring.scorer.facts(reports, engine).items()}
+    shuffle.write_piece(scoring.reading.folder, chunk.number, names.gather(rows), hashes[rows], facts)
     # the reports that count are only half done
-    tick(piece.count - len(rows) / 2)
-    own, busy = names.gather(first), np.flatnonzero(lengths > scoring.max_reports // scoring.pieces)
+    tick(chunk.count - len(rows) / 2)
+    own, busy = names.gather(first), np.flatnonzero(lengths > scoring.max_reports // scoring.chunks)
     busy_users = dict(zip(own.gather(busy).to_list(), lengths[busy].tolist(), strict=True))
-    return Weighed(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
+    return Features(len(first), len(rows), int(own.str.len_bytes().sum()), busy_users)
 
 
-def _summed(done: Iterable[Weighed], max_reports: int, horizon: int) -> tuple[int, int, int]:
+def _summed(done: Iterable[Features], max_reports: int, horizon: int) -> tuple[int, int, int]:
     """Users, rows and bytes of names of all pieces, as long as no user is seen to have more reports than fit."""
     reports, sums = Counter[str](), np.zeros(3, dtype=np.int64)
-    for piece in done:
-        reports.update(piece.busy)
-        for user in piece.busy:
+    for chunk in done:
+        reports.update(chunk.busy)
+        for user in chunk.busy:
             shuffle.check_reports(user, min(reports[user], horizon), max_reports)
-        sums += piece[:3]
+        sums += chunk[:3]
     users, rows, letters = sums.tolist()
     return users, rows, letters
 
 
-class ScoredCrowd(NamedTuple):
+class ScoredPartition(NamedTuple):
     """A crowd that is done: its part is written, its counts, its first and its surest rows are told."""
 
     number: int
@@ -309,24 +309,24 @@ class ScoredCrowd(NamedTuple):
     top: pl.DataFrame
 
 
-def score_crowd(scoring: Scoring, crowd: Crowd, engine: Local, tick: Tick) -> ScoredCrowd | None:
+def score_partition(scoring: Scoring, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
     """Task: the posteriors of a crowd's users, written as a part of the table; None where there is nobody."""
-    scorer, rows = scoring.scorer, shuffle.read_crowd(scoring.reading.folder, scoring.pieces, crowd)
+    scorer, rows = scoring.scorer, shuffle.read_partition(scoring.reading.folder, scoring.chunks, partition)
     if not rows.height:
         return None
     gathered = shuffle.gather(rows, scorer.horizon, scorer.columns, scoring.max_reports)
     # each report is half done; those that come too late for their users are done with
     tick((rows.height - int(gathered.lengths.sum())) / 2)
     del rows
-    scorer.check(gathered.names, gathered.lengths, gathered.told)
+    scorer.check(gathered.names, gathered.lengths, gathered.facts)
     scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
     frame = scorer.frame(scored, gathered.names.cast(scoring.dtype))
     if scoring.joined is not None:
         frame = scoring.joined.counted(frame)
     if scoring.parts is not None:
-        scoring.parts.write(crowd.number, frame)
+        scoring.parts.write(partition.number, frame)
     head = frame.head(scoring.head).rows(named=True)
-    return ScoredCrowd(crowd.number, count(scorer, scored), head, surest(frame, scoring.top))
+    return ScoredPartition(partition.number, count(scorer, scored), head, surest(frame, scoring.top))
 
 
 def _warn(violations: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from poolscope.core.arrays import Floats, Integers, places
+from poolscope.core.arrays import Floats, Integers, event_index
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
@@ -87,8 +87,8 @@ def check_rate(rate: float | None) -> None:
 
 def names_of(scorer: Scorer) -> str:
     """What is said where devices change their pseudonyms and these are not joined."""
-    told = "reports are linked by the users that the file names, whatever [devices] has as window"
-    return f"{told}; `link_fdr` joins them by kept answers" if scorer.grouping else told
+    facts = "reports are linked by the users that the file names, whatever [devices] has as window"
+    return f"{facts}; `link_fdr` joins them by kept answers" if scorer.grouping else facts
 
 
 def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario, max_bytes: int) -> Joined:
@@ -108,7 +108,7 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
         if ready.reports > most:
             rule = f"must have at most {most:,} reports for its pseudonyms to be joined"
             raise InputError(rule, value=ready.reports, remedy=REMEDY)
-        found = [ready.reading.block(piece) for piece in ready.pieces]
+        found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
         users = pl.concat([names for names, _ in found])
         names = users.unique(maintain_order=True)
@@ -144,7 +144,7 @@ def with_devices(ready: Prepared, joined: Joined) -> Prepared:
 
 #: Reports that are held beside each other at most, and of how many of them the pairs with all others at once; and
 #: reports times objects at most, as some of what is known of each pair is held beside each other too.
-MOST, AT_ONCE, CELLS = 1 << 13, 1 << 9, 1 << 25
+MAX_PSEUDONYMS, AT_ONCE, CELLS = 1 << 13, 1 << 9, 1 << 25
 
 
 def link_users(
@@ -174,7 +174,7 @@ def link_users(
     check_links(path, scenario)
     with prepared(path, scenario, pools, None, seed, max_bytes, engine, target.parent) as ready:
         scorer = ready.scorer
-        found = [ready.reading.block(piece) for piece in ready.pieces]
+        found = [ready.reading.block(chunk) for chunk in ready.chunks]
         ready.check_unchanged()
     users, sent = pl.concat([names for names, _ in found]), [reports for _, reports in found]
     order, starts = together(names := users.cast(pl.String), name_hashes(names))
@@ -190,10 +190,10 @@ def link_users(
 
 def check_links(path: Path, scenario: Scenario) -> None:
     """Refuse reports that cannot be linked, before any work: too many, or no adversary who knows of kept answers."""
-    if not scenario.keeps_answers or not any(adversary.knows_memoization for adversary in scenario.adversaries):
+    if not scenario.memoizes or not any(adversary.knows_memoization for adversary in scenario.adversaries):
         rule = "must have an adversary who knows that devices keep their answers, by which pseudonyms are linked"
         raise InputError(rule, file=scenario.file, place="adversary")
-    most, source = min(MOST, CELLS // scenario.universe().size), open_table(path)
+    most, source = min(MAX_PSEUDONYMS, CELLS // scenario.universe().size), open_table(path)
     reports = source.height()
     if reports is None:
         # of CSV as many rows are read as may be linked, and a batch more
@@ -228,7 +228,7 @@ def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> 
     starts = np.cumsum(lengths) - lengths
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
-        rows = places(starts[mine], lengths[mine])
+        rows = event_index(starts[mine], lengths[mine])
         some = {name: column[rows] for name, column in reports.items()}
         scores = link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))
         scores[np.arange(len(mine)), mine] = -np.inf

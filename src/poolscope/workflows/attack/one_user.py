@@ -85,10 +85,10 @@ def attack_user(
         elif scenario.devices.rotate_after is not None:
             warnings.warn(names_of(ready.scorer), stacklevel=2)
         found, count = [], 0
-        row = ready.scorer.told_bytes + row_bytes(ready.scorer.mechanism.report_columns)
+        row = ready.scorer.feature_bytes + row_bytes(ready.scorer.mechanism.report_columns)
         max_reports = fitting_reports(row, max_bytes)
-        for piece in ready.pieces:
-            users, reports = ready.reading.block(piece)
+        for chunk in ready.chunks:
+            users, reports = ready.reading.block(chunk)
             own = np.flatnonzero((users.cast(pl.String) == user).to_numpy())
             count += len(own)
             with located(file=path):
@@ -104,14 +104,14 @@ def attack_user(
         scorer.check(pl.Series([user]), np.array([count]), sent)
     view, columns = views(scorer.adversaries)
     mass = masses(scorer.mechanism, sent, view, engine)
-    table = pl.concat([_told(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
+    table = pl.concat([_notify(scorer, index, sent, mass[:, these]) for index, these in enumerate(columns)])
     if target is not None:
         with writing(target, raw=raw) as parts:
             parts.write(0, table)
     return Story(user=user, reports=count, pools=scorer.pool_names, table=table, violations=violations)
 
 
-def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
+def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
     """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
     adversary, count = scorer.adversaries[index], len(mass)
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
@@ -139,7 +139,7 @@ def _told(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.Data
 
 def _answers(device: Device, reports: Reports) -> Integers | None:
     """(reports,) from 1, the first report with the same answer as each; None where answers are sent with noise."""
-    if not (memoizes(device) and isinstance(device.evidence(reports).law, Identical)):
+    if not (memoizes(device) and isinstance(device.evidence(reports).distribution, Identical)):
         return None
     first, which = distinct(reports)
     return first[which] + 1

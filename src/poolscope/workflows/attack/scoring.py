@@ -34,14 +34,14 @@ from poolscope.game.columns import CONFIDENCE_MCSE, exposed_columns
 from poolscope.inference.adversary import Adversary, posterior_block, views
 from poolscope.inference.independent import CHUNK, Decision, decide
 from poolscope.inference.memoized.attack import grouped_posterior
-from poolscope.mechanisms.protocols import Mechanism, Reports, Views
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.population.universe import Universe, read_pools
 from poolscope.reports.checks import Checks, StatedPopularity
-from poolscope.reports.files import LEAST_ROWS, masses, room_for, row_bytes, rows_within
+from poolscope.reports.files import MIN_ROWS, masses, row_bytes, rows_within, workspace_for
 from poolscope.reports.frequencies import Counting
 from poolscope.scenario.build import adversary_of, build_adversary, build_device, build_mechanism, other_pools
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.attack.shuffle import Gathered, Piece, Reading, changed, cut
+from poolscope.workflows.attack.shuffle import Chunk, Gathered, Reading, changed, cut
 
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21
@@ -102,11 +102,11 @@ class Scorer:
         return [index for index in range(len(self.adversaries)) if index not in self.grouping]
 
     @cached_property
-    def view(self) -> tuple[Views, list[slice]]:
+    def view(self) -> tuple[PoolWeights, list[slice]]:
         """What these believe, and the columns of each."""
         return views([self.adversaries[index] for index in self.single])
 
-    def told(self, reports: Reports, engine: Engine) -> Reports:
+    def facts(self, reports: Reports, engine: Engine) -> Reports:
         """What has to be known of each report: its masses, and itself where reports are grouped."""
         out = dict(reports) if self.grouping else {}
         if self.single:
@@ -116,19 +116,19 @@ class Scorer:
     @cached_property
     def columns(self) -> Reports:
         """The columns that are told, without reports."""
-        out = room_for(self.mechanism.report_columns, 0) if self.grouping else {}
+        out = workspace_for(self.mechanism.report_columns, 0) if self.grouping else {}
         return out | ({MASS: np.empty((0, self.view[0].width))} if self.single else {})
 
     @property
-    def told_bytes(self) -> int:
+    def feature_bytes(self) -> int:
         """What is told of a report takes so many bytes."""
         return sum(column.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
-    def check(self, users: pl.Series, lengths: Integers, told: Reports) -> None:
+    def check(self, users: pl.Series, lengths: Integers, facts: Reports) -> None:
         """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
         for name in self.device.own if self.grouping and memoizes(self.device) else ():
-            column = told[name].reshape(len(first), -1)
+            column = facts[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():
                 user = users[int(np.searchsorted(ends, other.argmax(), side="right"))]
@@ -147,7 +147,7 @@ class Scorer:
 
     def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
         """Posteriors and guesses of some users; `tick` is told their reports."""
-        lengths, told, keys = gathered.lengths, gathered.told, user_keys(self.seed, gathered.hashes)
+        lengths, facts, keys = gathered.lengths, gathered.facts, user_keys(self.seed, gathered.hashes)
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
@@ -165,7 +165,7 @@ class Scorer:
                 error[users, a] = found.error
 
         def singly(users: Integers) -> None:
-            table, rows = _side_by_side(told[MASS], starts[users], lengths[users]), used[users]
+            table, rows = _side_by_side(facts[MASS], starts[users], lengths[users]), used[users]
             for a, own in zip(self.single, self.view[1], strict=True):
                 found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
                 keep(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
@@ -174,7 +174,7 @@ class Scorer:
         def grouped(user: int) -> None:
             assert memoizes(self.device)
             rows = slice(starts[user], starts[user] + lengths[user])
-            reports = {name: told[name][rows] for name in self.mechanism.report_columns}
+            reports = {name: facts[name][rows] for name in self.mechanism.report_columns}
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
             for a in self.grouping:
@@ -256,10 +256,10 @@ class Scorer:
 
 def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
     """(users, longest, width) the rows of some users."""
-    places = np.arange(lengths.max())
-    there = places < lengths[:, None]
+    event_index = np.arange(lengths.max())
+    there = event_index < lengths[:, None]
     table = np.zeros((*there.shape, mass.shape[1]))
-    table[there] = mass[(starts[:, None] + places)[there]]
+    table[there] = mass[(starts[:, None] + event_index)[there]]
     return table
 
 
@@ -282,7 +282,7 @@ class Prepared:
     """
 
     reading: Reading
-    pieces: list[Piece]
+    chunks: list[Chunk]
     dtype: pl.DataType
     scorer: Scorer
     source: Source
@@ -290,16 +290,16 @@ class Prepared:
 
     @property
     def reports(self) -> int:
-        return sum(piece.count for piece in self.pieces)
+        return sum(chunk.count for chunk in self.chunks)
 
     def violations(self, scenario: Scenario) -> list[str]:
         """What of the scenario the reports contradict; pseudonyms that share memoized responses are not looked at."""
         if not scenario.tells_users_apart:
             return []
         checks = Checks(self.scorer.device, _stated(scenario, self.reading.universe, self.scorer.adversaries))
-        for piece in self.pieces:
+        for chunk in self.chunks:
             if not checks.enough:
-                checks.add(*self.reading.block(piece))
+                checks.add(*self.reading.block(chunk))
         return [f"{self.source.path}: {line}" for line in checks.found()]
 
     def check_unchanged(self) -> None:
@@ -330,15 +330,15 @@ def prepared(
     source = open_table(path)
     width = len(scenario.adversaries) * ((other or universe).k + 1)
     with located(file=scenario.file):
-        least = COPIES * LEAST_ROWS * 16 * width
+        least = COPIES * MIN_ROWS * 16 * width
         check_memory("the smallest block of reports", least, "take fewer pools or adversaries")
     with scratch_folder(beside) as folder:
         reading = Reading(mechanism=mechanism, universe=universe, folder=folder.absolute(), methods=_methods(scenario))
         before = source.state()
         size = rows_within(max_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         letters = int(max_bytes * PIECE / COPIES)
-        pieces, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
-        learned = _learnt(reading, pieces, engine)
+        chunks, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
+        learned = _learnt(reading, chunks, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),
             adversaries=list(_adversaries(scenario, mechanism, universe, other, learned, seed, engine)),
@@ -346,7 +346,7 @@ def prepared(
             threshold=threshold,
             seed=seed,
         )
-        yield Prepared(reading=reading, pieces=pieces, dtype=dtype, scorer=scorer, source=source, before=before)
+        yield Prepared(reading=reading, chunks=chunks, dtype=dtype, scorer=scorer, source=source, before=before)
 
 
 def _threshold(threshold: float | None, scenario: Scenario) -> float | None:
@@ -404,19 +404,19 @@ def _methods(scenario: Scenario) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(entry.method for entry in learning))
 
 
-def _learnt(reading: Reading, pieces: list[Piece], engine: Engine) -> dict[str | None, Floats]:
+def _learnt(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
     """The popularity that the reports tell, by each method that an adversary has."""
     counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
     if counting:
-        for found in warmed(engine, counted_of, reading, pieces):
+        for found in warmed(engine, counted_of, reading, chunks):
             for one, (counted, reports) in zip(counting.values(), found, strict=True):
                 one.join(counted, reports)
     return {method: one.estimate().popularity for method, one in counting.items()}
 
 
-def counted_of(reading: Reading, piece: Piece, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
+def counted_of(reading: Reading, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
     """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
-    reports, out = reading.block(piece)[1], list[tuple[Any, int]]()
+    reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
     for method in reading.methods:
         counting = Counting(reading.mechanism, engine, method)
         counting.add(reports)

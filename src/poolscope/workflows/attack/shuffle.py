@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.core.arrays import Integers, Keys, places
+from poolscope.core.arrays import Integers, Keys, event_index
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, Rows, Source
@@ -32,7 +32,7 @@ from poolscope.reports.files import READING, USER, blocks, in_file, row_bytes, u
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class Chunk:
     """Rows that one task takes, read in batches as a whole table is."""
 
     number: int
@@ -71,10 +71,10 @@ class Reading:
     methods: tuple[str | None, ...] = ()
     devices: pl.DataFrame | None = None
 
-    def block(self, piece: Piece) -> tuple[pl.Series, Reports]:
+    def block(self, chunk: Chunk) -> tuple[pl.Series, Reports]:
         """The users and the reports of a piece, checked."""
         check_shared(self.folder, "the folder of temporary files")
-        users, reports = next(blocks(piece, self.mechanism.report_columns, self.universe, rows=piece.count))
+        users, reports = next(blocks(chunk, self.mechanism.report_columns, self.universe, rows=chunk.count))
         if self.devices is not None:
             users = users.replace(self.devices["pseudonym"], self.devices["user"])
         return users, reports
@@ -82,7 +82,7 @@ class Reading:
 
 def cut(
     source: Source, reading: Reading, *, size: int, letters: int, max_bytes: int
-) -> tuple[list[Piece], pl.DataType]:
+) -> tuple[list[Chunk], pl.DataType]:
     """Pieces of at most `size` rows and `letters` bytes of names, in order, and the type of users' names.
 
     `max_bytes` is for reading.
@@ -90,7 +90,7 @@ def cut(
     columns = reading.mechanism.report_columns
     row = max(READING * row_bytes(columns), -(-max_bytes // size))
     wanted = (USER, *in_file(columns, text=source.text))
-    pieces: list[Piece] = []
+    chunks: list[Chunk] = []
     held: list[Rows] = []
     dtype = None
     for rows in source.rows(wanted, max_bytes=max_bytes, row_bytes=row, folder=reading.folder):
@@ -98,11 +98,11 @@ def cut(
             dtype = users_of(replace(rows, count=0).read([USER]), dtype).dtype
         full = sum(each.count for each in held) + rows.count > size
         if held and (full or sum(each.size for each in held) + rows.size > letters):
-            pieces.append(Piece(number=len(pieces), rows=tuple(held)))
+            chunks.append(Chunk(number=len(chunks), rows=tuple(held)))
             held = []
         held.append(rows)
     assert dtype is not None
-    return [*pieces, Piece(number=len(pieces), rows=tuple(held))], dtype
+    return [*chunks, Chunk(number=len(chunks), rows=tuple(held))], dtype
 
 
 def changed(file: Path) -> InputError:
@@ -153,7 +153,7 @@ def first_rows(names: pl.Series, hashes: Keys, horizon: int) -> tuple[Integers, 
     """
     order, starts = together(names, hashes)
     lengths = np.minimum(np.diff(np.append(starts, len(order))), horizon)
-    return order[places(starts, lengths)], order[starts], lengths
+    return order[event_index(starts, lengths)], order[starts], lengths
 
 
 FEWER = "look at fewer of them with `observations`"
@@ -165,20 +165,20 @@ HASH = "user hash"
 GROUP_ROWS, GROUP_BYTES = 1 << 13, 1 << 20
 
 
-def write_piece(folder: Path, piece: int, names: pl.Series, hashes: Keys, told: Reports) -> None:
+def write_piece(folder: Path, chunk: int, names: pl.Series, hashes: Keys, facts: Reports) -> None:
     """Write what is told of the reports of a piece, in the order of the users' hashes, each row as its bytes."""
-    frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(told[name])) for name in told})
-    row = sum(column.nbytes for column in told.values()) // len(names)
+    frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(facts[name])) for name in facts})
+    row = sum(column.nbytes for column in facts.values()) // len(names)
     size = max(1, min(GROUP_ROWS, GROUP_BYTES // max(1, row)))
-    frame.write_parquet(_file(folder, piece), compression="uncompressed", row_group_size=size)
+    frame.write_parquet(_file(folder, chunk), compression="uncompressed", row_group_size=size)
 
 
 def _as_bytes(column: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8)
 
 
-def _file(folder: Path, piece: int) -> Path:
-    return folder / f"{piece}.parquet"
+def _file(folder: Path, chunk: int) -> Path:
+    return folder / f"{chunk}.parquet"
 
 
 def check_reports(user: str, reports: int, max_reports: int, remedy: str = FEWER) -> None:
@@ -188,7 +188,7 @@ def check_reports(user: str, reports: int, max_reports: int, remedy: str = FEWER
         raise InputError(rule, value=reports, place=f"user {user}", remedy=remedy)
 
 
-class Crowd(NamedTuple):
+class Partition(NamedTuple):
     """Users with hashes from `low` to below `high`."""
 
     number: int
@@ -206,7 +206,7 @@ SCORED, ALWAYS = 2, 1 << 16
 A_ROW, NAMED = 48, 128
 
 
-def crowds(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Iterator[Crowd]:
+def partitions(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Iterator[Partition]:
     """So many equal intervals of hashes that a crowd takes about `max_bytes` bytes, what is told of a report `row`.
 
     users, rows, letters : those of all pieces together, and the bytes of users' names.
@@ -215,7 +215,7 @@ def crowds(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Ite
     count = min(users, -(-needed // max(1, max_bytes)))
     edges = [number * 2**64 // count for number in range(count + 1)]
     for number in range(count):
-        yield Crowd(number, edges[number], edges[number + 1])
+        yield Partition(number, edges[number], edges[number + 1])
 
 
 def fitting_reports(row: int, max_bytes: int) -> int:
@@ -237,14 +237,14 @@ class Gathered:
     names: pl.Series
     hashes: Keys
     lengths: Integers
-    told: Reports
+    facts: Reports
 
 
-def read_crowd(folder: Path, pieces: int, crowd: Crowd) -> pl.DataFrame:
+def read_partition(folder: Path, chunks: int, partition: Partition) -> pl.DataFrame:
     """The rows of a crowd's users, in the order of pieces."""
-    files = [_file(folder, piece) for piece in range(pieces)]
+    files = [_file(folder, chunk) for chunk in range(chunks)]
     scan = pl.scan_parquet(files, glob=False, hive_partitioning=False)
-    return scan.filter(pl.col(HASH).is_between(crowd.low, crowd.high - 1)).collect()
+    return scan.filter(pl.col(HASH).is_between(partition.low, partition.high - 1)).collect()
 
 
 def gather(frame: pl.DataFrame, horizon: int, columns: Reports, max_reports: int) -> Gathered:
@@ -256,8 +256,8 @@ def gather(frame: pl.DataFrame, horizon: int, columns: Reports, max_reports: int
     rows, first, lengths = first_rows(names, hashes, horizon)
     most = int(lengths.argmax())
     check_reports(names[int(first[most])], int(lengths[most]), max_reports)
-    told = {}
+    facts = {}
     for name, like in columns.items():
         size = like.itemsize * math.prod(like.shape[1:])
-        told[name] = bytes_of(frame[name].gather(rows), size).view(like.dtype).reshape(-1, *like.shape[1:])
-    return Gathered(names=names.gather(first), hashes=hashes[first], lengths=lengths, told=told)
+        facts[name] = bytes_of(frame[name].gather(rows), size).view(like.dtype).reshape(-1, *like.shape[1:])
+    return Gathered(names=names.gather(first), hashes=hashes[first], lengths=lengths, facts=facts)

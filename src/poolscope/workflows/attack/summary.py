@@ -164,7 +164,7 @@ ERROR = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Evaluation:
     """How right one adversary is about the users whose pool is known, after all their reports.
 
     Parameters
@@ -214,7 +214,7 @@ def check_pools(truth: pl.DataFrame, pools: Sequence[str], file: str | PathLike[
         raise InputError(rule, value=name, place=f"row {row + 1}", file=file, remedy=did_you_mean(name, pools))
 
 
-def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Judged]:
+def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Evaluation]:
     """Each adversary of a table of posteriors, beside the truth."""
     rows = posteriors.select("user", "adversary", "n", "guess", "confidence")
     last = rows.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
@@ -226,11 +226,11 @@ def judged(posteriors: pl.LazyFrame, truth: pl.DataFrame, seed: int) -> list[Jud
     return [_judged(name, found.filter(pl.col("adversary") == name), seed, level) for name in names]
 
 
-def _judged(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Judged:
+def _judged(adversary: str, rows: pl.DataFrame, seed: int, level: float) -> Evaluation:
     guessed = rows.drop_nulls("guess").with_columns((pl.col("guess") == pl.col("pool")).alias(CORRECT))
     some = guessed.height > 0
     gap = ece(guessed, seed) if some else None
-    return Judged(
+    return Evaluation(
         adversary=adversary,
         users=rows.height,
         guessed=guessed.height,

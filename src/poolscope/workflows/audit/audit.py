@@ -177,7 +177,9 @@ def records_of(
     def kept(attack: Attack, rows: pl.DataFrame) -> tuple[Counted, Part, pl.DataFrame]:
         return Counted.of(rows, attack[1]), part_of(rows, held), pool_sums(rows, attack[1], own[0])
 
-    def told(attack: Attack, found: list[tuple[Counted, Part, pl.DataFrame]]) -> tuple[Record, list[PoolRecord]]:
+    def summarize_attack(
+        attack: Attack, found: list[tuple[Counted, Part, pl.DataFrame]]
+    ) -> tuple[Record, list[PoolRecord]]:
         counted = Counted()
         for part, _, _ in found:
             counted += part
@@ -188,7 +190,7 @@ def records_of(
 
     attacks = [(name, n) for name in game.pool_counts for n in game.observations]
     columns = tuple(dict.fromkeys(("user", *counting, *needed(held))))
-    return outcomes.looked_at(attacks, columns, kept, told)
+    return outcomes.map_reduce(attacks, columns, kept, summarize_attack)
 
 
 def summary_of(scenario: Scenario, game: Game, manifest: Manifest, outcomes: OutcomeFiles) -> Summary:

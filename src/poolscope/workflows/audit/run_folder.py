@@ -27,7 +27,7 @@ from poolscope.core.tables.atomic import checksum, write_text
 from poolscope.game.blocks import Part
 from poolscope.game.columns import exposed_columns
 from poolscope.game.outcome_files import OutcomeFiles
-from poolscope.inference.independent import MOST_USERS
+from poolscope.inference.independent import MAX_USERS
 from poolscope.metrics.bounds import CumulativeEpsilon
 from poolscope.metrics.linkability import Linkability
 from poolscope.metrics.pools import PoolRecord
@@ -278,7 +278,7 @@ def read_manifest(out: Path) -> Manifest | None:
     return Manifest(**found)
 
 
-def kept_users(out: Path) -> tuple[int, int] | None:
+def finished_users(out: Path) -> tuple[int, int] | None:
     """How many users of a run are on disk, and of how many; None where there is no run."""
     if (kept := read_manifest(out)) is None:
         return None
@@ -317,5 +317,5 @@ def _is_manifest(found: Any) -> bool:
         and all(isinstance(value, str) for table in tables for value in table.values())
         and all(map(re.compile(r"part-\d{6,}\.parquet").fullmatch, found["parts"]))
         and found["users"] >= 1
-        and 1 <= found["block"] <= MOST_USERS
+        and 1 <= found["block"] <= MAX_USERS
     )

@@ -53,7 +53,7 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: f
         exposed = exposure_counts(rows, horizon, threshold, own) if first[attack[0]] == attack else 0
         return part_of(rows, held), behaved, exposed
 
-    def told(attack: Attack, parts: list[tuple[Part, Counts, Counts]]) -> dict[str, pl.DataFrame]:
+    def facts(attack: Attack, parts: list[tuple[Part, Counts, Counts]]) -> dict[str, pl.DataFrame]:
         some, behaved, exposed = zip(*parts, strict=True)
         rows = outcomes.joined(attack, held, some)
         label = [pl.lit(attack[0]).alias("adversary"), pl.lit(attack[1]).alias("n"), pl.all()]
@@ -69,5 +69,5 @@ def tables(outcomes: OutcomeFiles, k: int, seed: int, horizon: int, threshold: f
         return found
 
     columns = tuple(dict.fromkeys(("user", *needed(held), "gamma", "delta", *exposing)))
-    every = list(outcomes.looked_at(attacks, columns, kept, told))
+    every = list(outcomes.map_reduce(attacks, columns, kept, facts))
     return Tables(**{f.name: pl.concat(one[f.name] for one in every if f.name in one) for f in fields(Tables)})

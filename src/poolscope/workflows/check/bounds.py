@@ -72,7 +72,7 @@ def lower_bound(at_least: float, at_most: float) -> float:
     return max(math.log(at_least / at_most), 0.0) if at_least > 0 else 0.0
 
 
-def most_telling(
+def max_telling(
     counts: NDArray[np.int64], trials: NDArray[np.int64], about: NDArray[np.int64] | None = None
 ) -> tuple[int, int, int]:
     """Positions of two objects, and the event, with the largest lower bound on epsilon.
@@ -159,15 +159,15 @@ def _expected(planned: Plan, rate: float, epsilon: float) -> float:
 
 
 #: Objects that reports are made of, and reports of each, on average and where there are as many.
-MOST_WIDE, REPORTS_EACH = 2048, 8
+MAX_WIDE, REPORTS_EACH = 2048, 8
 #: Bytes of all reports together.
-MOST_BYTES = 4 * BYTES_AT_ONCE
+MAX_BYTES = 4 * BYTES_AT_ONCE
 #: Objects times bits, or values, that are counted.
-MOST_CELLS = 1 << 24
+MAX_CELLS = 1 << 24
 #: Objects that may be nominated: by a bit or value of their own, and by reports that repeat.
 BY_RATE, BY_REPEATS = 3, 1
 #: Standard errors by which a rate must differ, and reports of an object that must repeat.
-ERRORS, LEAST_REPEATS = 3.0, 3
+ERRORS, MIN_REPEATS = 3.0, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ def draw_wide(sampler: Sampler, count: int, objects: Sequence[int] | None = None
     """So many reports of objects drawn uniformly from the given ones, or from as many as there are samples for."""
     rng, universe = sampler.generator(Stage.WIDE, 0), sampler.mechanism.universe
     if objects is None:
-        most = int(np.clip(count // REPORTS_EACH, 2, MOST_WIDE))
+        most = int(np.clip(count // REPORTS_EACH, 2, MAX_WIDE))
         chosen = np.arange(universe) if universe <= most else np.sort(rng.choice(universe, most, replace=False))
     else:
         chosen = np.sort(np.array(objects, dtype=np.int64))
@@ -211,7 +211,7 @@ def draw_wide(sampler: Sampler, count: int, objects: Sequence[int] | None = None
         parts.append(part)
         start += at_once
         at_once = int(np.clip(BYTES_AT_ONCE // max(1, bytes_of(part)), 64, REPORTS_AT_ONCE))
-        count = min(count, max(start, MOST_BYTES // max(1, bytes_of(part))))
+        count = min(count, max(start, MAX_BYTES // max(1, bytes_of(part))))
     reports = joined(parts)
     return Wide(mechanism=sampler.mechanism, objects=chosen, drawn=drawn[: min(start, len(drawn))], reports=reports)
 
@@ -227,7 +227,7 @@ def nominated(wide: Wide) -> list[int]:
     repeated = _repeated(wide)
     typical = np.median(repeated)
     by_repeats = [
-        p for p in np.argsort(-repeated, kind="stable")[:BY_REPEATS] if repeated[p] >= LEAST_REPEATS + 2 * typical
+        p for p in np.argsort(-repeated, kind="stable")[:BY_REPEATS] if repeated[p] >= MIN_REPEATS + 2 * typical
     ]
     return [int(wide.objects[p]) for p in dict.fromkeys([*by_repeats, *by_rate])]
 
@@ -237,12 +237,12 @@ def counted_bits(wide: Wide, bits: BitColumn, rows: NDArray[np.bool_] | None = N
 
     rows : which of the reports count; all by default.
     """
-    if len(wide.objects) * bits.size > MOST_CELLS:
+    if len(wide.objects) * bits.size > MAX_CELLS:
         return None
     counts = np.zeros((len(wide.objects), bits.size), dtype=np.int64)
     order = np.argsort(wide.drawn if rows is None else np.where(rows, wide.drawn, -1), kind="stable")
     order = order[0 if rows is None else int((~rows).sum()) :]
-    step = max(1, MOST_CELLS // bits.size)
+    step = max(1, MAX_CELLS // bits.size)
     for start in range(0, len(order), step):
         part = order[start : start + step]
         drawn, first = np.unique(wide.drawn[part], return_index=True)
@@ -261,7 +261,7 @@ def _counted(wide: Wide) -> Iterator[NDArray[np.int64]]:
                 yield counts
         elif column.ndim == 1 and column.dtype.kind in "iubSU":
             values, which = np.unique(column, return_inverse=True)
-            if len(values) > 1 and len(wide.objects) * len(values) <= MOST_CELLS:
+            if len(values) > 1 and len(wide.objects) * len(values) <= MAX_CELLS:
                 cells = np.bincount(wide.drawn * len(values) + which, minlength=len(wide.objects) * len(values))
                 yield cells.reshape(len(wide.objects), len(values))
 

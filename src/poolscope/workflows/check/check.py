@@ -35,7 +35,7 @@ from poolscope.mechanisms.pure import declared_columns
 from poolscope.population.universe import Universe
 from poolscope.scenario.build import build_mechanism
 from poolscope.scenario.scenario import Scenario
-from poolscope.workflows.check.bounds import Plan, Wide, clear, detectable, draw_wide, most_telling, nominated, plan
+from poolscope.workflows.check.bounds import Plan, Wide, clear, detectable, draw_wide, max_telling, nominated, plan
 from poolscope.workflows.check.distribution import INDEPENDENCE_ERROR, Share, exact, states_law
 from poolscope.workflows.check.events import ANY, Family, Name, numbered
 from poolscope.workflows.check.fit import Fit, Fitting
@@ -125,7 +125,7 @@ def _chosen(sampler: Sampler, samples: int) -> tuple[Telling | None, int, tuple[
                     fitting.add(p, seen)
         if objects < 2:
             return None, used, supports.shares(), None
-        one, other, event = most_telling(counts, trials, about)
+        one, other, event = max_telling(counts, trials, about)
         if clear(counts[[one, other], event], trials[[one, other]]):
             break
     rates = (counts[[one, other], event] + 0.5) / (trials[[one, other]] + 1.0)
@@ -136,8 +136,8 @@ def _chosen(sampler: Sampler, samples: int) -> tuple[Telling | None, int, tuple[
 def _positions(pairs: NDArray[np.int64], objects: Sequence[int]) -> NDArray[np.int64]:
     """Where objects stand among the tried ones; ANY stays what it is."""
     order = np.argsort(objects)
-    places = order[np.searchsorted(np.array(objects)[order], np.maximum(pairs, 0)).clip(max=len(objects) - 1)]
-    return np.where(pairs == ANY, ANY, places)
+    event_index = order[np.searchsorted(np.array(objects)[order], np.maximum(pairs, 0)).clip(max=len(objects) - 1)]
+    return np.where(pairs == ANY, ANY, event_index)
 
 
 def _learnt(sampler: Sampler, samples: int) -> tuple[list[Family], int]:
@@ -187,7 +187,7 @@ def _tested(sampler: Sampler, telling: Telling, planned: Plan, claimed: float, n
 
 
 #: Objects that are tried where the universe has more.
-MOST_OBJECTS = 12
+MAX_OBJECTS = 12
 FEWEST_SAMPLES = 1000
 #: One in how many samples there are reports of many objects besides, and one in how many is made by `report` again.
 WIDE_SHARE, PLAYED_SHARE = 2, 4
@@ -339,14 +339,14 @@ def _of_pools(universe: Universe | None, pools: Sequence[str], seed: int) -> lis
             remedy = did_you_mean(pool, universe.pool_names)
             raise InputError("must be a pool of the universe", value=pool, place="pools", remedy=remedy)
         members = np.flatnonzero(universe.pool_of == universe.pool_names.index(pool))
-        count = min(len(members), max(2, MOST_OBJECTS // len(pools)))
+        count = min(len(members), max(2, MAX_OBJECTS // len(pools)))
         out += sorted(rng.choice(members, count, replace=False).tolist())
     return out
 
 
 def _tried(universe: int, seed: int, outstanding: Sequence[int]) -> tuple[int, ...]:
     """All objects of a small universe; of a large one the first, the last, those that stand out, others at random."""
-    if universe <= MOST_OBJECTS:
+    if universe <= MAX_OBJECTS:
         return tuple(range(universe))
-    inner = np.random.default_rng(seed).choice(universe - 2, MOST_OBJECTS - 2, replace=False) + 1
-    return tuple(sorted(list(dict.fromkeys([0, universe - 1, *outstanding, *map(int, inner)]))[:MOST_OBJECTS]))
+    inner = np.random.default_rng(seed).choice(universe - 2, MAX_OBJECTS - 2, replace=False) + 1
+    return tuple(sorted(list(dict.fromkeys([0, universe - 1, *outstanding, *map(int, inner)]))[:MAX_OBJECTS]))

@@ -12,7 +12,7 @@ from scipy import optimize
 
 from poolscope.core.arrays import Floats
 from poolscope.mechanisms.channel import exact_epsilon
-from poolscope.mechanisms.protocols import Mechanism, Reports, Views
+from poolscope.mechanisms.protocols import Mechanism, PoolWeights, Reports
 from poolscope.mechanisms.pure import CELLS_LISTED, Pure, all_reports, in_parts
 from poolscope.mechanisms.sketch import Sketch
 from poolscope.metrics.intervals import clopper_pearson
@@ -64,7 +64,7 @@ def likelihoods(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) 
 
     Through the masses of single objects: a mechanism of one's own may state these alone.
     """
-    return mechanism.floor + mechanism.slope * _masses(mechanism, reports, objects)
+    return mechanism.likelihood_offset + mechanism.likelihood_scale * _masses(mechanism, reports, objects)
 
 
 def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> Floats:
@@ -80,7 +80,7 @@ def _masses(mechanism: Mechanism, reports: Reports, objects: Sequence[int]) -> F
     weights = np.zeros((1, mechanism.universe))
     columns[0, list(objects)] = np.arange(1, len(objects) + 1)
     weights[0, list(objects)] = 1.0
-    return mechanism.mass(reports, Views(columns, weights, len(objects) + 1))[:, 1:]
+    return mechanism.mass(reports, PoolWeights(columns, weights, len(objects) + 1))[:, 1:]
 
 
 def is_pure(mechanism: Any) -> bool:
@@ -88,12 +88,12 @@ def is_pure(mechanism: Any) -> bool:
     if isinstance(mechanism, Pure):
         return True
     # of one's own: supports, and no likelihood that says otherwise
-    return hasattr(mechanism, "support") and (mechanism.floor > 0 if states_law(mechanism) else True)
+    return hasattr(mechanism, "support") and (mechanism.likelihood_offset > 0 if states_law(mechanism) else True)
 
 
 def states_law(mechanism: Mechanism) -> bool:
     """Whether the mechanism says anything of its law; one that only samples can be checked as well."""
-    return all(hasattr(mechanism, name) for name in ("mass", "floor", "slope"))
+    return all(hasattr(mechanism, name) for name in ("mass", "likelihood_offset", "likelihood_scale"))
 
 
 def exact(mechanism: Mechanism) -> Exact | None:
@@ -103,26 +103,26 @@ def exact(mechanism: Mechanism) -> Exact | None:
     reports = all_reports(mechanism, CELLS_LISTED // mechanism.universe)
     if reports is None:
         return None
-    law = likelihoods(mechanism, reports, range(mechanism.universe))
+    distribution = likelihoods(mechanism, reports, range(mechanism.universe))
     consistent = None
-    if law.size <= CELLS_SOLVED:
+    if distribution.size <= CELLS_SOLVED:
         support = mechanism.support(reports) if is_pure(mechanism) else None  # type: ignore[attr-defined]
-        consistent = normalizes(law, support, stated(mechanism, "p_star"))
-    return Exact(epsilon=exact_epsilon(law.T), reports=len(law), consistent=consistent)
+        consistent = normalizes(distribution, support, stated(mechanism, "p_star"))
+    return Exact(epsilon=exact_epsilon(distribution.T), reports=len(distribution), consistent=consistent)
 
 
-def normalizes(law: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
+def normalizes(distribution: Floats, support: NDArray[np.bool_] | None, p_star: float | None) -> bool:
     """Whether the likelihoods can be probabilities: sum to one for every object, and to p* over its support.
 
     The likelihood of a report is stated up to a factor of its own; sought are factors that are not negative (a linear
     programme).
     """
-    ones = np.ones(law.shape[1])
-    equations, values = law.T, ones
+    ones = np.ones(distribution.shape[1])
+    equations, values = distribution.T, ones
     if support is not None and p_star is not None:
-        equations = np.vstack([equations, (law * support).T])
+        equations = np.vstack([equations, (distribution * support).T])
         values = np.concatenate([ones, p_star * ones])
-    found = optimize.linprog(np.zeros(len(law)), A_eq=equations, b_eq=values, bounds=(0, None), method="highs")
+    found = optimize.linprog(np.zeros(len(distribution)), A_eq=equations, b_eq=values, bounds=(0, None), method="highs")
     return int(found.status) != 2
 
 

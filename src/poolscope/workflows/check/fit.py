@@ -94,5 +94,5 @@ class Fitting:
 def posterior(log_likelihood: Floats) -> Floats:
     """(reports, objects) probability of each object if all are equally likely; zeros where none can send the report."""
     likelihood = scaled(log_likelihood)
-    law: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
-    return law
+    distribution: Floats = likelihood / np.maximum(likelihood.sum(axis=1, keepdims=True), 1.0)
+    return distribution

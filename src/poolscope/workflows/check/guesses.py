@@ -29,7 +29,7 @@ from poolscope.workflows.check.distribution import likelihoods, states_law
 from poolscope.workflows.check.events import BitColumn, fingerprints, last_bit
 
 #: Reports that one rule guesses from at most, and distinct values among which a gap is looked for.
-MOST_GUESSES, MOST_DISTINCT = 2048, 256
+MAX_GUESSES, MAX_DISTINCT = 2048, 256
 #: The smallest and the largest share of the reports that may lie beyond a gap: fewer reports than two show nothing.
 FEWEST, LARGEST_SHARE = 2, 0.25
 #: Numbers beyond it are as good as infinite.
@@ -37,11 +37,11 @@ LARGEST = 1e100
 #: Standard deviations by which reports stand apart from all others, and distinct counts that these must have.
 APART, SPREAD = 6.0, 20
 #: Parts of a bit vector by which vectors are found that differ in few bits, and bytes that each must have.
-MOST_SEGMENTS, SEGMENT_BYTES = 8, 4
+MAX_SEGMENTS, SEGMENT_BYTES = 8, 4
 #: Bits in which such vectors differ at most.
 FEW_BITS = 16
 #: Reports with the same part beyond which it is common and finds nothing.
-MOST_ALIKE = 8
+MAX_ALIKE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +127,14 @@ def beyond_gap(values: NDArray[np.floating] | NDArray[np.integer]) -> Integers:
     distinct, first = np.unique(values[order], return_index=True)
     ends = np.append(first[1:], len(values))
     allowed = (ends >= FEWEST) & (ends <= LARGEST_SHARE * len(values))
-    allowed[MOST_DISTINCT:] = False
+    allowed[MAX_DISTINCT:] = False
     allowed[-1] = False
     if not allowed.any():
         return order[:0]
     gaps = np.append(np.diff(distinct.astype(np.float64)), 0.0)
     with np.errstate(invalid="ignore"):
         end = ends[int(np.where(allowed, np.nan_to_num(gaps, nan=0.0), -1.0).argmax())]
-    return order[: min(int(end), MOST_GUESSES)]
+    return order[: min(int(end), MAX_GUESSES)]
 
 
 def standing_apart(wide: Wide) -> str | None:
@@ -200,7 +200,7 @@ def _near_duplicates(wide: Wide, bits: BitColumn, rng: np.random.Generator) -> R
     column = wide.reports[bits.column]
     packed = column if bits.one is None else np.packbits(bits.matrix(column), axis=1, bitorder="little")
     partner = np.full(len(packed), -1, dtype=np.int64)
-    segments = min(MOST_SEGMENTS, packed.shape[1] // SEGMENT_BYTES)
+    segments = min(MAX_SEGMENTS, packed.shape[1] // SEGMENT_BYTES)
     for segment in np.array_split(packed, segments, axis=1) if segments > 1 else ():
         _pair(segment, partner)
     (rows,) = np.nonzero(partner >= 0)
@@ -208,7 +208,7 @@ def _near_duplicates(wide: Wide, bits: BitColumn, rng: np.random.Generator) -> R
     apart = np.bitwise_count(differing).sum(axis=1, dtype=np.int64)
     # equal reports have a rule of their own
     near = np.flatnonzero((apart > 0) & (apart <= FEW_BITS))
-    near = near[np.argsort(apart[near], kind="stable")][:MOST_GUESSES]
+    near = near[np.argsort(apart[near], kind="stable")][:MAX_GUESSES]
     rows, differing = rows[near], differing[near]
     if not len(rows):
         return Rule(words=words, rows=rows, guess=rows)
@@ -229,5 +229,5 @@ def _pair(part: NDArray[np.uint8], partner: NDArray[np.int64]) -> None:
     _, first, which, counts = np.unique(
         fingerprints({"part": np.ascontiguousarray(part)}), return_index=True, return_inverse=True, return_counts=True
     )
-    rare = (counts[which] <= MOST_ALIKE) & (first[which] != np.arange(len(part))) & (partner < 0)
+    rare = (counts[which] <= MAX_ALIKE) & (first[which] != np.arange(len(part))) & (partner < 0)
     partner[rare] = first[which][rare]

@@ -23,7 +23,7 @@ Signs = NDArray[np.int8]
 SHOWN, HIDDEN, UNKNOWN = 1, 0, -1
 
 #: Distinct values of a column that a mark may be.
-MOST_VALUES = 1024
+MAX_VALUES = 1024
 #: Bits of reports that are unpacked at once.
 CELLS_AT_ONCE = 1 << 22
 #: Reports of the average under a key that a mark's rate is compared with, besides those of other objects.
@@ -160,17 +160,17 @@ class Target:
         marks: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
         return marks
 
-    def at(self, column: NDArray[Any], places: NDArray[np.int64]) -> Truths:
+    def at(self, column: NDArray[Any], event_index: NDArray[np.int64]) -> Truths:
         """(reports, objects) whether the bits at these places are set, or the value is that one."""
         if self.bits is None:
             assert self.values is not None
-            held: Truths = column[:, None] == self.values[places]
+            held: Truths = column[:, None] == self.values[event_index]
             return held
         if self.bits.one is not None:
-            set_there: Truths = np.take_along_axis(column, places, axis=1) == self.bits.one
+            set_there: Truths = np.take_along_axis(column, event_index, axis=1) == self.bits.one
             return set_there
-        octets = np.take_along_axis(column, places >> 3, axis=1)
-        return (octets >> (places & 7).astype(np.uint8) & 1).astype(bool)
+        octets = np.take_along_axis(column, event_index >> 3, axis=1)
+        return (octets >> (event_index & 7).astype(np.uint8) & 1).astype(bool)
 
     def words(self, name: str, sign: int, keys: str) -> str:
         under = f"under this {keys}"
@@ -190,17 +190,17 @@ class Keyed:
     keys: tuple[str, ...]
     target: Target
     prints: NDArray[np.uint64]
-    places: NDArray[np.int64]
+    event_index: NDArray[np.int64]
 
     def of(self, reports: Reports) -> Signs:
         found = fingerprints({name: reports[name] for name in self.keys})
         at = _places(self.prints, found)
-        places = np.where((self.prints[at] == found)[:, None], self.places[:, at].T, -1)
-        shown = self.target.at(reports[self.target.column], np.maximum(places, 0))
-        return np.where(places < 0, UNKNOWN, shown).astype(np.int8)
+        event_index = np.where((self.prints[at] == found)[:, None], self.event_index[:, at].T, -1)
+        shown = self.target.at(reports[self.target.column], np.maximum(event_index, 0))
+        return np.where(event_index < 0, UNKNOWN, shown).astype(np.int8)
 
     def only(self, positions: Sequence[int]) -> Self:
-        return replace(self, places=self.places[list(positions)])
+        return replace(self, event_index=self.event_index[list(positions)])
 
     def words(self, name: str, sign: int) -> str:
         return self.target.words(name, sign, " and ".join(self.keys))
@@ -210,9 +210,9 @@ def keyed(looks: Sequence[Reports], objects: Sequence[int], keys: tuple[str, ...
     """Events of the marks that objects leave under each key: under all of them, and where they are clearest."""
     found = [fingerprints({name: look[name] for name in keys}) for look in looks]
     prints = np.unique(np.concatenate(found))
-    places, *clear = _marks(looks, [np.searchsorted(prints, f) for f in found], len(prints), target)
+    event_index, *clear = _marks(looks, [np.searchsorted(prints, f) for f in found], len(prints), target)
     for known in [clear[0] > 0, *(_most(values, share) for values in clear for share in CLEAREST)]:
-        mark = Keyed(keys=keys, target=target, prints=prints, places=np.where(known, places, -1))
+        mark = Keyed(keys=keys, target=target, prints=prints, event_index=np.where(known, event_index, -1))
         yield marked(mark, objects, singly=True)
 
 
@@ -231,7 +231,7 @@ def _marks(
     """
     orders = [np.argsort(a, kind="stable") for a in at]
     ends = [np.searchsorted(a[order], np.arange(keys + 1)) for a, order in zip(at, orders, strict=True)]
-    places = np.zeros((len(looks), keys), dtype=np.int64)
+    event_index = np.zeros((len(looks), keys), dtype=np.int64)
     gaps, margins = np.zeros((2, len(looks), keys))
     reports = sum(map(len, at))
     step = max(1, int(CELLS_AT_ONCE * keys / (target.size * (reports + keys * len(looks)))))
@@ -253,9 +253,9 @@ def _marks(
         rates = (counts + PRIOR_REPORTS * others) / (trials + PRIOR_REPORTS)[:, :, None]
         excess = rates - others
         second, best = np.moveaxis(np.partition(excess, target.size - 2, axis=2)[:, :, -2:], 2, 0)
-        places[:, start:stop] = excess.argmax(axis=2)
+        event_index[:, start:stop] = excess.argmax(axis=2)
         gaps[:, start:stop], margins[:, start:stop] = best, best - second
-    return places, gaps, margins
+    return event_index, gaps, margins
 
 
 def _prints(reports: Reports, column: str | None) -> NDArray[np.uint64]:

@@ -146,11 +146,11 @@ def lagged(words: str, marks: dict[str, Truths]) -> Iterator[Finding]:
 #: Pairs of calls, and reports in each of them.
 PAIRS, LENGTH = 16, 256
 #: Short calls: at least, at most, and one for so many samples.
-FEWEST_CALLS, MOST_CALLS, SAMPLES_EACH = 256, 4096, 16
+FEWEST_CALLS, MAX_CALLS, SAMPLES_EACH = 256, 4096, 16
 #: Reports of all short calls together that are made however few samples there are.
 FEWEST_REPORTS = 8192
 #: Reports of a sequence whose marks are looked at.
-MOST_MARKED = 4096
+MAX_MARKED = 4096
 #: Keys that are changed in each of their bits.
 KEYS, KEY_BITS = 256, 64
 #: Distances beyond it are as good as infinite.
@@ -230,7 +230,7 @@ def _made(sampler: Sampler, position: int, samples: int) -> Calls:
     _, counts = np.unique(prints, return_counts=True)
     equal = (float((counts * (counts - 1)).sum()) / 2 + 1.0) / (len(prints) * (len(prints) - 1) / 2 + 1.0)
     # where `obfuscate` is our own a call is no unit of randomness
-    most = FEWEST_CALLS if obfuscates_by_report(sampler.mechanism) else MOST_CALLS
+    most = FEWEST_CALLS if obfuscates_by_report(sampler.mechanism) else MAX_CALLS
     count = int(np.clip(samples // SAMPLES_EACH, FEWEST_CALLS, most))
     most = min(max(samples // 2, FEWEST_REPORTS), max(FEWEST_CALLS, BYTES_AT_ONCE // max(1, size)))
     # as many reports to a call that two calls are equal by chance in one check at most
@@ -310,8 +310,8 @@ def _apart(some: NDArray[Any], others: NDArray[Any]) -> Floats:
 
 def _marked(sampler: Sampler, position: int, calls: Calls, event: Family | None) -> Iterator[Finding]:
     """Marks of reports: independent of each other, and as common at the beginning of a call as later."""
-    first = _part(calls.short, np.arange(min(calls.count, MOST_MARKED)) * calls.length)
-    long = _part(calls.long, slice(0, MOST_MARKED))
+    first = _part(calls.short, np.arange(min(calls.count, MAX_MARKED)) * calls.length)
+    long = _part(calls.long, slice(0, MAX_MARKED))
     everything = joined([calls.one, calls.other, first, long])
     seen = Seen(mechanism=sampler.mechanism, reports=everything)
     marks = marks_of(seen, position, sampler.objects, event)

@@ -35,7 +35,7 @@ from poolscope.workflows.check.events import (
     fingerprints,
     integers,
 )
-from poolscope.workflows.check.marks import MOST_VALUES, Target, given, keyed
+from poolscope.workflows.check.marks import MAX_VALUES, Target, given, keyed
 
 #: Bytes of reports, and reports, that are held at once.
 BYTES_AT_ONCE, REPORTS_AT_ONCE = 1 << 25, 1 << 13
@@ -167,7 +167,7 @@ class Supports:
 
 
 #: Bits, cuts, and parts of wide columns, whose rates differ most between objects.
-MOST_BITS = 32
+MAX_BITS = 32
 #: How many bits must be set, and how many must not be, where an event is of several.
 TOGETHER = (1, 2, 4)
 #: Cuts through a column of many values.
@@ -175,11 +175,11 @@ CUTS = 15
 #: Quantiles at which the stated likelihood ratio is cut.
 LEVELS = (0.0, 0.5, 0.9, 1.0)
 #: Ways to join columns.
-MOST_JOINS = 8
+MAX_JOINS = 8
 #: Share of the reports that may have a key of their own, where a column is to be a key.
 FRESH_KEYS = 0.9
 #: Reports of an object under each key: as many show its mark, and fewer than these do not.
-ENOUGH, FEWEST = 16, 1
+ENOUGH_HITS, FEWEST = 16, 1
 
 
 def learn(looks: Sequence[Seen], objects: Sequence[int], columns: Mapping[str, ReportColumn]) -> Iterator[Family]:
@@ -207,7 +207,7 @@ def learn_joined(
 def needs_more(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> bool:
     """Whether columns may be joined for which a look at so many reports is too short."""
     reports = sum(report_count(look.reports) for look in looks)
-    return any(count * ENOUGH * len(looks) > reports for _, _, count in _joins(looks, columns))
+    return any(count * ENOUGH_HITS * len(looks) > reports for _, _, count in _joins(looks, columns))
 
 
 def _joins(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> list[tuple[tuple[str, ...], Target, int]]:
@@ -223,7 +223,7 @@ def _joins(looks: Sequence[Seen], columns: Mapping[str, ReportColumn]) -> list[t
         for keys in dict.fromkeys([others, *((name,) for name in others)] if others else []):
             found = np.concatenate([fingerprints({name: look.reports[name] for name in keys}) for look in looks])
             count = len(np.unique(found))
-            if 1 < count < FRESH_KEYS * len(found) and len(joins) < MOST_JOINS:
+            if 1 < count < FRESH_KEYS * len(found) and len(joins) < MAX_JOINS:
                 joins.append((keys, target, count))
     return joins
 
@@ -237,7 +237,7 @@ def _target(name: str, looks: Sequence[Seen], declared: ReportColumn | None) -> 
     if columns[0].ndim != 1 or columns[0].dtype.kind not in "iub":
         return None
     values = np.unique(np.concatenate(columns))
-    return Target(column=name, values=values) if 1 < len(values) <= MOST_VALUES else None
+    return Target(column=name, values=values) if 1 < len(values) <= MAX_VALUES else None
 
 
 def _declared_bits(declared: ReportColumn | None) -> int | None:
@@ -273,11 +273,11 @@ def _of_column(
         yield _bits(bits, looks, pairs)
     elif looks[0].ndim == 2:
         means = np.array([look.mean(axis=0) for look in looks])
-        for part in np.argsort(np.ptp(means, axis=0))[::-1][:MOST_BITS]:
+        for part in np.argsort(np.ptp(means, axis=0))[::-1][:MAX_BITS]:
             yield from _values(Reading(column=name, part=int(part)), [look[:, part] for look in looks])
     elif looks[0].ndim == 1:
         yield from _values(Reading(column=name), looks, declared is not None and declared.kind == "object")
-        if len(np.unique(exactly(np.concatenate(looks)))) > MOST_VALUES and len(pairs):
+        if len(np.unique(exactly(np.concatenate(looks)))) > MAX_VALUES and len(pairs):
             yield from given([{name: look} for look in looks], objects, name)
 
 
@@ -286,12 +286,12 @@ def _values(reading: Reading, looks: Sequence[NDArray[Any]], objects: bool = Fal
     pooled = np.concatenate(looks)
     _, first, counts = np.unique(exactly(pooled), return_index=True, return_counts=True)
     values = pooled[first]
-    if len(values) <= MOST_VALUES:
+    if len(values) <= MAX_VALUES:
         yield Equals(reading=reading, values=values, objects=objects)
         return
     again = np.flatnonzero(counts > 1)
     if len(again):
-        often = values[again[np.argsort(-counts[again], kind="stable")][:MOST_BITS]]
+        often = values[again[np.argsort(-counts[again], kind="stable")][:MAX_BITS]]
         yield Equals(reading=reading, values=often, objects=objects)
     if np.issubdtype(values.dtype, np.number):
         ordered = np.sort(pooled)
@@ -307,7 +307,7 @@ def _of_floats(reading: Reading, looks: Sequence[NDArray[Any]]) -> Iterator[Beyo
         cuts = np.unique(np.concatenate(read))[1:]
         if len(cuts):
             rates = np.array([[(values >= cut).mean() for cut in cuts] for values in read])
-            yield _beyond(of, cuts[np.argsort(np.ptp(rates, axis=0), kind="stable")[::-1][:MOST_BITS]])
+            yield _beyond(of, cuts[np.argsort(np.ptp(rates, axis=0), kind="stable")[::-1][:MAX_BITS]])
 
 
 def _beyond(reading: Reading, cuts: NDArray[Any]) -> Beyond:
@@ -320,7 +320,7 @@ def _bits(column: BitColumn, looks: Sequence[NDArray[Any]], pairs: NDArray[np.in
     With unary encoding no single bit spends epsilon, and two do; a Bloom filter takes more.
     """
     rates = np.array([bit_rates(look, column) for look in looks])
-    most = np.argsort(np.ptp(rates, axis=0))[::-1][:MOST_BITS]
+    most = np.argsort(np.ptp(rates, axis=0))[::-1][:MAX_BITS]
     together = [count for count in TOGETHER if 2 * count <= column.size]
     single, width = len(most), max([1, *together])
     events = 2 * single + len(together) * len(pairs)
@@ -340,7 +340,7 @@ def _whole(looks: Sequence[Seen], objects: Sequence[int], pairs: NDArray[np.int6
     prints, first = np.unique(np.concatenate(found), return_index=True)
     if not len(pairs):
         return
-    if len(prints) > MOST_VALUES:
+    if len(prints) > MAX_VALUES:
         yield from given([look.reports for look in looks], objects, None)
         return
     counts = np.array([np.bincount(np.searchsorted(prints, f), minlength=len(prints)) for f in found])

@@ -22,7 +22,7 @@ from poolscope.workflows.traces import sources
 from poolscope.workflows.traces.finders import Finder, Kind, Target, finder, target_of
 from poolscope.workflows.traces.sources import Columns, is_archive, ordered, own_words, read_rows
 
-MOST_FREQUENT = 5
+MAX_FREQUENT = 5
 """Objects outside the universe that are told by name."""
 
 
@@ -153,7 +153,7 @@ def describe(made: Extracted) -> list[str]:
         lines.append(f"Wrote their universe of {made.universe.size:,} objects to {made.objects}.")
     if made.outside:
         left_out = sum(count for _, count in made.outside)
-        most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MOST_FREQUENT])
+        most = ", ".join(f"{shown(name)} ({count:,})" for name, count in made.outside[:MAX_FREQUENT])
         lines.append(
             f"Left out {counted(left_out, 'object')}, {len(made.outside):,} different, as outside the universe; "
             f"most frequent: {most}."
