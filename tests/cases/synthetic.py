@@ -66,7 +66,7 @@ def attack(
                 )
             )
     exposed = [
-        pl.when(pl.Series(when) >= 0).then(pl.Series(when, dtype=pl.Int32)).alias(f"exposed_{level}")
+        pl.when(pl.Series(when) >= 0).then(pl.Series(when, dtype=pl.Int32)).alias(f"exposed_at_{level}")
         for level, when in first.items()
     ]
     return pl.concat([part.with_columns(exposed) for part in parts])

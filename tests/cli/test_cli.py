@@ -56,7 +56,7 @@ def test_audit_writes_the_contract(scenario, tmp_path):
     wrong = poolscope("figures", "run", "--format", "gif", cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert "unknown format, got 'gif'" in wrong.stderr
-    again = poolscope("report", "run", cwd=tmp_path)
+    again = poolscope("render", "run", cwd=tmp_path)
     assert again.returncode == 0
     assert (audit / "report.html").read_text() == html
 
@@ -201,7 +201,7 @@ def test_bad_calls(scenario, tmp_path):
     assert again.returncode == 2
     assert "holds another run" in again.stderr
     assert "--resume" in again.stderr
-    missing = poolscope("report", "nowhere", cwd=tmp_path)
+    missing = poolscope("render", "nowhere", cwd=tmp_path)
     assert (missing.returncode, "no such folder" in missing.stderr) == (2, True)
 
 

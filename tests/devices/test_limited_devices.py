@@ -69,15 +69,15 @@ def test_the_table_says_what_is_sent():
         ("reports_per_day", "0", r"devices\.reports_per_day: must be positive, got 0"),
         ("reports_per_day", "inf", r"devices\.reports_per_day: must be finite"),
         ("reports_per_day", '"often"', r"devices\.reports_per_day: must be a number"),
-        ("sample", "0", r"devices\.sample: must be positive"),
-        ("sample", "1.5", r"devices\.sample: must be at most 1, got 1.5"),
-        ("sample", "-0.5", r"devices\.sample: must be positive"),
-        ("sample", "nan", r"devices\.sample: must be finite"),
-        ("window", "0", r"devices\.window: must be at least 1, got 0"),
-        ("window", "2.5", r"devices\.window: must be an integer"),
+        ("sampling_rate", "0", r"devices\.sampling_rate: must be positive"),
+        ("sampling_rate", "1.5", r"devices\.sampling_rate: must be at most 1, got 1.5"),
+        ("sampling_rate", "-0.5", r"devices\.sampling_rate: must be positive"),
+        ("sampling_rate", "nan", r"devices\.sampling_rate: must be finite"),
+        ("rotate_after", "0", r"devices\.rotate_after: must be at least 1, got 0"),
+        ("rotate_after", "2.5", r"devices\.rotate_after: must be an integer"),
         ("cap", "-3", r"devices\.cap: must be at least 1, got -3"),
         ("cap", "true", r"devices\.cap: must be an integer"),
-        ("cap", "7\nwindows = 3", r"devices\.windows: unknown key.*window"),
+        ("cap", "7\nrotate_afte = 3", r"devices\.rotate_afte: unknown key.*rotate_after"),
     ],
 )
 def test_nonsense_is_one_line(key, value, rule):
@@ -104,7 +104,7 @@ def written(tmp_path, scenario, traces, users):
     return done, pl.read_parquet(out)
 
 
-@pytest.mark.parametrize("changes", [{}, {"window": None}, {"sample": None, "cap": None}, {"cap": 500, "sample": 1e-9}])
+@pytest.mark.parametrize("changes", [{}, {"rotate_after": None}, {"sampling_rate": None, "cap": None}, {"cap": 500, "sampling_rate": 1e-9}])
 def test_obfuscate_sends_what_the_game_does(tmp_path, changes):
     scenario, users = limited(**changes), ["ann", "bob", "eve"]
     traces = np.random.default_rng(5).integers(0, 60, (3, 30))
@@ -136,7 +136,7 @@ def test_numbered_users_have_pseudonyms_too(tmp_path):
 def test_audit_tells_what_devices_do(tmp_path):
     summary = audit(limited(), tmp_path / "run", seed=2)
     kept = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert kept["epsilon"] == {"report": 3.0, "day": pytest.approx(3.6), "year": 21.0, "ever": 21.0, "answer": None}
+    assert kept["epsilon"] == {"report": 3.0, "day": pytest.approx(3.6), "year": 21.0, "total": 21.0, "answer": None}
     assert kept["reports_per_day"] == 2.0
     assert kept["devices"][0] == "grr, epsilon 3 a report, 1.2 a day on average: 21 in all"
     run = read_run(tmp_path / "run")

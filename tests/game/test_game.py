@@ -103,9 +103,9 @@ def test_outcomes_agree_with_themselves(outcomes):
     assert (outcomes["confidence"] >= outcomes["posterior_true"]).all()
     assert outcomes["confidence"].is_between(1 / 3 - 1e-12, 1).all()
     for level in (50, 90, 95):
-        column = pl.col(f"exposed_{level}")
+        column = pl.col(f"exposed_at_{level}")
         sure = outcomes.filter((pl.col("n") == 40) & (pl.col("confidence") >= level / 100))
-        assert (sure[f"exposed_{level}"] <= 40).all()
+        assert (sure[f"exposed_at_{level}"] <= 40).all()
         not_yet = outcomes.filter(column.is_null() | (column > pl.col("n")))
         assert (not_yet["confidence"] < level / 100).all()
 

@@ -92,7 +92,7 @@ def test_outcomes_are_those_of_the_definitions(policy):
             assert row["posterior_true"] == pytest.approx(expected["ab".index(row["pool"])], abs=1e-11)
             for level in (50, 90, 95):
                 sure = [t for t, own in zip(when, after, strict=True) if max(own) >= level / 100]
-                assert row[f"exposed_{level}"] == (sure[0] if sure else None)
+                assert row[f"exposed_at_{level}"] == (sure[0] if sure else None)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_instructions_that_llvm_refuses_are_noticed(monkeypatch):
         return random.ir.IntType(64)(0)
 
     random.vectors_compile.cache_clear()
-    monkeypatch.setattr(random, "_emit_tosses", broken)
+    monkeypatch.setattr(random, "_emit_bernoulli_lanes", broken)
     assert not random.vectors_compile(1)
     random.vectors_compile.cache_clear()
 

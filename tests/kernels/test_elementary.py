@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poolscope.kernels.elementary import LEAST, exp_all, log_all
+from poolscope.kernels.elementary import MIN_EXPONENT, exp_all, log_all
 
 
 def test_logarithms_are_those_of_numpy():
@@ -16,6 +16,6 @@ def test_logarithms_are_those_of_numpy():
 def test_exponentials_are_those_of_numpy():
     x = np.random.default_rng(1).uniform(-690, 690, size=1003)
     x[:3] = 0.0, -np.inf, -1e5
-    expected, workspace = np.exp(np.maximum(x, LEAST)), np.empty(len(x))
+    expected, workspace = np.exp(np.maximum(x, MIN_EXPONENT)), np.empty(len(x))
     exp_all(x, workspace, workspace.view(np.int64), 1000)
     np.testing.assert_allclose(x[:1000], expected[:1000], rtol=1e-14)

@@ -71,7 +71,7 @@ def test_who_is_within_an_error_of_the_threshold_widens_the_interval():
 def test_early_and_late_widen_who_is_exposed():
     rows = pl.DataFrame(
         {
-            **{f"exposed_{level}{end}": [1, 1, 1, 1] for level in (50, 95) for end in ("", "_early", "_late")},
+            **{f"exposed_at_{level}{end}": [1] * 4 for level in (50, 95) for end in ("", "_plus_mcse", "_minus_mcse")},
             "exposed_at_90": [3, 5, None, None],
             "exposed_at_90_plus_mcse": [3, 3, 5, None],
             "exposed_at_90_minus_mcse": [5, None, None, None],

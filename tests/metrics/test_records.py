@@ -95,7 +95,7 @@ def test_what_is_infinite_or_not_known_is_still_json():
 
 def test_an_attack_that_is_never_right():
     never = bare(np.full(9, 0.5), np.zeros(9, dtype=bool))
-    never = never.with_columns(**{f"exposed_{level}": pl.lit(None, dtype=pl.Int32) for level in (50, 90, 95)})
+    never = never.with_columns(**{f"exposed_at_{level}": pl.lit(None, dtype=pl.Int32) for level in (50, 90, 95)})
     (found,) = summarize(never.with_columns(pool=pl.Series([*"abcdefghi"]), guess=pl.lit("z")), Pools(10), 1)
     assert json.dumps(found.as_json(), allow_nan=False)
     assert found.as_json()["min_entropy_leakage"] == "-inf"
@@ -111,7 +111,7 @@ def test_an_attack_that_is_never_right():
         ({"auc_pn": None}, "auc_pn: must be a number, got None"),
         ({"auc_pn_low": "low"}, "auc_pn_low: must be a number, got 'low'"),
         ({"brier_high": True}, "brier_high: must be a number, got True"),
-        ({"threshold": 0.9, "confident_at_threshold": "x"}, "sure: must be a number, got 'x'"),
+        ({"threshold": 0.9, "confident_at_threshold": "x"}, "confident_at_threshold: must be a number, got 'x'"),
     ],
 )
 def test_a_record_of_another_kind_is_refused(change, message):

@@ -189,7 +189,7 @@ def test_an_audit_tells_it(tmp_path, capsys):
     assert set(found) >= {"adversary", "window", "devices", "roc_auc", "roc_auc_low", "tpr_at_fpr", "tpr_at_fpr_high"}
     (again,) = read_run(out).summary.linkability
     assert again.as_json() == found
-    assert command("report", out) == 0
+    assert command("render", out) == 0
     summary = json.loads((out / "summary.json").read_text())
     summary["linkability"][0]["roc_auc"] = "much"
     (out / "summary.json").write_text(json.dumps(summary))

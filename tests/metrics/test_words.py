@@ -72,7 +72,7 @@ def test_a_threshold_that_was_asked_for_is_what_is_told():
 
 
 @pytest.mark.parametrize(
-    ("users", "confident_at_threshold", "right", "words"),
+    ("users", "sure", "right", "words"),
     [
         (8, 3 / 8, 2 / 3, "95 % sure of 3 of 8 users and right about 2 of 3 users. Naming"),
         (1, 1.0, 1.0, "95 % sure of 1 of 1 user and right about 1 of 1 user. Naming"),

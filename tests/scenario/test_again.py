@@ -43,9 +43,9 @@ def built(kind, devices, **more):
         ("blh", "grr", LOLOHA, MemoizedHash),
     ],
 )
-def test_two_steps_are_one_mechanism(kind, again, together, device):
+def test_two_steps_are_one_mechanism(kind, instantaneous, together, device):
     """The first has the epsilon of a kept answer; both are what one report comes from."""
-    mechanism, sent_by = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{again}', epsilon = 2 }}")
+    mechanism, sent_by = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{instantaneous}', epsilon = 2 }}")
     assert type(mechanism) is together
     assert type(sent_by) is device
     alone, _ = built(kind, "memoize = true")
@@ -56,7 +56,7 @@ def test_two_steps_are_one_mechanism(kind, again, together, device):
     else:
         p, q = alone.p_star, alone.q_star
         assert mechanism.permanent == pytest.approx((p, q), rel=1e-14)
-    as_published, _ = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{again}', epsilon_1 = 1 }}")
+    as_published, _ = built(kind, f"memoize = true\ninstantaneous = {{ kind = '{instantaneous}', epsilon_1 = 1 }}")
     assert as_published.epsilon_1 == 1
     assert as_published.epsilon <= 1
 
@@ -66,7 +66,7 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
     assert isinstance(built("l-grr", "memoize = true")[1], MemoizedResponse)
     assert isinstance(built("l-grr", "memoize = false")[1], Fresh)
     assert isinstance(built("grr", "")[1], Fresh)
-    naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memoize = false\n"
+    naive = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\nknows_memoization = false\n"
     assert scenario("l-grr", "", adversary=naive).memoizes
     for kind, devices in (("grr", ""), ("l-grr", "memoize = false")):
         with pytest.raises(InputError, match=r"adversary\[0\].knows_memoization: goes only with memoize = true"):
@@ -106,7 +106,7 @@ def test_kinds_made_for_memory_have_it_unless_they_are_told():
         (
             "grr",
             "memoize = true\ninstantaneous = { kind = 'sue', epsilon = 1 }",
-            "again.*kind: must be noise.*GRR.*sue.*one of grr",
+            "instantaneous.*kind: must be noise.*GRR.*sue.*one of grr",
         ),
         ("sue", "memoize = true\ninstantaneous = { kind = 'she', epsilon = 1 }", "SUE, got 'she'; one of sue, oue"),
         (
@@ -124,5 +124,5 @@ def test_what_is_refused(kind, devices, words):
 
 
 def test_again_is_no_key_of_a_mechanism():
-    with pytest.raises(InputError, match="again: is a matter of the devices"):
+    with pytest.raises(InputError, match="instantaneous: is a matter of the devices"):
         scenario("grr", "", more="instantaneous = 1\n")

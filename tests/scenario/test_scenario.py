@@ -65,7 +65,7 @@ def test_every_key(tmp_path):
     [[adversary]]
     name = "published"
     popularity = "estimated"
-    reports = 1_000
+    estimate_from = 1_000
     [adversary.prior]
     interest = { beta = [2, 1] }
     polarization = "uniform"
@@ -88,7 +88,7 @@ def test_every_key(tmp_path):
     }
     weak, published, biased = found.adversaries
     assert weak.prior.interest == weak.prior.polarization == weak.prior.pools == "uniform"
-    assert published.reports == 1000
+    assert published.estimate_from == 1000
     assert published.prior.interest.beta == (2, 1)
     assert published.prior.pools == "popularity"
     assert published.prior.pool_weights(["a", "b"]) is None
@@ -249,7 +249,7 @@ def test_built_in_scenarios(name, size, pools, kind, mechanism):
     assert found.true_popularity(universe).sum() == pytest.approx(1)
     expected = dict(zip(("epsilon", "m", "hashes"), mechanism[1:], strict=True))
     assert (found.mechanism.kind, found.mechanism.parameters) == (mechanism[0], expected)
-    assert [(a.name, a.popularity, a.reports) for a in found.adversaries] == [
+    assert [(a.name, a.popularity, a.estimate_from) for a in found.adversaries] == [
         ("weak", "uniform", None),
         ("strong", "estimated", 1_000_000),
     ]

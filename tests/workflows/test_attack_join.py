@@ -13,7 +13,7 @@ from poolscope.workflows.attack.one_user import attack_user
 from poolscope.workflows.obfuscate import obfuscate
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
-NAIVE = "[[adversary]]\nname = 'naive'\npopularity = 'true'\nknows_memoize = false\n"
+NAIVE = "[[adversary]]\nname = 'naive'\npopularity = 'true'\nknows_memoization = false\n"
 SKETCH = "kind = 'cms'\nepsilon = 4\nm = 256\nhashes = 64\n"
 #: Much noise that is kept, and little that is new.
 BLOOM = "kind = 'rappor'\nm = 64\nhashes = 2\ncohorts = 2\nf = 0.5\np = 0.02\nq = 0.98\n"

@@ -36,7 +36,7 @@ KINDS = {
 }
 GROUPING = "[[adversary]]\nname = 'grouping'\npopularity = 'true'\n"
 CURIOUS = "[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
-SINGLE = "[[adversary]]\nname = 'single'\npopularity = 'true'\nknows_memoize = false\n"
+SINGLE = "[[adversary]]\nname = 'single'\npopularity = 'true'\nknows_memoization = false\n"
 USERS = 6
 
 

@@ -163,13 +163,13 @@ def _columns(results: Sequence[Record]) -> list[Column]:
     if first.threshold is not None and all(record.precision_at_threshold for record in results):
         head = f"sure at {in_percent(first.threshold)}"
         columns.append(Column("precision_at_threshold", SUCCESS[-1].group, head, share))
-    for word, group, asked in (
-        ("confident_at_threshold", "Sure at n, % of users", first.threshold),
-        ("exposed", "Exposed by n, % of users", first.exposed_at),
+    for word, at_threshold, group, asked in (
+        ("confident", "confident_at_threshold", "Sure at n, % of users", first.threshold),
+        ("exposed", "exposed", "Exposed by n, % of users", first.exposed_at),
     ):
-        known, own = at_levels(word), all(getattr(record, word) for record in results)
+        known, own = at_levels(word), all(getattr(record, at_threshold) for record in results)
         levels = with_threshold(asked if own else None)
-        columns += [Column(known.get(level, word), group, in_percent(level), share) for level in levels]
+        columns += [Column(known.get(level, at_threshold), group, in_percent(level), share) for level in levels]
     return [*columns, *CALIBRATION]
 
 
