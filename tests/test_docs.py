@@ -95,20 +95,22 @@ def test_every_field_of_a_comparison_is_documented():
     assert set(done["scenario"]) == {"name", "file", "title", "text", "asked"}
     both = facts("Summary", "field of a record") | facts("A comparison's folder", "field of a choice")
     given = {
-        name for name in both if re.fullmatch(r"threshold|(sure|precision_at_threshold|exposed)(_low|_high)?", name)
+        name
+        for name in both
+        if re.fullmatch(r"threshold|(confident_at_threshold|precision_at_threshold|exposed)(_low|_high)?", name)
     }
     given |= {name for name in both if name.startswith("confidence_mcse")}
     for record in done["results"]:
         assert set(record) == both - given
-    choice = {"mechanism", "epsilon", "composition_bound", "frontier"}
-    choice |= {f"{error}{form}" for error in ("mse", "rmse", "mae") for form in ("", "_expected")}
+    choice = {"mechanism", "epsilon", "composition_bound", "pareto_optimal"}
+    choice |= {f"{error}{form}" for error in ("mse", "rmse", "mae") for form in ("", "_analytical")}
     assert set(done["non_private"]) == both - given - choice
 
 
 def test_every_field_of_an_advice_is_documented():
     section = "An advice's folder"
-    asked = {"reports": 3, "error": 0.2, "devices": 500, "mechanisms": ["grr"], "users": 30, "mitigations": True}
-    done = poolscope.advise(parse(SMALL, name="small"), exposed=0.3, **asked).as_json()
+    asked = {"horizon": 3, "max_error": 0.2, "devices": 500, "mechanisms": ["grr"], "users": 30, "mitigations": True}
+    done = poolscope.advise(parse(SMALL, name="small"), max_exposed=0.3, **asked).as_json()
     assert set(done) == facts(section, "field")
     assert set(done["question"]) <= set(
         re.findall(r"`(\w+)`", FORMATS[FORMATS.index("| `question` |") :].split("\n")[0])
@@ -119,7 +121,7 @@ def test_every_field_of_an_advice_is_documented():
     for entry, head in (
         (finding["trials"][0], "a trial"),
         (done["alternatives"][0], "an alternative"),
-        (done["sensitivity"][0], "a case"),
+        (done["sensitivity"][0], "a variant"),
         (done["mitigations"][0], "a mitigation"),
     ):
         assert set(entry) == facts(section, f"field of {head}")
@@ -148,7 +150,7 @@ def test_the_table_of_shuffled_epsilons_is_what_they_are():
 
 def test_two_ideas_have_two_words():
     """Sure at n, exposed by n: none of the words that once meant one or the other."""
-    old = re.compile(r"reached_\d|guessed at|precision_at_threshold|null_rate_(low|high)")
+    old = re.compile(r"reached_\d|guessed at|null_rate_(low|high)")
     facts = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
     code = [path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".j2")]
     assert not [found.group() for text in facts + code for found in old.finditer(text)]

@@ -64,7 +64,7 @@ def saved(page, chart):
     return download.value.suggested_filename, download.value.path().read_text("utf-8")
 
 
-def kept_as_text(svg, names):
+def saved_as_text(svg, names):
     """A drawing has these names as text, and nothing that a reader's browser would run, fetch or turn."""
     elements = list(ET.fromstring(svg).iter())
     assert {element.tag.rpartition("}")[2] for element in elements} <= {

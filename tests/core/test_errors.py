@@ -78,9 +78,9 @@ def test_travels_between_processes():
 
 
 def test_reading_names_the_file(tmp_path):
-    run_chains = tmp_path / "gone"
-    with pytest.raises(InputError, match=r"gone: there is no such file$"), reading(run_chains):
-        run_chains.read_bytes()
+    missing = tmp_path / "missing"
+    with pytest.raises(InputError, match=r"gone: there is no such file$"), reading(missing):
+        missing.read_bytes()
     with pytest.raises(InputError, match=r"must be a file, is a folder$"), reading(tmp_path):
         tmp_path.read_bytes()
     not_utf8 = r"f: line 2: must be UTF-8 text, got b'\\xff'"

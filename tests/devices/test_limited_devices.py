@@ -104,7 +104,9 @@ def written(tmp_path, scenario, traces, users):
     return done, pl.read_parquet(out)
 
 
-@pytest.mark.parametrize("changes", [{}, {"rotate_after": None}, {"sampling_rate": None, "cap": None}, {"cap": 500, "sampling_rate": 1e-9}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"rotate_after": None}, {"sampling_rate": None, "cap": None}, {"cap": 500, "sampling_rate": 1e-9}]
+)
 def test_obfuscate_sends_what_the_game_does(tmp_path, changes):
     scenario, users = limited(**changes), ["ann", "bob", "eve"]
     traces = np.random.default_rng(5).integers(0, 60, (3, 30))

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import numpy as np
 import polars as pl
 import pytest
-from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
+from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
 from cases.explorer import HOSTILE, serving, small
 
 import poolscope as ps
@@ -219,8 +219,8 @@ def test_a_saved_picture_has_names_as_text(scenario, served, opened):
     until(page, "document.querySelectorAll('.chart[data-drawn] svg.marks').length === 4")
     name, svg = saved(page, "#belief")
     assert name == "belief.svg"
-    kept_as_text(svg, [HOSTILE[0], HOSTILE[1], HOSTILE[3]])
-    kept_as_text(saved(page, "#exposure")[1], [HOSTILE[0]])
+    saved_as_text(svg, [HOSTILE[0], HOSTILE[1], HOSTILE[3]])
+    saved_as_text(saved(page, "#exposure")[1], [HOSTILE[0]])
 
 
 def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, opened):

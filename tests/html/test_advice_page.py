@@ -143,9 +143,9 @@ def test_one_mechanism_is_not_many(advice, html):
 
 def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
     refused = replace(
-        advice.findings[0], mechanism="she", feasible="no", epsilon_min=None, epsilon_max=None, at_smallest=None
+        advice.findings[0], mechanism="she", feasible="no", epsilon_min=None, epsilon_max=None, at_epsilon_min=None
     )
-    both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), error_at_largest=None)))
+    both = replace(advice, findings=(*advice.findings, replace(refused, trials=(), rmse_at_epsilon_max=None)))
     assert "she" in plain_text(page_of(both))
     assert {row["mechanism"] for row in fitting_map(both).to_dict()["datasets"]["rows"]} == {"grr", "oue"}
 
@@ -155,7 +155,7 @@ def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
         advice,
         question=replace(advice.question, error=None, devices=None),
         recommendation=replace(advice.recommendation, shuffle_epsilon=None, shuffle_epsilon_total=None),
-        findings=tuple(replace(f, epsilon_min=None, at_smallest=None) for f in advice.findings),
+        findings=tuple(replace(f, epsilon_min=None, at_epsilon_min=None) for f in advice.findings),
     )
     assert "nothing bounds epsilon from below" in page_of(open_ended)
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import polars as pl
 import pytest
-from cases.browsing import kept_as_text, launched, needs_chromium, pointed_at, saved, tells
+from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
 from cases.command_line import SMALL
 from cases.records import Pools, choice
 from cases.synthetic import POOLS, game
@@ -93,11 +93,11 @@ def test_the_page_draws_without_a_word_and_without_a_request(opened, path, width
     assert asked == [path.as_uri()]
     assert page.locator(".chart svg.marks").count() == 5
     # each picture fills its place, and nothing is wider than the screen
-    event_index, drawings = (
+    positions, drawings = (
         page.evaluate(f"[...document.querySelectorAll('{what}')].map(e => e.getBoundingClientRect().width)")
         for what in (".chart", ".chart svg.marks")
     )
-    assert all(0.93 * place <= drawing <= place + 1 for place, drawing in zip(event_index, drawings, strict=True))
+    assert all(0.93 * place <= drawing <= place + 1 for place, drawing in zip(positions, drawings, strict=True))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -146,7 +146,7 @@ def test_names_are_shown_and_not_run(opened, tmp_path):
     titles = page.locator(".chart[data-name=precision] .role-title-text text").all_text_contents()
     assert [title.strip() for title in titles] == [name.replace("\u202e", "[U+202E]").strip() for name in HOSTILE]
     assert "[U+202E]" in page.locator("header").inner_text()
-    kept_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
+    saved_as_text(saved(page, ".chart[data-name=precision]")[1], HOSTILE[:4])
 
 
 @pytest.mark.parametrize(("width", "more"), [(1600, False), (700, True), (390, True)])

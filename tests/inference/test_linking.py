@@ -26,9 +26,9 @@ def shares(rows):
     return tuple(tuple(Fraction(x, sum(row)) for x in row) for row in rows)
 
 
-def bits_law(device, event_index, permanent, again):
+def bits_law(device, positions, permanent, again):
     ones = np.array(device.reports, dtype=np.uint8)
-    return Bits(ones, event_index, tuple(map(float, permanent)), tuple(map(float, again)))
+    return Bits(ones, positions, tuple(map(float, permanent)), tuple(map(float, again)))
 
 
 def single_bits():
@@ -41,8 +41,8 @@ def bloom_filters():
     """A bit is two slots', a slot has one bit twice, and answers are sent almost as they are."""
     permanent, again = (Fraction(7, 8), Fraction(1, 8)), (Fraction(1), Fraction(1, 50))
     device = kept.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
-    event_index = np.array([[0, 1, 2], [1, 2, 3]])
-    return device, bits_law(device, event_index, permanent, again)
+    positions = np.array([[0, 1, 2], [1, 2, 3]])
+    return device, bits_law(device, positions, permanent, again)
 
 
 def answers():
@@ -150,10 +150,10 @@ def written_out(distribution, weight, cut):
     for r, u in product(range(cut), range(len(distribution.ones) - cut)):
         x, y = distribution.ones[r], distribution.ones[cut + u]
         mine, other, both = [], [], []
-        for event_index in distribution.positions.T:
+        for positions in distribution.positions.T:
             one = [np.prod([alone[1][b] for b in bits]) for bits in (x, y)]
             pair = np.prod([unset[a][b] for a, b in zip(x, y, strict=True)])
-            for j in event_index[event_index < m]:
+            for j in positions[positions < m]:
                 one = [value * alone[0][bits[j]] / alone[1][bits[j]] for value, bits in zip(one, (x, y), strict=True)]
                 pair *= set_[x[j]][y[j]] / unset[x[j]][y[j]]
             mine.append(one[0])

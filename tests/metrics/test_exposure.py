@@ -50,7 +50,7 @@ def test_reports_to_exposure_count_those_who_never_are():
     assert metrics.reports_to_exposure(rows).value == 9
     assert metrics.reports_to_exposure(rows).high == np.inf
     assert metrics.reports_to_exposure(rows, 0.5).value == 2
-    rare = rows.with_columns(exposed_90=pl.Series([3, None, None, None, None]))
+    rare = rows.with_columns(exposed_at_90=pl.Series([3, None, None, None, None]))
     assert metrics.reports_to_exposure(rare).value == np.inf
 
 

@@ -201,7 +201,7 @@ KEPT = {
 }
 
 
-def kept_reports(kind, users, seed, each=40):
+def memoized_reports(kind, users, seed, each=40):
     """Of users who pick two objects again and again: users, and what their devices send."""
     device = device_of(make(kind, UNIVERSE, KEPT[kind]), memoize=True)
     traces = np.random.default_rng(seed).integers(UNIVERSE, size=(users, 2)).repeat(each // 2, axis=1)
@@ -214,7 +214,7 @@ def test_kept_answers_raise_no_alarm(kind):
     """The first report of each user is drawn anew. Taken all together, as if each were, many files would."""
     error, files, alarms, naive = 0.2, 40, [], []
     for i in range(files):
-        mechanism, names, reports = kept_reports(kind, 300, SEED + i)
+        mechanism, names, reports = memoized_reports(kind, 300, SEED + i)
         firsts, misfit = Firsts(), Misfit(mechanism, error=error)
         for rows in (slice(0, 5000), slice(5000, None)):
             misfit.add(firsts.of(names[rows], {name: column[rows] for name, column in reports.items()}))

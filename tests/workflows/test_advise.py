@@ -113,9 +113,9 @@ def test_a_cap_of_one_report_against_enumeration(coin):
     wanted = 2 * math.atanh(0.5 / math.sqrt(2000) / 0.012)
     assert wanted <= finding.epsilon_min <= wanted + 0.01, "three digits, rounded up"
     expected = same_twice(finding.epsilon_min)[1]
-    assert abs(finding.at_smallest.exposed.value - expected) < 4 * math.sqrt(expected * (1 - expected) / 1000)
+    assert abs(finding.at_epsilon_min.exposed.value - expected) < 4 * math.sqrt(expected * (1 - expected) / 1000)
     assert finding.feasible == "no"
-    assert finding.at_smallest.cap.value == found.recommendation.cap == 1
+    assert finding.at_epsilon_min.cap.value == found.recommendation.cap == 1
     assert (found.recommendation.meets_targets, found.recommendation.exposed.value) == ("no", 0.0)
     assert finding.limiting_constraint == "error and exposure"
     (gives,) = found.relaxations
@@ -123,8 +123,8 @@ def test_a_cap_of_one_report_against_enumeration(coin):
         r"exposed would have to be .* or the cap 1 \(1 to 1\) instead of 2 reports, or the error .* or the devices",
         gives,
     )
-    assert finding.error_at_largest > 0.012
-    assert finding.devices_at_largest == pytest.approx(2000 * (finding.error_at_largest / 0.012) ** 2, rel=0.01)
+    assert finding.rmse_at_epsilon_max > 0.012
+    assert finding.devices_at_epsilon_max == pytest.approx(2000 * (finding.rmse_at_epsilon_max / 0.012) ** 2, rel=0.01)
 
 
 # Honest search
@@ -191,7 +191,7 @@ def test_a_looser_target_allows_no_smaller_epsilon(small, done):
     for one, other in zip(done.findings, loose.findings, strict=True):
         assert one.epsilon_min == other.epsilon_min
         assert one.epsilon_max is None or one.epsilon_max.low <= other.epsilon_max.high
-        assert one.at_smallest.cap.value <= other.at_smallest.cap.value
+        assert one.at_epsilon_min.cap.value <= other.at_epsilon_min.cap.value
 
 
 def test_bounds_are_never_below_the_attack(done):

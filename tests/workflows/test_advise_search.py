@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poolscope.metrics.intervals import Estimate, share_of
 from poolscope.workflows.advise.accuracy import devices_needed, rounded_down, rounded_up, smallest_serving
 from poolscope.workflows.advise.plays import Exposures
-from poolscope.workflows.advise.search import CLOSE, MOST, Trial, largest_epsilon
+from poolscope.workflows.advise.search import CLOSE, MAX_TRIALS, Trial, largest_epsilon
 
 LOW, HIGH = 0.1, 10.0
 
@@ -38,7 +38,7 @@ starts = st.floats(LOW, HIGH)
 @given(distributions, targets, starts)
 def test_the_border_is_found_from_anywhere(share, target, start):
     found = largest_epsilon(known(share), target, start, LOW, HIGH)
-    assert len(found.trials) <= MOST
+    assert len(found.trials) <= MAX_TRIALS
     assert found.monotone
     if share(LOW) > target * 1.01:
         assert found.epsilon_max is None
@@ -47,7 +47,7 @@ def test_the_border_is_found_from_anywhere(share, target, start):
     elif 1.01 * share(LOW) < target < 0.99 * share(HIGH):
         assert found.epsilon_max.low <= found.epsilon_max.value <= found.epsilon_max.high
         assert share(found.epsilon_max.low) <= target
-        if len(found.trials) < MOST:
+        if len(found.trials) < MAX_TRIALS:
             assert share(found.epsilon_max.value / CLOSE) <= target <= share(found.epsilon_max.value * CLOSE)
 
 

@@ -93,7 +93,7 @@ class Law:
     def coarse(self, *epsilons):
         """What a search with few users finds."""
         trials = [self.trial_of(epsilon, self.played(epsilon, 500)) for epsilon in epsilons]
-        return SimpleNamespace(trials=trials, at_smallest=trials[0])
+        return SimpleNamespace(trials=trials, at_epsilon_min=trials[0])
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_lower_epsilon_that_does_not_fit_is_named(cap_advice):
     assert one.epsilon < other.epsilon
     named = missed_by(replace(other, feasible="yes"), [one, replace(other, feasible="yes")])
     assert named.startswith(f"{one.mechanism} takes only {one.epsilon:.3g} per report")
-    assert named.endswith(f"up to a cap of {one.at_smallest.cap.value:.0f}.")
+    assert named.endswith(f"up to a cap of {one.at_epsilon_min.cap.value:.0f}.")
     assert missed_by(replace(one, feasible="yes"), [replace(one, feasible="yes"), other]) is None
     assert missed_by(other, [one, other]) is None
 
@@ -253,7 +253,7 @@ def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
     assert candidate.rmse(1.06) > 0.0051 >= candidate.rmse(candidate.epsilon_min), "the error jumps in between"
     finding = candidate.finding_of(trials)
     assert candidate.epsilon_min <= finding.epsilon_max.value < 1.06
-    assert candidate.rmse(finding.epsilon_max.value) == finding.error_at_largest <= 0.0051
+    assert candidate.rmse(finding.epsilon_max.value) == finding.rmse_at_epsilon_max <= 0.0051
     assert finding.feasible == "yes"
 
 
@@ -346,9 +346,9 @@ def test_a_question_that_nothing_meets_has_one_answer(cap_advice):
     (finding,) = (one for one in cap_advice.findings if one.mechanism == chosen.mechanism)
     assert chosen.meets_targets == finding.feasible == "no"
     assert 1 < chosen.cap < 40
-    assert 0.8 * finding.at_smallest.cap.value - 1 <= chosen.cap <= finding.at_smallest.cap.value
-    assert finding.at_smallest.users == cap_advice.question.users == 8000
-    assert any(f"the cap {finding.at_smallest.cap.value:.0f} (" in line for line in cap_advice.relaxations)
+    assert 0.8 * finding.at_epsilon_min.cap.value - 1 <= chosen.cap <= finding.at_epsilon_min.cap.value
+    assert finding.at_epsilon_min.users == cap_advice.question.users == 8000
+    assert any(f"the cap {finding.at_epsilon_min.cap.value:.0f} (" in line for line in cap_advice.relaxations)
 
 
 @pytest.mark.parametrize("name", ["epsilon_advice", "cap_advice"])
@@ -385,10 +385,10 @@ def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):
         epsilon_max=Estimate(largest, largest, largest),
         feasible="yes",
         limiting_constraint="error",
-        at_smallest=trial,
+        at_epsilon_min=trial,
         rmse_min=0.001,
-        error_at_largest=error,
-        devices_at_largest=None,
+        rmse_at_epsilon_max=error,
+        devices_at_epsilon_max=None,
         monotone=True,
         trials=(trial,),
     )

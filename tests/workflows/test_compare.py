@@ -232,10 +232,10 @@ def test_the_figure_has_a_line_for_each_mechanism(done):
 def test_labels_do_not_touch(done):
     """Points in one place: the first label stands beside its point, others elsewhere, and some are left out."""
     partition = [replace(done.results[0], epsilon=float(e)) for e in range(1, 12)]
-    event_index = _places(partition)
-    assert event_index[0] == 0
-    assert len({place for place in event_index if place >= 0}) == sum(place >= 0 for place in event_index)
-    assert -1 in event_index
+    positions = _places(partition)
+    assert positions[0] == 0
+    assert len({place for place in positions if place >= 0}) == sum(place >= 0 for place in positions)
+    assert -1 in positions
 
 
 def test_a_folder_is_whole_or_not_there(done, tmp_path, monkeypatch):

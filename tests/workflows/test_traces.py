@@ -238,8 +238,8 @@ def test_a_universe_from_a_file(tmp_path):
         tmp_path / "t.jsonl", as_lines([(1, "a", "New York x.a.org🎙"), (2, "a", "New York"), (3, "b", "y z")])
     )
     options = {"user": "who", "overwrite": True}
-    event_index = write(tmp_path / "places.csv", "object,pool\nNew York,east\nx,west\ny,west\n")
-    made = make_traces([source], tmp_path / "o.csv", universe=event_index, object="what", **options)
+    positions = write(tmp_path / "places.csv", "object,pool\nNew York,east\nx,west\ny,west\n")
+    made = make_traces([source], tmp_path / "o.csv", universe=positions, object="what", **options)
     assert traces_of(made.traces) == [("a", "New York"), ("b", "y")]
     assert dict(made.outside) == {"New": 1, "York": 1, "x.a.org🎙": 1, "z": 1}
     # its own, shorter name for an emoji

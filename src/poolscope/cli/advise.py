@@ -55,7 +55,7 @@ def _findings(advice: Advice) -> Grid:
 
 
 def _finding(finding: Finding, advice: Advice) -> tuple[str, ...]:
-    at, largest = finding.at_smallest, finding.epsilon_max
+    at, largest = finding.at_epsilon_min, finding.epsilon_max
     return (
         finding.mechanism,
         "–" if finding.epsilon_min is None else digits(finding.epsilon_min),

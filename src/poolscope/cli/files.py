@@ -106,8 +106,8 @@ def print_story(story: Story, out: Path | None) -> None:
         after = {pool: last[f"posterior.{pool}"] for pool in story.pools if last[f"posterior.{pool}"] is not None}
         pool = max(after, key=lambda pool: after[pool])
         most = (
-            rows.select(pl.col("n"), pl.col(f"log_bayes_factor.{pool}").alias("told"))
-            .sort("told", descending=True)
+            rows.select(pl.col("n"), pl.col(f"log_bayes_factor.{pool}").alias("gain"))
+            .sort("gain", descending=True)
             .row(0)
         )
         console.print(

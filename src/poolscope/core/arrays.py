@@ -24,7 +24,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 Tick = Callable[[float], None]
 
 
-def event_index(starts: Integers, lengths: Integers) -> Integers:
+def positions(starts: Integers, lengths: Integers) -> Integers:
     """``starts[i], starts[i] + 1, ...``, as many as `lengths` says, of one after another."""
     ends = np.cumsum(lengths)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())

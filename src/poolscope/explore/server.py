@@ -150,7 +150,7 @@ def _page(explorer: Explorer, _: Request) -> Response:
         "scenario": explorer.start,
         "seed": explorer.seed,
         "compared": view.COMPARED,
-        "most_compared": MAX_COMPARED,
+        "max_compared": MAX_COMPARED,
         "people": people and people.name,
     }
     text = json.dumps(start, ensure_ascii=True).replace("<", "\\u003c")

@@ -135,8 +135,8 @@ def _domain(shown: Sequence[Configuration]) -> list[float]:
     """Errors from the least to the largest, and a label's room on either side."""
     errors = [record.rmse for record in shown if record.rmse] or [0.1, 1.0]
     least, most = min(errors), max(errors)
-    workspace = max((most / least) ** (MARGIN / (1 - 2 * MARGIN)), 1.35)
-    return [least / workspace, most * workspace]
+    margin = max((most / least) ** (MARGIN / (1 - 2 * MARGIN)), 1.35)
+    return [least / margin, most * margin]
 
 
 def _labels(place: int, x: alt.X, y: alt.Y, colors: dict[str, str]) -> Iterator[Picture]:

@@ -139,10 +139,8 @@ def specification(chart: Picture, *, text: float = SCREEN_TEXT) -> dict[str, Any
     spec: dict[str, Any] = bare.to_dict(validate=False)
     spec["datasets"] = chart.datasets
     spec["config"] = config(text)
-    workspace = spec["usermeta"]
-    spec["usermeta"] = {
-        name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in workspace.items()
-    }
+    layout = spec["usermeta"]
+    spec["usermeta"] = {name: size if name == "panels" else size * text / SCREEN_TEXT for name, size in layout.items()}
     return spec
 
 

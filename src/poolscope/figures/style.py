@@ -238,23 +238,23 @@ def panels(
         data=alt.NamedData(name=next(iter(tables))),
         columns=len(titles),
     )
-    return _finished(chart.resolve_axis(x="independent"), tables, _workspace(len(titles), least, legend))
+    return _finished(chart.resolve_axis(x="independent"), tables, _layout(len(titles), least, legend))
 
 
 def single(layers: Sequence[Picture], table: pl.DataFrame, *, height: float, legend: Sequence[str] = ()) -> Picture:
     """A picture of one panel without a title."""
     chart = alt.layer(*layers, data=alt.NamedData(name="rows")).properties(height=height)
-    return _finished(chart, {"rows": table}, _workspace(1, 1, legend))
+    return _finished(chart, {"rows": table}, _layout(1, 1, legend))
 
 
-def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], workspace: dict[str, float]) -> Picture:
+def _finished(chart: Picture, tables: Mapping[str, pl.DataFrame], layout: dict[str, float]) -> Picture:
     """The chart with its rows, which come last: altair copies all of a chart at every step before."""
-    chart.usermeta = workspace
+    chart.usermeta = layout
     chart.datasets = {name: rows(table) for name, table in tables.items()}
     return chart
 
 
-def _workspace(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
+def _layout(panels: int, least: float, legend: Sequence[str]) -> dict[str, float]:
     """What decides how a picture is laid out where it stands: see `render.fit`."""
     widths = [34 + 6.2 * len(words) for words in legend]
     return {"panels": panels, "least": least, "legend": sum(widths), "entry": max(widths, default=1)}
@@ -263,8 +263,8 @@ def _workspace(panels: int, least: float, legend: Sequence[str]) -> dict[str, fl
 def shades_of(observations: Sequence[int]) -> dict[int, str]:
     """A color for each observation count, the largest the darkest."""
     counts = sorted(observations)
-    event_index = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
-    return {n: _shade(place) for n, place in zip(counts, event_index, strict=True)}
+    positions = [place / max(len(counts) - 1, 1) for place in range(len(counts))] if len(counts) > 1 else [0.8]
+    return {n: _shade(place) for n, place in zip(counts, positions, strict=True)}
 
 
 def exposure_colours(count: int) -> list[str]:

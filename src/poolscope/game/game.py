@@ -175,8 +175,8 @@ class Game:
     def block_users(self) -> int:
         """Users to a block; fewer where little memory is left, as in a small container."""
         free = available_memory()
-        workspace = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
-        return int(np.clip(workspace // self.bytes_a_user, 1, attack_for(self.device).max_users))
+        budget = BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // SHARE)
+        return int(np.clip(budget // self.bytes_a_user, 1, attack_for(self.device).max_users))
 
     @property
     def bytes_a_user(self) -> int:

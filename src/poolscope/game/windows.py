@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poolscope.core.arrays import Floats, event_index
+from poolscope.core.arrays import Floats, positions
 from poolscope.core.executors import Local
 from poolscope.devices.protocols import MemoizingDevice, memoizes
 from poolscope.game.game import Game, players
@@ -52,6 +52,6 @@ def two_windows(game: Game, users: int, seed: int) -> Windows | None:
     sizes = np.full(len(full), window)
     first, second = (
         {name: np.asarray(column)[rows] for name, column in reports.items()}
-        for rows in (event_index(starts, sizes), event_index(starts + window, sizes))
+        for rows in (positions(starts, sizes), positions(starts + window, sizes))
     )
     return Windows(device, len(full), window, first, second)

@@ -179,7 +179,7 @@ def _exposed_tile(advice: Advice, what: str) -> dict[str, str]:
 
 
 def _row(finding: Finding) -> Row:
-    unknown, at = exactly(float("nan")), finding.at_smallest
+    unknown, at = exactly(float("nan")), finding.at_epsilon_min
     return Row(
         mechanism=finding.mechanism,
         feasible=finding.feasible,
@@ -187,7 +187,7 @@ def _row(finding: Finding) -> Row:
         epsilon_max=finding.epsilon_max or unknown,
         exposed=at.exposed if at else unknown,
         cap=at.cap if at else unknown,
-        error=finding.error_at_largest,
+        error=finding.rmse_at_epsilon_max,
         limiting_constraint=finding.limiting_constraint,
     )
 
@@ -232,7 +232,7 @@ def _mitigations(advice: Advice) -> dict[str, Any] | None:
         advice.mitigations,
         (
             Column("exposed", "% of users", "exposed by then", share),
-            Column("confident_at_threshold", "% of users", "sure at the end", share),
+            Column("confident", "% of users", "sure at the end", share),
             Column("epsilon", "", "ε", number),
             Column("devices", "", "Devices, times", number),
             Column("cost", "", "What it costs", str),

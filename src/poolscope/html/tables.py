@@ -82,11 +82,11 @@ def interval(estimate: Estimate, form: Callable[[Any], str]) -> str:
     return f"{low}{dash}{'∞' if high == '–' else high}".replace("-", "−")
 
 
-def decimal(value: float, event_index: int = 3) -> str:
+def decimal(value: float, positions: int = 3) -> str:
     """A number around 1, to three decimals or so many; a dash where it is not known."""
     if math.isinf(value):
         return number(value)
-    return "–" if math.isnan(value) else f"{value:.{event_index}f}"
+    return "–" if math.isnan(value) else f"{value:.{positions}f}"
 
 
 def share(value: float) -> str:

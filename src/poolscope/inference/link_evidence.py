@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
-from poolscope.core.arrays import Floats, Integers, event_index
+from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError
 from poolscope.devices.protocols import Identical, MemoizingDevice
 from poolscope.inference.adversary import Adversary
@@ -78,7 +78,7 @@ def evident(device: MemoizingDevice, reports: Reports, sizes: Integers, adversar
     """
     starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.own.values())), []
     for mine in _of_one_owner(device, reports, starts):
-        rows = event_index(starts[mine], sizes[mine])
+        rows = positions(starts[mine], sizes[mine])
         own = {name: np.asarray(column)[rows] for name, column in reports.items()}
         distribution = device.evidence({name: column[:1] for name, column in own.items()}).distribution
         if isinstance(distribution, Identical):
@@ -162,7 +162,7 @@ def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adver
     starts, found = np.cumsum(sizes) - sizes, []
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
-        rows = event_index(starts[mine], sizes[mine])
+        rows = positions(starts[mine], sizes[mine])
         evidence = device.evidence({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
         weight = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
         sums = log_ratios(evidence.distribution, weight, len(rows))

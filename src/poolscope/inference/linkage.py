@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
-from poolscope.core.arrays import Floats, Integers, event_index
+from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Reports, distinct
@@ -64,7 +64,7 @@ def link_scores(
     starts = [np.cumsum(size) - size for size in sizes]
     for owner in np.intersect1d(one, two):
         mine = [np.flatnonzero(owners == owner) for owners in (one, two)]
-        rows = [event_index(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
+        rows = [positions(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
         both = {name: np.concatenate([first[name][rows[0]], second[name][rows[1]]]) for name in first}
         evidence = device.evidence(both)
         weight: Floats = np.bincount(evidence.slots, weights=popularity).astype(np.float64)

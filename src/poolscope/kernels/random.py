@@ -138,9 +138,9 @@ def _emit_bernoulli_lanes(builder, lanes, state, stride, threshold, pointer):
         return constant([value] * lanes)
 
     def everywhere(value):
-        init_chains = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
-        event_index = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-        return builder.shuffle_vector(init_chains, ir.Constant(vector, ir.Undefined), event_index)
+        first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+        lanes_of_first = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), lanes_of_first)
 
     def mixed(z):
         for shift, factor in MIXERS:

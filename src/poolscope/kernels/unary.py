@@ -80,10 +80,10 @@ def choose_subsets(objects, keys, m, size, included, raised, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(words, rows, event_index, out):
+def support_mass(words, rows, indices_at, out):
     """out[places[r], c] = sum of the table's rows at the set bits of report r."""
     for r in range(words.shape[0]):
-        sum_set_bits(words[r], rows, out[event_index[r]])
+        sum_set_bits(words[r], rows, out[indices_at[r]])
 
 
 @njit(nogil=True, cache=True)

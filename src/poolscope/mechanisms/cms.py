@@ -104,12 +104,12 @@ class CMS(Sketch):
             kernels.support_mass(starts, order, buckets, words, *seen, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         seen = self._seen(views)
         made = objects, keys, self.m, threshold(self.flip)
         for buckets, starts, order in self.grouped(self.shared_by(keys)):
-            kernels.sent_masses(starts, order, buckets, *made, *seen, event_index, out)
+            kernels.sent_masses(starts, order, buckets, *made, *seen, positions, out)
 
     def _seen(self, views: PoolWeights) -> tuple[Integers, Floats, kernels.Scratch]:
         """What objects add to the masses of a function's buckets, and room for these."""

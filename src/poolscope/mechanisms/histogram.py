@@ -120,11 +120,11 @@ class SHE(Scoring, Likelihood):
         measure: Floats = self.universe * atom - 0.5 * self.epsilon * (far + 1.0)
         return measure
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         at_once = max(1, NUMBERS_AT_ONCE // self.universe)
         for start in range(0, len(objects), at_once):
             part = slice(start, start + at_once)
-            super().sent_masses(objects[part], keys[part], views, event_index[part], out)
+            super().sent_masses(objects[part], keys[part], views, positions[part], out)
 
     def scores(self, reports: Reports) -> Floats:
         """The entries, on the grid, so that sums are exact."""

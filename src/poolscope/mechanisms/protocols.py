@@ -136,7 +136,7 @@ class Mechanism(Protocol):
         """(reports, width): floor + slope * mass is Pr[report | pool], up to a factor common to the report."""
         ...
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         """out[places] = mass(report(objects, keys), views), without keeping the reports; out (any, width)."""
         ...
 

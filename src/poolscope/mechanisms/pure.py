@@ -69,9 +69,9 @@ class Reporting:
         return self.report(objects, fresh_keys(rng, len(objects)))
 
     def sent_masses(
-        self: Mechanism, objects: Objects, keys: Keys, views: PoolWeights, event_index: Integers, out: Floats
+        self: Mechanism, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats
     ) -> None:
-        out[event_index] = self.mass(self.report(objects, keys), views)
+        out[positions] = self.mass(self.report(objects, keys), views)
 
 
 class Scoring(ABC):

@@ -72,9 +72,9 @@ def mean_positive_part(values: Floats, masses: Floats, count: int, *, length: in
     top = float(values.max())
     steps_to_top = max(1, min(FINEST, int(length * top / (window.below + window.above))))
     step = top / steps_to_top
-    event_index = values / step
-    likelihood_offset = np.floor(event_index)
-    upper = event_index - likelihood_offset
+    positions = values / step
+    likelihood_offset = np.floor(positions)
+    upper = positions - likelihood_offset
     steps = np.concatenate([likelihood_offset, likelihood_offset + 1]).astype(np.int64)
     weights = np.concatenate([masses * (1 - upper), masses * upper])
     return mean_excess(steps, weights, count, step, 0.0, lambda excess: excess)
@@ -98,9 +98,9 @@ def mean_excess(
     length = fft.next_fast_len(math.ceil((window.below + window.above) / step) + 4, real=True)
     tilted = np.exp(window.tilt * values)
     mass = _power(steps, weights * tilted / (1 + (weights * (tilted - 1)).sum()), count, length)
-    event_index = np.arange(first, last + 1)
-    excess: Floats = event_index.astype(np.float64) * step - limit
-    found = float((mass[event_index % length] * np.exp(-window.tilt * excess) * gain(excess)).sum())
+    positions = np.arange(first, last + 1)
+    excess: Floats = positions.astype(np.float64) * step - limit
+    found = float((mass[positions % length] * np.exp(-window.tilt * excess) * gain(excess)).sum())
     # two tails: what is below the window, and what is above it and decays
     beyond = max(window.center + window.above - limit, 0.0) + 1 / window.decay
     scale = count * float(_log_mgf(values, weights, window.tilt)) - window.tilt * limit

@@ -227,9 +227,9 @@ def build_adversary(
             assert entry.estimate_from is not None
             key = curator_key(seed, index)
             more = redraw_keys(key, estimates - 1)
-            distribution = mechanism, popularity, entry.estimate_from
-            believed = simulate_frequencies(*distribution, key, threads, entry.method).popularity
-            further = further_popularities(*distribution, more, threads, entry.method)
+            source = mechanism, popularity, entry.estimate_from
+            believed = simulate_frequencies(*source, key, threads, entry.method).popularity
+            further = further_popularities(*source, more, threads, entry.method)
         pools = other_pools(entry, universe)
         return adversary_of(entry, pools, [believed, *further], recorded.fitted if recorded else None)
 

@@ -307,7 +307,7 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 def _text_of(categories: pl.Series) -> pl.Series:
     numbers = categories.to_physical()
     first = numbers.arg_unique()
-    event_index = numbers.replace_strict(
+    positions = numbers.replace_strict(
         numbers.gather(first), pl.int_range(len(first), eager=True), return_dtype=pl.UInt32
     )
-    return categories.gather(first).cast(pl.String).gather(event_index).alias(categories.name)
+    return categories.gather(first).cast(pl.String).gather(positions).alias(categories.name)

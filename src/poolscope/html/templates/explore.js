@@ -577,8 +577,8 @@
       $("kept").textContent = "It is there already.";
       return;
     }
-    if (state.kept.length >= START.most_compared) {
-      $("kept").textContent = `There are ${START.most_compared} settings: take one away first.`;
+    if (state.kept.length >= START.max_compared) {
+      $("kept").textContent = `There are ${START.max_compared} settings: take one away first.`;
       return;
     }
     state.kept.push(JSON.parse(mine));

@@ -201,10 +201,10 @@ class Candidate:
             epsilon_max=largest,
             feasible=fits,
             limiting_constraint=binds,
-            at_smallest=at,
+            at_epsilon_min=at,
             rmse_min=self.least,
-            error_at_largest=error,
-            devices_at_largest=devices,
+            rmse_at_epsilon_max=error,
+            devices_at_epsilon_max=devices,
             monotone=found.monotone,
             trials=found.trials,
         )

@@ -41,7 +41,7 @@ def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) ->
     """
     fitting = [finding for finding in findings if finding.feasible != NO]
     if question.max_error is None:
-        known = [finding for finding in fitting if finding.error_at_largest is not None] or fitting
+        known = [finding for finding in fitting if finding.rmse_at_epsilon_max is not None] or fitting
         known = [finding for finding in known if finding.epsilon_max is not None]
         if not known:
             least = min(finding.trials[0].exposed.value for finding in findings)
@@ -50,22 +50,22 @@ def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) ->
                 f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `reports` or more `exposed`"
             )
             raise InputError(rule, remedy=remedy)
-        error = min(finding.error_at_largest or 0.0 for finding in known)
-        tied = [finding for finding in known if (finding.error_at_largest or 0.0) <= (1 + MARGIN) * error]
+        error = min(finding.rmse_at_epsilon_max or 0.0 for finding in known)
+        tied = [finding for finding in known if (finding.rmse_at_epsilon_max or 0.0) <= (1 + MARGIN) * error]
         return _by_epsilon(tied)
     # something is played, as not all errors are refused
-    serving = [finding for finding in fitting or findings if finding.at_smallest is not None]
+    serving = [finding for finding in fitting or findings if finding.at_epsilon_min is not None]
     most = max(_cap(finding) for finding in serving)
     tied = [finding for finding in serving if _cap(finding) >= (1 - MARGIN) * most]
     if most >= horizon:
-        fewest = min(finding.at_smallest.exposed.high for finding in tied if finding.at_smallest)
-        tied = [finding for finding in tied if finding.at_smallest and finding.at_smallest.exposed.low <= fewest]
+        fewest = min(finding.at_epsilon_min.exposed.high for finding in tied if finding.at_epsilon_min)
+        tied = [finding for finding in tied if finding.at_epsilon_min and finding.at_epsilon_min.exposed.low <= fewest]
     return _by_epsilon(tied)
 
 
 def _cap(finding: Finding) -> float:
-    assert finding.at_smallest is not None
-    return finding.at_smallest.cap.value
+    assert finding.at_epsilon_min is not None
+    return finding.at_epsilon_min.cap.value
 
 
 def _by_epsilon(findings: Sequence[Finding]) -> list[Finding]:
@@ -221,10 +221,12 @@ def _why(leaders: Sequence[Finding], findings: Sequence[Finding], question: Ques
         )
     if question.max_error is None:
         what, where = "the smallest error", "at the largest epsilon that exposes few enough"
-        values = [(f.mechanism, number(f.error_at_largest)) for f in (best, *others) if f.error_at_largest is not None]
+        values = [
+            (f.mechanism, number(f.rmse_at_epsilon_max)) for f in (best, *others) if f.rmse_at_epsilon_max is not None
+        ]
     else:
-        where, served = "at the smallest epsilon that meets the error", [f for f in (best, *others) if f.at_smallest]
-        trials = [(finding.mechanism, finding.at_smallest) for finding in served if finding.at_smallest]
+        where, served = "at the smallest epsilon that meets the error", [f for f in (best, *others) if f.at_epsilon_min]
+        trials = [(finding.mechanism, finding.at_epsilon_min) for finding in served if finding.at_epsilon_min]
         if trials[0][1].cap.value < horizon:
             what, values = "the largest cap", [(kind, f"{trial.cap.value:,.0f}") for kind, trial in trials]
         else:
@@ -255,14 +257,14 @@ def missed_by(best: Finding, findings: Sequence[Finding]) -> str | None:
 
     It is no alternative for the asked number of events, but may be one for fewer.
     """
-    lower = [one for one in findings if one.feasible == NO and one.at_smallest and one.epsilon < best.epsilon]
+    lower = [one for one in findings if one.feasible == NO and one.at_epsilon_min and one.epsilon < best.epsilon]
     if best.feasible == NO or not lower:
         return None
     other = min(lower, key=lambda one: one.epsilon)
-    assert other.at_smallest is not None
+    assert other.at_epsilon_min is not None
     return (
         f"{other.mechanism} takes only {number(other.epsilon)} per report, but does not fit: it exposes few enough "
-        f"users up to a cap of {other.at_smallest.cap.value:,.0f}."
+        f"users up to a cap of {other.at_epsilon_min.cap.value:,.0f}."
     )
 
 
@@ -273,8 +275,8 @@ def total(epsilon: float) -> str:
 
 def _trial(finding: Finding, question: Question, choice: Configuration) -> Trial:
     """The trial at the smallest epsilon that meets the error, or else at the largest that exposes few enough."""
-    if finding.at_smallest is not None:
-        return finding.at_smallest
+    if finding.at_epsilon_min is not None:
+        return finding.at_epsilon_min
     if finding.mechanism == choice.kind:
         return min(finding.trials, key=lambda trial: abs(trial.epsilon - choice.epsilon))
     few = [trial for trial in finding.trials if trial.exposed.value <= question.max_exposed]

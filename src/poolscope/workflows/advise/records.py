@@ -40,10 +40,11 @@ class Finding:
         target.
     limiting_constraint : what keeps epsilon from being better: "error", "exposure", "error and exposure" (they
         contradict each other), "range" (nothing within the range).
-    at_smallest : the trial at the smallest epsilon; its cap is the largest that serves.
+    at_epsilon_min : the trial at the smallest epsilon; its cap is the largest that serves.
     rmse_min : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
         played, and there are no trials.
-    error_at_largest : the error at the largest epsilon; devices_at_largest : how many devices would have the asked one.
+    rmse_at_epsilon_max : the error at the largest epsilon; devices_at_epsilon_max : how many devices would have the asked
+        one.
     monotone : whether exposure was seen to grow with epsilon.
     trials : all that was played, by epsilon.
     """
@@ -53,10 +54,10 @@ class Finding:
     epsilon_max: Estimate | None
     feasible: str
     limiting_constraint: str
-    at_smallest: Trial | None
+    at_epsilon_min: Trial | None
     rmse_min: float | None
-    error_at_largest: float | None
-    devices_at_largest: float | None
+    rmse_at_epsilon_max: float | None
+    devices_at_epsilon_max: float | None
     monotone: bool
     trials: tuple[Trial, ...]
 
@@ -170,7 +171,7 @@ class Mitigation:
     Parameters
     ----------
     mitigation : in words; mechanism, epsilon : played with; devices : as a multiple of those there are.
-    exposed : share of users exposed by the asked number of events; sure : of whom the adversary is sure then.
+    exposed : share of users exposed by the asked number of events; confident : of whom the adversary is sure then.
     cost : what it takes, in words.
     """
 
@@ -180,7 +181,7 @@ class Mitigation:
     devices: float
     users: int
     exposed: Estimate
-    sure: Estimate
+    confident: Estimate
     cost: str
 
 

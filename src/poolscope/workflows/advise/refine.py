@@ -92,11 +92,11 @@ class RefinedCap:
     """The largest cap at the smallest epsilon that meets the error."""
 
     def __init__(self, candidate: Candidate, finding: Finding) -> None:
-        assert finding.at_smallest is not None
+        assert finding.at_epsilon_min is not None
         self.candidate, self.coarse = candidate, finding
-        self.epsilon, self.asked = finding.at_smallest.epsilon, candidate.question.horizon
+        self.epsilon, self.asked = finding.at_epsilon_min.epsilon, candidate.question.horizon
         self.furthest = candidate.players.horizon(candidate.kind)
-        likely = max(self.asked, finding.at_smallest.cap.high)
+        likely = max(self.asked, finding.at_epsilon_min.cap.high)
         self.played = self._play(min(self.furthest, math.ceil(FURTHER * likely)))
 
     @property

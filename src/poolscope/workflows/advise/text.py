@@ -77,7 +77,7 @@ def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario
     if any(finding.feasible != NO for finding in findings):
         return
     for finding in findings:
-        at, largest = finding.at_smallest, finding.epsilon_max
+        at, largest = finding.at_epsilon_min, finding.epsilon_max
         if question.max_error is not None and finding.epsilon_min is None:
             least = "–" if finding.rmse_min is None else number(finding.rmse_min)
             yield f"{finding.mechanism}: the error would have to be {least} or more, up to epsilon {question.highest:g}"
@@ -89,10 +89,10 @@ def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario
             parts.append(f"or the cap {cap} instead of {question.horizon:,} {events(scenario)}")
         if largest is None:
             parts.append(f"no epsilon from {question.lowest:g} on exposes few enough")
-        elif finding.error_at_largest is not None and question.max_error is not None:
-            parts.append(f"or the error {number(finding.error_at_largest)} instead of {number(question.max_error)}")
-            if finding.devices_at_largest is not None and math.isfinite(finding.devices_at_largest):
-                parts.append(f"or the devices {finding.devices_at_largest:,.0f} instead of {question.devices:,}")
+        elif finding.rmse_at_epsilon_max is not None and question.max_error is not None:
+            parts.append(f"or the error {number(finding.rmse_at_epsilon_max)} instead of {number(question.max_error)}")
+            if finding.devices_at_epsilon_max is not None and math.isfinite(finding.devices_at_epsilon_max):
+                parts.append(f"or the devices {finding.devices_at_epsilon_max:,.0f} instead of {question.devices:,}")
         yield f"{finding.mechanism}: " + ", ".join(parts)
 
 

@@ -253,6 +253,6 @@ def _played(
         devices=factor,
         users=found.users,
         exposed=found.share(question.horizon),
-        sure=confident(select(outcomes, game.adversaries[0].name, game.horizon), question.threshold),
+        confident=confident(select(outcomes, game.adversaries[0].name, game.horizon), question.threshold),
         cost=cost,
     )

@@ -273,13 +273,13 @@ def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features
     hashes = np.repeat(shuffle.name_hashes(runs["value"]), runs["len"].to_numpy())
     names = users.cast(pl.String)
     rows, first, lengths = shuffle.first_rows(names, hashes, scoring.scorer.horizon)
-    event_index = rows
+    positions = rows
     if len(rows) < len(users):
         early = np.zeros(len(users), dtype=bool)
         early[rows] = True
         reports = {name: column[early] for name, column in reports.items()}
-        event_index = (np.cumsum(early) - 1)[rows]
-    facts = {name: column[event_index] for name, column in scoring.scorer.facts(reports, engine).items()}
+        positions = (np.cumsum(early) - 1)[rows]
+    facts = {name: column[positions] for name, column in scoring.scorer.facts(reports, engine).items()}
     shuffle.write_piece(scoring.reading.folder, chunk.number, names.gather(rows), hashes[rows], facts)
     # the reports that count are only half done
     tick(chunk.count - len(rows) / 2)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from poolscope.core.arrays import Floats, Integers, event_index
+from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError, located
 from poolscope.core.executors import EngineLike, as_engine
 from poolscope.core.tables import check_output, open_table, writing
@@ -228,7 +228,7 @@ def _scores(scorer: Scorer, index: int, lengths: Integers, reports: Reports) -> 
     starts = np.cumsum(lengths) - lengths
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
-        rows = event_index(starts[mine], lengths[mine])
+        rows = positions(starts[mine], lengths[mine])
         some = {name: column[rows] for name, column in reports.items()}
         scores = link_scores(scorer.device, some, reports, scorer.adversaries[index], (lengths[mine], lengths))
         scores[np.arange(len(mine)), mine] = -np.inf

@@ -256,10 +256,10 @@ class Scorer:
 
 def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
     """(users, longest, width) the rows of some users."""
-    event_index = np.arange(lengths.max())
-    there = event_index < lengths[:, None]
+    positions = np.arange(lengths.max())
+    there = positions < lengths[:, None]
     table = np.zeros((*there.shape, mass.shape[1]))
-    table[there] = mass[(starts[:, None] + event_index)[there]]
+    table[there] = mass[(starts[:, None] + positions)[there]]
     return table
 
 

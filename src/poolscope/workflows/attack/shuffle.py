@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from poolscope.core.arrays import Integers, Keys, event_index
+from poolscope.core.arrays import Integers, Keys, positions
 from poolscope.core.errors import InputError
 from poolscope.core.files import check_shared
 from poolscope.core.tables import Batch, Rows, Source
@@ -153,7 +153,7 @@ def first_rows(names: pl.Series, hashes: Keys, horizon: int) -> tuple[Integers, 
     """
     order, starts = together(names, hashes)
     lengths = np.minimum(np.diff(np.append(starts, len(order))), horizon)
-    return order[event_index(starts, lengths)], order[starts], lengths
+    return order[positions(starts, lengths)], order[starts], lengths
 
 
 FEWER = "look at fewer of them with `observations`"

@@ -12,7 +12,7 @@ class Told(Progress):
 
     def begin(self, total):
         self.totals.append(total)
-        self.stages.append("begun")
+        self.stages.append("started")
 
     def tick(self, amount):
         self.ticks.append(amount)
