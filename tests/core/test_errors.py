@@ -79,7 +79,7 @@ def test_travels_between_processes():
 
 def test_reading_names_the_file(tmp_path):
     missing = tmp_path / "missing"
-    with pytest.raises(InputError, match=r"gone: there is no such file$"), reading(missing):
+    with pytest.raises(InputError, match=r"missing: there is no such file$"), reading(missing):
         missing.read_bytes()
     with pytest.raises(InputError, match=r"must be a file, is a folder$"), reading(tmp_path):
         tmp_path.read_bytes()

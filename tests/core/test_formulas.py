@@ -117,7 +117,9 @@ def test_the_truth_finds_users_called_by_digits(folder):
     from poolscope.scenario.scenario import load_scenario
     from poolscope.workflows.attack.attack import attack
 
-    (evaluation,) = attack("digits.parquet", load_scenario("small.toml"), out="out.csv", truth="truth.csv").evaluation
+    (evaluation,) = attack(
+        "digits.parquet", load_scenario("small.toml"), out="out.csv", ground_truth="truth.csv"
+    ).evaluation
     assert evaluation.users == 1
 
 

@@ -84,8 +84,8 @@ def test_the_error_of_chance_is_in_the_outcomes():
         rows = outcomes.filter(pl.col("adversary") == name)
         assert (rows["confidence_mcse"] == 0).all()
         for column in ("exposed_at_50", "exposed_at_90", "exposed_at_95"):
-            assert rows[column].equals(rows[column + "_early"])
-            assert rows[column].equals(rows[column + "_late"])
+            assert rows[column].equals(rows[column + "_plus_mcse"])
+            assert rows[column].equals(rows[column + "_minus_mcse"])
     alone = replace(game(RAPPOR), adversaries=[NAIVE])
     assert "confidence_mcse" not in play(alone, 3, SEED).columns
 
@@ -149,13 +149,13 @@ def test_only_devices_with_memory_can_be_known_to_have_it():
         InputError, match=r"adversary\[1\]\.knows_memoization: goes only with memoize = true in \[devices\]"
     ):
         parse(SCENARIO.replace("memoize = true", "memoize = false"), name="x")
-    with pytest.raises(InputError, match=r"devices\.memory: must be true or false"):
+    with pytest.raises(InputError, match=r"devices\.memoize: must be true or false"):
         parse(SCENARIO.replace("memoize = true", "memoize = 1"), name="x")
 
 
 def test_memory_has_one_place():
     """It was a key of the mechanism once."""
-    with pytest.raises(InputError, match=r"mechanism\.memory: .*write memory in a table \[devices\]"):
+    with pytest.raises(InputError, match=r"mechanism\.memoize: .*write memoize in a table \[devices\]"):
         parse(SCENARIO.replace("[devices]\n", ""), name="x")
 
 

@@ -122,7 +122,7 @@ def test_chance_in_the_attack_stands_beside_the_confidence_and_moves_the_dates(p
     assert plain.error is None
     for threshold, column in EXPOSED.items():
         np.testing.assert_array_equal(found.exposed[column], plain.exposed[column])
-        for end, sign in (("_early", 1), ("_late", -1)):
+        for end, sign in (("_plus_mcse", 1), ("_minus_mcse", -1)):
             expected = [first(sure, threshold) for sure in (posterior + sign * error).max(axis=2)]
             np.testing.assert_array_equal(found.exposed[column + end], expected)
             assert column + end not in plain.exposed

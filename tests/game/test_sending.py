@@ -139,7 +139,12 @@ def test_limits_that_nobody_reaches_change_nothing(memoize):
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
     free = partition(memoize=memoize, adversaries=(STRONG, naive))
     whole = play(free, 12, SEED)
-    for limits in ({"window": 15}, {"cap": 15}, {"window": 40, "cap": 50, "sample": 1.0}, {"reports_per_day": 2.0}):
+    for limits in (
+        {"rotate_after": 15},
+        {"cap": 15},
+        {"rotate_after": 40, "cap": 50, "sampling_rate": 1.0},
+        {"reports_per_day": 2.0},
+    ):
         assert_frame_equal(play(replace(free, policy=ReportingPolicy(**limits)), 12, SEED), whole, check_exact=True)
 
 
@@ -185,7 +190,9 @@ def test_kept_answers_link_the_windows():
     assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])
 
 
-@pytest.mark.parametrize("limits", [{"sample": 0.5}, {"cap": 5}, {"sample": 0.5, "window": 3, "cap": 4}])
+@pytest.mark.parametrize(
+    "limits", [{"sampling_rate": 0.5}, {"cap": 5}, {"sampling_rate": 0.5, "rotate_after": 3, "cap": 4}]
+)
 def test_memory_is_attacked_on_what_was_sent(limits):
     """The posterior at n is that of a user who never did more than what is sent by then."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
@@ -201,7 +208,9 @@ def test_nobody_who_sends_nothing_is_told_from_others():
         np.testing.assert_allclose(outcomes["confidence"], 1 / 3)
 
 
-@pytest.mark.parametrize("limits", [{}, {"sample": 0.4}, {"cap": 2}, {"window": 2}, {"sample": 0.5, "window": 3}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"sampling_rate": 0.4}, {"cap": 2}, {"rotate_after": 2}, {"sampling_rate": 0.5, "rotate_after": 3}]
+)
 def test_the_bound_is_of_the_reports_that_are_linked(limits):
     game = tiny((1, 3, 6), **limits)
     records = summarize(play(game, 4000, SEED), game, SEED)
@@ -214,11 +223,11 @@ def test_the_bound_is_of_the_reports_that_are_linked(limits):
 @pytest.mark.parametrize(
     ("limits", "rule"),
     [
-        ({"sample": 0.0}, "sample must be above 0"),
-        ({"sample": 1.5}, "sample must be above 0 and at most 1"),
-        ({"sample": float("nan")}, "sample must be above 0"),
+        ({"sampling_rate": 0.0}, "sampling_rate must be above 0"),
+        ({"sampling_rate": 1.5}, "sampling_rate must be above 0 and at most 1"),
+        ({"sampling_rate": float("nan")}, "sampling_rate must be above 0"),
         ({"cap": 0}, "cap must be a whole number of at least 1"),
-        ({"window": -1}, "window must be a whole number of at least 1"),
+        ({"rotate_after": -1}, "rotate_after must be a whole number of at least 1"),
         ({"reports_per_day": 0.0}, "reports_per_day must be finite and positive"),
         ({"reports_per_day": float("inf")}, "reports_per_day must be finite and positive"),
     ],

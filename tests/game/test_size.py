@@ -41,7 +41,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(game, tmp_path, monkeypatc
     assert "this takes about" in check_size(game, 10**11, tmp_path, 100)
     monkeypatch.setattr(machine, "available_memory", lambda: 10**8)
     with pytest.raises(
-        InputError, match=r"a block of users would take about .* of memoize, 100 MB are free; take fewer"
+        InputError, match=r"a block of users would take about .* of memory, 100 MB are free; take fewer"
     ):
         check_size(game, 1000, tmp_path, 2)
 
@@ -57,7 +57,7 @@ def test_blocks_shrink_where_memory_is_short(game, monkeypatch):
 def test_a_universe_that_does_not_fit_is_refused(monkeypatch):
     monkeypatch.setattr(machine, "available_memory", lambda: 1000)
     with pytest.raises(
-        InputError, match=r"small: universe: 30 objects would take about 3.6 kB of memoize, 1.0 kB are fr"
+        InputError, match=r"small: universe: 30 objects would take about 3.6 kB of memory, 1.0 kB are fr"
     ):
         parse(SMALL, name="small").universe()
 
@@ -117,15 +117,15 @@ def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
     reports = tmp_path / "reports.csv"
     reports.write_text("user,function,ones\nann,0,1\n")
     monkeypatch.setattr(machine, "available_memory", lambda: 10**7)
-    with pytest.raises(InputError, match=r"small: the smallest block of reports would take about 12 MB of memoize, 10"):
+    with pytest.raises(InputError, match=r"small: the smallest block of reports would take about 12 MB of memory, 10"):
         attack(reports, scenario)
 
 
 def test_a_run_under_a_memory_limit_has_smaller_blocks_and_the_same_outcomes(tmp_path):
     (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "6000"))
     blocks = {}
-    for name, memoize in (("free", None), ("limited", 2 << 30)):
-        done = poolscope("audit", "mine.toml", "--out", name, cwd=tmp_path, memoize=memoize)
+    for name, memory in (("free", None), ("limited", 2 << 30)):
+        done = poolscope("audit", "mine.toml", "--out", name, cwd=tmp_path, memory=memory)
         assert (done.stderr, done.returncode) == ("", 0)
         blocks[name] = len(list((tmp_path / name / "outcomes").iterdir()))
     assert blocks["limited"] > blocks["free"]

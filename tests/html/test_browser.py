@@ -192,7 +192,7 @@ def compared(tmp_path_factory):
         scenario=parse(SMALL, name="small"),
         seed=1,
         users=100,
-        reports=1000,
+        estimate_from=1000,
         n=90,
         mechanisms=tuple(f"kind{kind}" for kind in range(6)),
         results=Records(results),

@@ -8,7 +8,7 @@ from cases.engines import scenario_text
 from cases.records import record
 
 from poolscope.explore import view
-from poolscope.explore.answers import Partition, Stoppable
+from poolscope.explore.answers import Sample, Stoppable
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import summary_text
 from poolscope.html.tables import FEW, cards
@@ -48,16 +48,16 @@ def test_fewer_than_twenty_are_counted(users, counts):
 
 
 def test_an_explorer_with_eight_users_gives_counts():
-    partition = Partition(parse(scenario_text(), name="x").game(1), 10, 1, Stoppable())
-    partition.grow(8)
-    found = view.answer(partition.answer())
+    sample = Sample(parse(scenario_text(), name="x").game(1), 10, 1, Stoppable())
+    sample.grow(8)
+    found = view.answer(sample.answer())
     for tile in found["tiles"][:3]:
         assert re.fullmatch(r"\d of (8|1)", tile["value"]), tile
         assert tile["note"] == FEW
     assert re.search(r"right for \d of 8 users", found["words"])
     said = found["words"].replace("guessing at random is right for 33\u202f%", "").replace("(33\u202f%)", "")
     assert not PERCENTAGE.search(said)
-    cells = view.compared(partition.answer())["cells"][1:4]
+    cells = view.compared(sample.answer())["cells"][1:4]
     assert all(re.fullmatch(r"\d of (8|1)", value) for value, _ in cells)
 
 

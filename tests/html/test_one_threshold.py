@@ -13,7 +13,7 @@ from poolscope.cli.audit import print_audit
 from poolscope.cli.compare import print_comparison
 from poolscope.cli.files import print_attack
 from poolscope.explore import view
-from poolscope.explore.answers import Partition, Stoppable
+from poolscope.explore.answers import Sample, Stoppable
 from poolscope.explore.people import people_of_run
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import page_of as comparison_page
@@ -149,9 +149,9 @@ def test_a_comparison_shows_it(tmp_path, threshold, capsys):
 
 def test_the_explorer_shows_it(run, threshold):
     scenario, said = asking(threshold), THRESHOLDS[threshold].replace(" ", "\u202f")
-    partition = Partition(scenario.game(2), 20, 2, Stoppable())
-    partition.grow(48)
-    found = partition.answer()
+    sample = Sample(scenario.game(2), 20, 2, Stoppable())
+    sample.grow(48)
+    found = sample.answer()
     label = view.answer(found)["tiles"][2]["label"]
     assert label == f"of users are exposed by then, at {said} confidence"
     assert view.compared(found)["cells"][3][1].startswith(f"at {said}: ")

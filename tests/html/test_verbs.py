@@ -44,7 +44,7 @@ def test_without_html_there_is_no_report(small, tmp_path):
     poolscope.audit(small, tmp_path / "run", users=20, html=False, progress=facts)
     poolscope.compare(small, ["grr"], [1.0], users=20, estimate_from=100, out=tmp_path / "compared", html=False)
     poolscope.reproduce("no-hash", tmp_path / "paper", users=2, html=False, progress=facts)
-    asked = {"exposed": 0.5, "reports": 3, "mechanisms": ["grr"], "users": 50, "tolerance": 0.5}
+    asked = {"max_exposed": 0.5, "horizon": 3, "mechanisms": ["grr"], "users": 50, "tolerance": 0.5}
     poolscope.advise(small, **asked, out=tmp_path / "advice", html=False)
     assert len(list(tmp_path.glob("*/*.json"))) >= 5
     assert list(tmp_path.rglob("*.html")) == []

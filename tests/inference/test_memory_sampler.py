@@ -40,13 +40,13 @@ def channel(slots):
 def bits(slots, p=Fraction(1, 10)):
     """Three bits, of which each slot sets one or two."""
     f, q = Fraction(1, 5), 1 - p
-    indices_at = [(0, 3), (1, 3), (2, 3), (1, 2), (0, 2)]
+    bits_of_slots = [(0, 3), (1, 3), (2, 3), (1, 2), (0, 2)]
     reports = ((1, 0, 0), (1, 0, 1), (1, 0, 0), (0, 1, 0))
 
     def permanent(answer, slot):
         out = Fraction(1)
         for j, x in enumerate(answer):
-            one = 1 - f if j in indices_at[slot] else f
+            one = 1 - f if j in bits_of_slots[slot] else f
             out *= one if x else 1 - one
         return out
 
@@ -58,7 +58,7 @@ def bits(slots, p=Fraction(1, 10)):
         return out
 
     exact = enumerated(ORACLE, slots, list(product((0, 1), repeat=3)), permanent, instantaneous, reports)
-    positions = np.array(indices_at).T[:, : max(slots) + 1]
+    positions = np.array(bits_of_slots).T[:, : max(slots) + 1]
     distribution = Bits(np.array(reports, dtype=np.uint8), positions, (float(1 - f), float(f)), (float(q), float(p)))
     return exact, Evidence(np.array(slots), distribution)
 

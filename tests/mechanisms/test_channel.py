@@ -101,7 +101,7 @@ def test_bad_matrices(matrix, words):
 
 
 def test_matrices_beyond_memory(monkeypatch):
-    monkeypatch.setattr("poolscope.mechanisms.channel.MOST_CELLS", 11)
+    monkeypatch.setattr("poolscope.mechanisms.channel.MAX_CELLS", 11)
     with pytest.raises(InputError, match=r"at most 11 cells.*got 12"):
         Channel(universe=4, matrix=FINITE)
     with pytest.raises(InputError, match=r"at most 11 cells.*got 40"):

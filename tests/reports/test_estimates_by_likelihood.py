@@ -181,7 +181,7 @@ def test_ibu_takes_mechanisms_of_ones_own_and_bounds_what_it_holds(monkeypatch):
     found = simulate_frequencies(mechanism, popularity, 5000, np.uint64(1), method="ibu")
     assert np.all(np.abs(found.counts / 5000 - popularity) < 5 * found.errors / 5000 + 5 * np.sqrt(popularity / 5000))
     oue = OUE(universe=40, epsilon=1.0)
-    monkeypatch.setattr("poolscope.reports.ibu.MOST_CELLS", 1000)
+    monkeypatch.setattr("poolscope.reports.ibu.MAX_CELLS", 1000)
     with pytest.raises(InputError, match=r"ibu must hold at most 1000 likelihoods .*, got 4000; take fewer reports"):
         simulate_frequencies(oue, np.ones(40), 100, np.uint64(1), method="ibu")
 

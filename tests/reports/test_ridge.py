@@ -82,7 +82,7 @@ def test_the_table_and_the_terminal_have_no_errors(tmp_path, monkeypatch, capsys
     }
     scenario = Scenario.from_dict(tables, folder=tmp_path)
     found = estimate(tmp_path / "reports.csv", scenario, tmp_path / "ridge.csv", method="ridge")
-    assert found.seen is None
+    assert found.n_detected is None
     assert found.table["standard_error"].null_count() == 3
     assert (tmp_path / "ridge.csv").read_text().splitlines()[1].split(",")[3] == ""
     print_estimate(found, None)
@@ -90,7 +90,7 @@ def test_the_table_and_the_terminal_have_no_errors(tmp_path, monkeypatch, capsys
     assert "no standard errors" in printed
     assert "twice their standard error" not in printed
     sure = estimate(tmp_path / "reports.csv", scenario.replace({"mechanism.kind": "channel"}), method="ibu")
-    assert sure.seen == 0
+    assert sure.n_detected == 0
 
 
 def test_it_becomes_the_regression_where_there_is_one():

@@ -218,8 +218,8 @@ def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
     assert path.stat().st_size > 4 * BOUND
     expected = posteriors(scenario, path)
     # the checks of the reports hold a window of them, whatever the bound; what is loaded once is not held for users
-    monkeypatch.setattr(misfit, "MOST", 1 << 7)
-    monkeypatch.setattr(checks, "MOST", 1 << 7)
+    monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 7)
+    monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 7)
     posteriors(scenario, path, max_bytes=BOUND)
     tracemalloc.start()
     found = posteriors(scenario, path, max_bytes=BOUND)

@@ -77,7 +77,7 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"small\.toml: adversary: must have an adversary who knows that devices keep"):
         link_users(path, scenario, tmp_path / "links.csv")
     scenario = scenario_of(tmp_path, mechanism=f"{SKETCH}[devices]\nmemoize = true\n", adversaries=STRONG)
-    monkeypatch.setattr(linking, "MOST", 100)
+    monkeypatch.setattr(linking, "MAX_PSEUDONYMS", 100)
     rule = r"reports\.parquet: must have at most 100 reports to be linked, got 240; take some of the users"
     monkeypatch.setattr(linking, "prepared", None)  # nothing is begun
     with pytest.raises(InputError, match=rule):
@@ -90,7 +90,7 @@ def test_what_cannot_be_linked_is_refused(tmp_path, monkeypatch):
 
 def test_the_command_refuses_before_it_attacks(tmp_path, capsys, monkeypatch):
     _, path = sent(tmp_path, SKETCH)
-    monkeypatch.setattr(linking, "MOST", 100)
+    monkeypatch.setattr(linking, "MAX_PSEUDONYMS", 100)
     monkeypatch.setattr(attacking, "prepared", None)
     at = "attack", path, "--scenario", tmp_path / "small.toml", "--out", tmp_path / "posteriors.csv"
     assert command(*at, "--link-scores", tmp_path / "links.csv") == 2

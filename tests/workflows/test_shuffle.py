@@ -177,8 +177,8 @@ def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
 
     monkeypatch.setattr(shuffle, "together", spy)
     # the checks of the reports hold a window of them, whatever the bound
-    monkeypatch.setattr(misfit, "MOST", 1 << 10)
-    monkeypatch.setattr(checks, "MOST", 1 << 10)
+    monkeypatch.setattr(misfit, "MAX_REPORTS", 1 << 10)
+    monkeypatch.setattr(checks, "MAX_REPORTS", 1 << 10)
     del frame, users
     # what is loaded or compiled once is not held for users
     attack(path, scenario, out=out, max_bytes=BOUND, engine=Local(threads=1))

@@ -48,7 +48,7 @@ def _obfuscate(key, bucket, m, threshold, words):
 
 
 @njit(nogil=True, cache=True)
-def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weights, workspace, indices_at, out):
+def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weights, workspace, rows_of_reports, out):
     """Obfuscate each object and sum the masses of the report's support, without keeping the report.
 
     Function f of the chunk has reports order[starts[f]:starts[f + 1]] and hashes object z to buckets[f, z]; the sums of
@@ -63,7 +63,7 @@ def sent_masses(starts, order, buckets, objects, keys, m, threshold, runs, weigh
                 _obfuscate(keys[some[i]], own, m, threshold, workspace.words)
                 sum_set_bits(workspace.words, workspace.rows, workspace.sums[i])
             for i in range(some.shape[0]):
-                place = indices_at[some[i]]
+                place = rows_of_reports[some[i]]
                 for c in range(out.shape[1]):  # by hand: a row at once takes seconds to compile
                     out[place, c] = workspace.sums[i, c]
 

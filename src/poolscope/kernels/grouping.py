@@ -316,7 +316,7 @@ class Rows(NamedTuple):
     """A table, its rows padded to whole vectors, and room for one sum of rows."""
 
     table: Table
-    indices_at: Places
+    columns_at: Places
     positions: NDArray[np.uint64]  # `positions_room` of the rows
     masses: NDArray[np.float64]  # (wide,)
     words: NDArray[np.uint64]  # (wide,)
@@ -328,23 +328,23 @@ def empty_table(rows: int, columns: int) -> Table:
     return Table(masses, masses.view(np.uint64), aligned(2 * rows))
 
 
-def empty_rows(rows: int, columns: int, indices_at: Places) -> Rows:
+def empty_rows(rows: int, columns: int, columns_at: Places) -> Rows:
     """Rows to be filled."""
     wide = -(-columns // LANES) * LANES
-    return Rows(empty_table(rows, wide), indices_at, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
+    return Rows(empty_table(rows, wide), columns_at, positions_room(rows), aligned(wide), aligned(wide).view(np.uint64))
 
 
 @njit(inline="always")
 def sum_positions(rows, count, out):
     """out[c] = sum of the table's rows at the first `count` positions."""
-    indices_at = rows.indices_at
+    columns_at = rows.columns_at
     sum_rows(rows.table.masses, rows.positions, np.int64(count), rows.masses, rows.words)
     word = rows.words[rows.words.shape[0] - 1]
     for c in range(out.shape[0]):
-        if indices_at.column[c] >= 0:
-            out[c] = rows.masses[indices_at.column[c]]
+        if columns_at.column[c] >= 0:
+            out[c] = rows.masses[columns_at.column[c]]
         else:
-            out[c] = indices_at.weight[c] * np.int64((word >> indices_at.shift[c]) & indices_at.mask[c])
+            out[c] = columns_at.weight[c] * np.int64((word >> columns_at.shift[c]) & columns_at.mask[c])
 
 
 @njit(inline="always")

@@ -80,10 +80,10 @@ def choose_subsets(objects, keys, m, size, included, raised, out):
 
 
 @njit(nogil=True, cache=True)
-def support_mass(words, rows, indices_at, out):
+def support_mass(words, rows, positions, out):
     """out[places[r], c] = sum of the table's rows at the set bits of report r."""
     for r in range(words.shape[0]):
-        sum_set_bits(words[r], rows, out[indices_at[r]])
+        sum_set_bits(words[r], rows, out[positions[r]])
 
 
 @njit(nogil=True, cache=True)

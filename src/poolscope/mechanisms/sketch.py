@@ -177,7 +177,7 @@ class Layout:
     adds to the counts; None where nothing is counted. column_of (such views, universe): its columns.
     """
 
-    indices_at: Places
+    columns_at: Places
     columns: int
     weights: Floats
     column_of: NDArray[np.int64]
@@ -204,7 +204,7 @@ class Layout:
 
     def empty(self, rows: int) -> Rows:
         """So many rows to be filled."""
-        return empty_rows(rows, self.columns + (self.words is not None), self.indices_at)
+        return empty_rows(rows, self.columns + (self.words is not None), self.columns_at)
 
     def rows(self) -> Rows:
         """A row for each object."""
@@ -263,7 +263,7 @@ def _layout(views: PoolWeights, counted: NDArray[np.bool_]) -> Layout:
         words = np.bitwise_or.reduce(np.uint64(1) << shift[views.columns[counted]], axis=0)
     mask = (np.uint64(1) << bits.astype(np.uint64)) - np.uint64(1)
     return Layout(
-        indices_at=Places(column, weight, shift, mask),
+        columns_at=Places(column, weight, shift, mask),
         columns=len(held),
         weights=np.ascontiguousarray(views.weights[~counted].T),
         column_of=column[views.columns[~counted]],

@@ -119,17 +119,17 @@ class ObjectBits(Sized):
         rows, bits = packed(views).rows(), reports["bits"]
         out = np.empty((len(bits), views.width))
         for part in self._chunks(len(bits)):
-            indices_at = np.arange(part.start, part.stop)
-            kernels.support_mass(as_words(bits[part], self.universe), rows, indices_at, out)
+            positions = np.arange(part.start, part.stop)
+            kernels.support_mass(as_words(bits[part], self.universe), rows, positions, out)
         return out
 
-    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, indices_at: Integers, out: Floats) -> None:
+    def sent_masses(self, objects: Objects, keys: Keys, views: PoolWeights, positions: Integers, out: Floats) -> None:
         check_objects(objects, self.universe)
         rows = packed(views).rows()
         for part in self._chunks(len(objects)):
-            words = np.empty((len(indices_at[part]), words_of(self.universe)), dtype=np.uint64)
+            words = np.empty((len(positions[part]), words_of(self.universe)), dtype=np.uint64)
             self.draw(objects[part], keys[part], words)
-            kernels.support_mass(words, rows, indices_at[part], out)
+            kernels.support_mass(words, rows, positions[part], out)
 
     def support_counts(self, reports: Reports) -> NDArray[np.int64]:
         bits, out = reports["bits"], np.zeros(self.universe, dtype=np.int64)

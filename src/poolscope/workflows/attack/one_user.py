@@ -116,12 +116,12 @@ def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.Da
     adversary, count = scorer.adversaries[index], len(mass)
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):
-        evidence = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
+        log_bayes_factor = np.log(likely) - np.log(likely.mean(axis=1, keepdims=True))
     if index in scorer.grouping:
         found = posterior(scorer.device, reports, adversary)
     else:
         found = posterior_block(scorer.mechanism, adversary, mass[None], np.array([count]))[0]
-    kinds = {"mass": own, "evidence": evidence, "posterior": believed(found[1:], adversary)}
+    kinds = {"mass": own, "log_bayes_factor": log_bayes_factor, "posterior": believed(found[1:], adversary)}
     names = adversary.hypotheses
     columns = [
         pl.Series(f"{kind}.{name}", values[:, names.index(name)])

@@ -136,8 +136,8 @@ def _chosen(sampler: Sampler, samples: int) -> tuple[Telling | None, int, tuple[
 def _positions(pairs: NDArray[np.int64], objects: Sequence[int]) -> NDArray[np.int64]:
     """Where objects stand among the tried ones; ANY stays what it is."""
     order = np.argsort(objects)
-    indices_at = order[np.searchsorted(np.array(objects)[order], np.maximum(pairs, 0)).clip(max=len(objects) - 1)]
-    return np.where(pairs == ANY, ANY, indices_at)
+    positions = order[np.searchsorted(np.array(objects)[order], np.maximum(pairs, 0)).clip(max=len(objects) - 1)]
+    return np.where(pairs == ANY, ANY, positions)
 
 
 def _learnt(sampler: Sampler, samples: int) -> tuple[list[Family], int]:

@@ -160,17 +160,17 @@ class Target:
         marks: NDArray[np.uint8] = (column[:, None] == self.values).astype(np.uint8)
         return marks
 
-    def at(self, column: NDArray[Any], indices_at: NDArray[np.int64]) -> Truths:
+    def at(self, column: NDArray[Any], bit_index: NDArray[np.int64]) -> Truths:
         """(reports, objects) whether the bits at these places are set, or the value is that one."""
         if self.bits is None:
             assert self.values is not None
-            held: Truths = column[:, None] == self.values[indices_at]
+            held: Truths = column[:, None] == self.values[bit_index]
             return held
         if self.bits.one is not None:
-            set_there: Truths = np.take_along_axis(column, indices_at, axis=1) == self.bits.one
+            set_there: Truths = np.take_along_axis(column, bit_index, axis=1) == self.bits.one
             return set_there
-        octets = np.take_along_axis(column, indices_at >> 3, axis=1)
-        return (octets >> (indices_at & 7).astype(np.uint8) & 1).astype(bool)
+        octets = np.take_along_axis(column, bit_index >> 3, axis=1)
+        return (octets >> (bit_index & 7).astype(np.uint8) & 1).astype(bool)
 
     def words(self, name: str, sign: int, keys: str) -> str:
         under = f"under this {keys}"
@@ -190,17 +190,17 @@ class Keyed:
     keys: tuple[str, ...]
     target: Target
     prints: NDArray[np.uint64]
-    indices_at: NDArray[np.int64]
+    bit_index: NDArray[np.int64]
 
     def of(self, reports: Reports) -> Signs:
         found = fingerprints({name: reports[name] for name in self.keys})
         at = _places(self.prints, found)
-        indices_at = np.where((self.prints[at] == found)[:, None], self.indices_at[:, at].T, -1)
-        shown = self.target.at(reports[self.target.column], np.maximum(indices_at, 0))
-        return np.where(indices_at < 0, UNKNOWN, shown).astype(np.int8)
+        bit_index = np.where((self.prints[at] == found)[:, None], self.bit_index[:, at].T, -1)
+        shown = self.target.at(reports[self.target.column], np.maximum(bit_index, 0))
+        return np.where(bit_index < 0, UNKNOWN, shown).astype(np.int8)
 
     def only(self, positions: Sequence[int]) -> Self:
-        return replace(self, indices_at=self.indices_at[list(positions)])
+        return replace(self, bit_index=self.bit_index[list(positions)])
 
     def words(self, name: str, sign: int) -> str:
         return self.target.words(name, sign, " and ".join(self.keys))
@@ -210,9 +210,9 @@ def keyed(looks: Sequence[Reports], objects: Sequence[int], keys: tuple[str, ...
     """Events of the marks that objects leave under each key: under all of them, and where they are clearest."""
     found = [fingerprints({name: look[name] for name in keys}) for look in looks]
     prints = np.unique(np.concatenate(found))
-    indices_at, *clear = _marks(looks, [np.searchsorted(prints, f) for f in found], len(prints), target)
+    bit_index, *clear = _marks(looks, [np.searchsorted(prints, f) for f in found], len(prints), target)
     for known in [clear[0] > 0, *(_most(values, share) for values in clear for share in CLEAREST)]:
-        mark = Keyed(keys=keys, target=target, prints=prints, indices_at=np.where(known, indices_at, -1))
+        mark = Keyed(keys=keys, target=target, prints=prints, bit_index=np.where(known, bit_index, -1))
         yield marked(mark, objects, singly=True)
 
 
@@ -231,7 +231,7 @@ def _marks(
     """
     orders = [np.argsort(a, kind="stable") for a in at]
     ends = [np.searchsorted(a[order], np.arange(keys + 1)) for a, order in zip(at, orders, strict=True)]
-    indices_at = np.zeros((len(looks), keys), dtype=np.int64)
+    bit_index = np.zeros((len(looks), keys), dtype=np.int64)
     gaps, margins = np.zeros((2, len(looks), keys))
     reports = sum(map(len, at))
     step = max(1, int(CELLS_AT_ONCE * keys / (target.size * (reports + keys * len(looks)))))
@@ -253,9 +253,9 @@ def _marks(
         rates = (counts + PRIOR_REPORTS * others) / (trials + PRIOR_REPORTS)[:, :, None]
         excess = rates - others
         second, best = np.moveaxis(np.partition(excess, target.size - 2, axis=2)[:, :, -2:], 2, 0)
-        indices_at[:, start:stop] = excess.argmax(axis=2)
+        bit_index[:, start:stop] = excess.argmax(axis=2)
         gaps[:, start:stop], margins[:, start:stop] = best, best - second
-    return indices_at, gaps, margins
+    return bit_index, gaps, margins
 
 
 def _prints(reports: Reports, column: str | None) -> NDArray[np.uint64]:

@@ -7,10 +7,10 @@ import pytest
 
 CODE = """
 import os, sys
-from poolscope.core import suppress_stderr as hush
+from poolscope.core import suppress_stderr
 if {enabled}:
-    hush.enable()
-with hush.hushed(), hush.hushed():
+    suppress_stderr.enable()
+with suppress_stderr.suppressed(), suppress_stderr.suppressed():
     os.write(2, b"a library panics\\n")
     print("we speak", file=sys.stderr)
 os.write(2, b"afterwards\\n")
