@@ -11,8 +11,8 @@ from cases.synthetic import SEED
 AGAIN = "[devices]\nmemoize = true\ninstantaneous = { kind = 'grr', epsilon = 4 }\n"
 KINDS = {
     "l-grr": "kind = 'l-grr'\nepsilon = 4\n",
-    "l-sue": "kind = 'l-sue'\nepsilon_infinity = 9\nepsilon_first = 4\n",
-    "l-osue": "kind = 'l-osue'\nepsilon = 4\nepsilon_infinity = 6\n",
+    "l-sue": "kind = 'l-sue'\nepsilon_perm = 9\nepsilon_1 = 4\n",
+    "l-osue": "kind = 'l-osue'\nepsilon = 4\nepsilon_perm = 6\n",
     "l-oue": "kind = 'l-oue'\nepsilon = 4\n",
     "l-soue": "kind = 'l-soue'\nepsilon = 4\n",
     "loloha": "kind = 'loloha'\nepsilon = 4\ng = 2\n",

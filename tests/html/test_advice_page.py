@@ -26,7 +26,7 @@ from poolscope.workflows.advise.text import with_ends
 @pytest.fixture(scope="module")
 def advice():
     asked = {"reports": 4, "error": 0.03, "devices": 5000, "users": 100, "mechanisms": ["grr", "oue"], "seed": SEED}
-    return advise(parse(SMALL, name="small"), exposed=0.2, **asked)
+    return advise(parse(SMALL, name="small"), max_exposed=0.2, **asked)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_a_mechanism_that_the_error_refuses_has_a_row_and_no_picture(advice):
 def test_without_an_error_nothing_bounds_epsilon_from_below(advice):
     open_ended = replace(
         advice,
-        question=replace(advice.question, error=None, devices=None),
+        question=replace(advice.question, max_error=None, devices=None),
         recommendation=replace(advice.recommendation, shuffle_epsilon=None, shuffle_epsilon_total=None),
         findings=tuple(replace(f, epsilon_min=None, at_epsilon_min=None) for f in advice.findings),
     )

@@ -71,7 +71,7 @@ def test_a_report_of_eight_users_gives_counts(tmp_path):
 
 
 def test_a_comparison_of_eight_users_gives_counts():
-    done = compare(parse(scenario_text(users=8), name="x"), ["grr"], [2.0, 4.0], reports=100, threshold=0.6)
+    done = compare(parse(scenario_text(users=8), name="x"), ["grr"], [2.0, 4.0], estimate_from=100, threshold=0.6)
     words = summary_text(done)
     assert re.search(r"is right for \d of 8 users under .* and for \d of 8 users under", words)
     assert re.search(r"at least 60 % sure of \d of 8 users under", words)

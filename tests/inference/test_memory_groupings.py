@@ -9,10 +9,10 @@ from cases.memory import STRONG, traces_of
 from poolscope.inference.memoized import chains
 from poolscope.inference.memoized.attack import occupancy_scores
 from poolscope.inference.memoized.chains import (
-    ENOUGH,
     LARGE,
     MANY,
     SOME,
+    TOLERANCE,
     are_many,
     belief_of,
     by_groupings,
@@ -44,7 +44,7 @@ def parts(device, user, n=N):
 @cache
 def grouped(p, user, key):
     _, slots, units, belief = parts(rappor(p), user)
-    return by_groupings(units, belief, slots.order, STRONG, np.uint64(key), ENOUGH)
+    return by_groupings(units, belief, slots.order, STRONG, np.uint64(key), TOLERANCE)
 
 
 def facts(p, user):
@@ -78,7 +78,7 @@ def test_groups_that_are_no_longer_kept_are_worked_out_again(monkeypatch):
     expected = grouped(0.3, BUSY[0], 1)
     monkeypatch.setattr(chains, "ROOM", 0)
     _, slots, units, belief = parts(rappor(0.3), BUSY[0])
-    found = by_groupings(units, belief, slots.order, STRONG, np.uint64(1), ENOUGH)
+    found = by_groupings(units, belief, slots.order, STRONG, np.uint64(1), TOLERANCE)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -139,5 +139,5 @@ def test_few_sets_are_left_to_the_chains():
         found = memoized_posterior(evidence, STRONG, KEYS[0])
         many = are_many(len(init_chains(units, belief, np.uint64(0), 1)[0].groups), n)
         assert many == (n == N)
-        expected = by_groupings(units, belief, slots.order, STRONG, KEYS[0], ENOUGH) if many else None
+        expected = by_groupings(units, belief, slots.order, STRONG, KEYS[0], TOLERANCE) if many else None
         np.testing.assert_array_equal(found, expected or estimate_by_chains(units, belief, KEYS[0]))

@@ -133,12 +133,12 @@ def test_a_chain_that_joins_no_reports_is_caught():
 
 
 @pytest.mark.parametrize(("instantaneous", "same"), [((0.9, 0.1), True), ((1.0, 0.0), True), ((1.0, 0.0), False)])
-def test_long_reports_are_told_apart_at_the_start(again, same):
+def test_long_reports_are_told_apart_at_the_start(instantaneous, same):
     """A report of many bits is less likely than any bit that cannot be; without noise anew others are another's."""
     ones = np.random.default_rng(SEED).integers(0, 2, size=(3, 20_000), dtype=np.uint8)
     if same:
         ones[1:] = ones[0]
     slots = slots_of(np.arange(5), ORACLE)
-    units = units_of(Bits(ones, np.arange(5)[None], (0.9, 0.1), again), slots)
+    units = units_of(Bits(ones, np.arange(5)[None], (0.9, 0.1), instantaneous), slots)
     for chain in init_chains(units, belief_of(ORACLE, slots, 3), KEYS[0], 2):
         assert len(chain.groups) == (1 if same else 3)

@@ -64,7 +64,7 @@ def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: 1e-4)
     for module in (plays, plays):
         monkeypatch.setattr(module, "KEEPING", 13)
-    advice = advised(tmp_path, reports=2)
+    advice = advised(tmp_path, horizon=2)
     assert advice.horizon == 4
     assert advice.recommendation.users == 13
     assert "pools" in {case.about for case in advice.sensitivity}
@@ -95,7 +95,7 @@ def test_what_no_interval_can_show_is_undecided(tmp_path, monkeypatch):
     assert tried == [2.0, 3.0]
     assert found.epsilon_max.low == 0.1
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
-    advice = advised(tmp_path, exposed=0.05)
+    advice = advised(tmp_path, max_exposed=0.05)
     (finding,) = advice.findings
     assert finding.feasible == advice.recommendation.meets_targets == "undecided"
     assert advice.recommendation.exposed.high > 0.05 >= advice.recommendation.exposed.value

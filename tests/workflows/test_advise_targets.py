@@ -78,7 +78,7 @@ class Law:
     def __init__(self, seed, error=None):
         self.seed, self.question = (
             seed,
-            SimpleNamespace(exposed=TARGET, reports=REPORTS, error=error, lowest=0.1, highest=10.0),
+            SimpleNamespace(max_exposed=TARGET, horizon=REPORTS, max_error=error, lowest=0.1, highest=10.0),
         )
         self.players = SimpleNamespace(
             question=self.question, seed=seed, efforts={}, progress=SILENT, horizon=lambda kind: 2 * REPORTS
@@ -244,7 +244,7 @@ def players(scenario, **asked):
 
 
 def test_the_range_of_hadamard_response_meets_the_error(many, tmp_path):
-    asked = players(many, exposed=0.05, error=0.0051, devices=200_000, mechanisms=["hr"])
+    asked = players(many, max_exposed=0.05, max_error=0.0051, devices=200_000, mechanisms=["hr"])
     (candidate,) = candidates_of(asked, tmp_path)
     trials = [
         Trial(epsilon=epsilon, users=10**6, exposed=share_of(hits, 10**6), cap=Estimate(9.0, 9.0, 9.0))
@@ -288,7 +288,7 @@ def test_the_prior_of_the_adversary_follows_the_population():
     """An insider who believes that hardly anyone is interested does not find those who are; who knows better does."""
     text = SMALL.replace('"estimated"\nestimate_from = 1000', '"true"\nprior = { interest = { beta = [1, 12] } }')
     text = text.replace("count = 200", "count = 200\nbehavior = { interest = { beta = [1, 12] } }")
-    asked = players(parse(text, name="insider"), exposed=0.1, reports=10, users=1500, mechanisms=["grr"])
+    asked = players(parse(text, name="insider"), max_exposed=0.1, horizon=10, users=1500, mechanisms=["grr"])
     verified = play_choice(Setting(Configuration("grr", 3.0, 10), 0.1), asked, SEED + 1)
     cases = {case.variant: case for case in sensitivity(verified, asked)}
     heavy = POPULATIONS["Beta(5, 1) interest: hardly any others"]
@@ -411,5 +411,5 @@ def finding(kind, epsilon, cap, exposed=0.02, largest=2.0, error=0.01):
 )
 def test_chance_decides_nothing_between_mechanisms_about_as_good(error, findings, expected):
     made = [finding(*one) for one in findings]
-    leaders = leaders_of(made, SimpleNamespace(error=error, exposed=0.05, reports=100), 200)
+    leaders = leaders_of(made, SimpleNamespace(max_error=error, max_exposed=0.05, horizon=100), 200)
     assert leaders[0].mechanism == expected

@@ -12,4 +12,4 @@ from poolscope.workflows.advise.question import question_of
 )
 def test_the_threshold_is_the_confidence(threshold, asked, used):
     text = scenario_text() + ("" if threshold is None else f"threshold = {threshold}\n")
-    assert question_of(parse(text, name="x"), exposed=0.1, confidence=asked).confidence == used
+    assert question_of(parse(text, name="x"), max_exposed=0.1, threshold=asked).threshold == used

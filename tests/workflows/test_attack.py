@@ -128,7 +128,7 @@ def test_a_threshold_marks_no_guess(tmp_path):
         assert row.confidence == pytest.approx(own["confidence"].mean())
         assert row.confident_at_threshold[0.5] == (own["confidence"] >= 0.5).sum()
         assert row.reports == own["n"].sum()
-    assert summary.head == found.preview(12).rows(named=True)
+    assert summary.preview == found.head(12).rows(named=True)
     # the scenario's own threshold where nobody says another
     scenario, path = small_attack(tmp_path, attack=f"{ATTACK}threshold = {tau}\n")
     assert posteriors(scenario, path).equals(found)

@@ -93,7 +93,7 @@ def test_answers_that_everybody_has_join_nobody(tmp_path, kind):
     found = attack(path, scenario, link_fdr=RATE)
     assert found.users == WINDOWS * USERS
     assert found.joined.links == 0
-    assert found.joined.table["evidence"].null_count() == WINDOWS * USERS
+    assert found.joined.table["log_e_value"].null_count() == WINDOWS * USERS
 
 
 def test_two_names_at_once_are_no_device(tmp_path):

@@ -118,7 +118,7 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         np.testing.assert_array_equal(facts, np.array(expected[user])[:horizon])
 
 
-@pytest.mark.parametrize("memoize", [1 << 30, 1 << 14])
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 14])
 def test_two_names_of_one_hash_are_two_users(tmp_path, monkeypatch, memory):
     scenario, path = small_attack(tmp_path)
     expected, found = tmp_path / "expected.parquet", tmp_path / "found.parquet"

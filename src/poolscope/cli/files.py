@@ -31,7 +31,7 @@ NO_GUESS = "no guess"
 MAX_LINKS = 12
 
 #: What is told of each report of one user, for each pool.
-KINDS = ("mass", "evidence", "posterior")
+KINDS = ("mass", "log_bayes_factor", "posterior")
 
 #: Objects that a terminal shows of an estimate.
 MAX_OBJECTS = 12
@@ -128,7 +128,7 @@ def print_story(story: Story, out: Path | None) -> None:
 
 
 def _cell(value: float | None, kind: str) -> str:
-    return "-" if value is None else f"{value:+.3f}" if kind == "evidence" else f"{value:.3f}"
+    return "-" if value is None else f"{value:+.3f}" if kind == "log_bayes_factor" else f"{value:.3f}"
 
 
 def _judged(evaluation: Sequence[Evaluation]) -> Grid:

@@ -27,7 +27,7 @@ from poolscope.workflows.advise.recommend import (
 )
 from poolscope.workflows.advise.records import Advice, Finding
 from poolscope.workflows.advise.refine import Refining, refining, verify
-from poolscope.workflows.advise.text import assumptions_of, efforts_in_words, gives_of, notes_of, sentence_of
+from poolscope.workflows.advise.text import assumptions_of, efforts_in_words, notes_of, relaxations_of, sentence_of
 from poolscope.workflows.advise.variants import mitigations as side_by_side
 from poolscope.workflows.advise.variants import sensitivity
 
@@ -110,7 +110,7 @@ def advise(
         recommended=recommended_scenario(scenario, verified.choice, question),
         alternatives=alternatives,
         sentence=sentence_of(recommendation, question, scenario),
-        relaxations=tuple(gives_of(list(findings.values()), question, scenario)),
+        relaxations=tuple(relaxations_of(list(findings.values()), question, scenario)),
         notes=(
             *efforts_in_words(players.efforts, question),
             *notes_of(list(findings.values()), recommendation, question, verified.limit),

@@ -254,8 +254,10 @@ def candidates_of(players: Players, beside: Path) -> list[Candidate]:
         assert question.devices is not None
         least = rmse_min(popularity, question.devices * scenario.devices.sampling_rate)
         if question.max_error < least:
-            rule = f"`error` must be at least {least:.2g}, which {question.devices:,} devices have without a mechanism"
-            raise InputError(rule, value=question.max_error, remedy="ask for more `devices` or a larger `error`")
+            rule = (
+                f"`max_error` must be at least {least:.2g}, which {question.devices:,} devices have without a mechanism"
+            )
+            raise InputError(rule, value=question.max_error, remedy="ask for more `devices` or a larger `max_error`")
     recorded = playing(game, None)
     candidates = [
         Candidate(kind=kind, players=players, popularity=popularity, recorded=recorded) for kind in question.mechanisms

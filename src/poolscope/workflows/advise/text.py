@@ -72,7 +72,7 @@ BINDING = {
 }
 
 
-def gives_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
+def relaxations_of(findings: Sequence[Finding], question: Question, scenario: Scenario) -> Iterator[str]:
     """Where no mechanism fits, by how much each target would have to give, mechanism by mechanism."""
     if any(finding.feasible != NO for finding in findings):
         return

@@ -124,7 +124,7 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
     evidence = np.full(len(names), np.nan)
     for side in (made.links.first, made.links.second):
         np.fmax.at(evidence, side, made.links.log_e_value)
-    table = pl.DataFrame({"pseudonym": names, "user": names.gather(made.device), "evidence": evidence})
+    table = pl.DataFrame({"pseudonym": names, "user": names.gather(made.device), "log_e_value": evidence})
     return Joined(
         rate=rate,
         adversary=adversary.name,
@@ -132,7 +132,7 @@ def join_pseudonyms(ready: Prepared, rate: float, path: Path, scenario: Scenario
         devices=len(np.unique(made.device)),
         links=len(made.links.first),
         refused=int(made.refused.sum()),
-        table=table.with_columns(pl.col("evidence").fill_nan(None)),
+        table=table.with_columns(pl.col("log_e_value").fill_nan(None)),
     )
 
 
