@@ -40,7 +40,7 @@ def test_a_folder_comes_back_as_it_was(folders, name):
 
 
 def test_pictures_are_those_of_the_page(folders):
-    for name, expected in (("comparison.json", ["frontier"]), ("advice.json", ["map", "exposure"])):
+    for name, expected in (("comparison.json", ["pareto-front"]), ("advice.json", ["map", "exposure"])):
         shown = pictures_of(folders / name)
         assert [picture.name for picture in shown] == expected
         (page,) = (folders / name).glob("*.html")

@@ -308,8 +308,8 @@ def test_bad_questions_are_one_line(small, asked, message, tmp_path):
 def test_days_need_a_rate(coin, small):
     with pytest.raises(InputError, match="`days` must have a scenario that says how many reports a day has"):
         question_of(coin, max_exposed=0.1, days=10)
-    assert question_of(small, max_exposed=0.1, days=4).reports == 8
-    assert question_of(small, max_exposed=0.1).reports == 10
+    assert question_of(small, max_exposed=0.1, days=4).horizon == 8
+    assert question_of(small, max_exposed=0.1).horizon == 10
     assert question_of(small, max_exposed=0.1).adversary == "strong"
     with pytest.raises(InputError, match=r"must be LOW:HIGH, as 0\.5:8, got '1'"):
         parse_range("1")
@@ -371,7 +371,7 @@ def test_the_command(tmp_path):
 def test_a_question_that_nothing_meets_ends_with_one(tmp_path):
     """And leaves what it found all the same."""
     (tmp_path / "coin.toml").write_text(COIN)
-    asked = ["--max-exposed", 0.1, "--confidence", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 200]
+    asked = ["--max-exposed", 0.1, "--threshold", 0.8, "--max-error", 0.012, "--devices", 2000, "--users", 200]
     ran = poolscope("advise", "coin.toml", *asked, "--mechanism", "grr", "--out", "out", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "")
     assert "It does not meet all targets." in ran.stdout

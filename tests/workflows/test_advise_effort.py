@@ -16,7 +16,7 @@ from poolscope.workflows.advise.question import KEEPING
 from poolscope.workflows.advise.search import Trial, largest_epsilon
 
 STRONG = "[[adversary]]\nname = 'strong'\npopularity = 'true'\n"
-ASKED = {"max_exposed": 0.3, "confidence": 0.6, "reports": 4, "seed": SEED}
+ASKED = {"max_exposed": 0.3, "threshold": 0.6, "horizon": 4, "seed": SEED}
 
 
 @pytest.mark.parametrize(

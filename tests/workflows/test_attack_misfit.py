@@ -266,7 +266,7 @@ def test_a_file_that_fits_passes(misread, capsys):
     assert "<code>passed</code>" in html
     assert "The users it is surest of" in html
     out = misread / "found.parquet"
-    options = {"out": out, "truth": misread / "truth.parquet"}
+    options = {"out": out, "ground_truth": misread / "truth.parquet"}
     found = attack(misread / "reports.parquet", load_scenario(misread / "right.toml"), **options)
     assert (found.passed, list(found.violations)) == (True, [])
     assert [judgment.calibrated for judgment in found.evaluation] == [True]

@@ -140,10 +140,10 @@ ABOUT_ALL = {
     "observations": "7",
     "threshold": "0.9",
     "top": "3",
-    "truth": "t.csv",
-    "page": "p.html",
-    "links": "l.csv",
-    "joined": "j.csv",
+    "ground-truth": "t.csv",
+    "html": "p.html",
+    "link-scores": "l.csv",
+    "linked-out": "j.csv",
 }
 
 
@@ -151,5 +151,5 @@ ABOUT_ALL = {
 def test_one_user_is_not_all_users(more):
     error = CliRunner().invoke(app, ["attack", "r.csv", "--scenario", "apple-emojis", "--user", "a", *more]).exception
     assert isinstance(error, InputError)
-    *most, last = (f"`{name}`" for name in ABOUT_ALL)
+    *most, last = (f"`{name.replace('-', '_')}`" for name in ABOUT_ALL)
     assert str(error) == f"--user: must stand alone: {', '.join(most)} and {last} are about all users"

@@ -113,7 +113,7 @@ def test_a_parameter_that_is_missing_is_named():
         ({"epsilons": []}, "epsilon: must have at least one value"),
         ({"epsilons": [-1]}, "mechanism.epsilon: must be positive"),
         ({"users": 0}, "users must be at least 1"),
-        ({"reports": 0}, "reports must be at least 1"),
+        ({"estimate_from": 0}, "estimate_from must be at least 1"),
     ],
 )
 def test_bad_options(scenario, options, message):

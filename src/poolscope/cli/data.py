@@ -133,7 +133,7 @@ def attack(
         from poolscope.workflows.attack.one_user import attack_user
 
         loaded = load_scenario(scenario)
-        outputs = {"out": out, "page": html, "joined": linked_out, "link_scores": link_scores}
+        outputs = {"out": out, "html": html, "linked_out": linked_out, "link_scores": link_scores}
         check_outputs(outputs, overwrite=overwrite, inputs=loaded.input_paths(reports, pools, ground_truth))
         if link_scores is not None:
             check_links(reports, loaded)

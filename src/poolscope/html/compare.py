@@ -160,7 +160,7 @@ def pictures(comparison: Comparison) -> list[Figure]:
     """The frontier."""
     shown = comparison.results, comparison.non_private, comparison.estimate_from
     caption = f"{CAPTION} {reservation(comparison)}".strip()
-    return [Figure(name="pareto_optimal", title=TITLE, caption=f"{caption} {ZOOM}", chart=pareto_front(*shown))]
+    return [Figure(name="pareto-front", title=TITLE, caption=f"{caption} {ZOOM}", chart=pareto_front(*shown))]
 
 
 def page_of(comparison: Comparison) -> str:

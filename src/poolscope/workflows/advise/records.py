@@ -43,8 +43,8 @@ class Finding:
     at_epsilon_min : the trial at the smallest epsilon; its cap is the largest that serves.
     rmse_min : the smallest error in the range, where an error is asked for. Where none is small enough nothing is
         played, and there are no trials.
-    rmse_at_epsilon_max : the error at the largest epsilon; devices_at_epsilon_max : how many devices would have the asked
-        one.
+    rmse_at_epsilon_max : the error at the largest epsilon; devices_at_epsilon_max : how many devices would have the
+        asked one.
     monotone : whether exposure was seen to grow with epsilon.
     trials : all that was played, by epsilon.
     """
