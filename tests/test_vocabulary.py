@@ -53,7 +53,8 @@ def test_no_key_option_or_heading_is_retired():
         keys = re.findall(r"(?m)^(memory|again|sample|window|knows_memory|behaviour)\s*=", text)
         assert not keys, f"{path.name}: {keys}"
         assert not OPTIONS.search(text), f"{path.name}: {OPTIONS.search(text)}"
-        for heading in re.findall(r"(?m)^#+ (.*)$", re.sub(r"(?ms)^```.*?^```", "", text)):
+        pages = re.sub(r"(?ms)^```.*?^```", "", text) if path.suffix == ".md" else ""
+        for heading in re.findall(r"(?m)^#+ (.*)$", pages):
             assert not set(re.findall(r"\w+", heading)) & {"told", "kept", "crowd", "hush"}, f"{path.name}: {heading}"
 
 

@@ -41,7 +41,7 @@ class LOLOHA(TwoResponses, LocalHashing):
     --------
     >>> made = ps.mechanisms.LOLOHA(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (0.948, 'KeptHash')
+    (0.948, 'MemoizedHash')
     """
 
     g: int = derived_field()

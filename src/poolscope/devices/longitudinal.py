@@ -171,7 +171,7 @@ class LGRR(TwoResponses, GRR):
     --------
     >>> made = ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (0.405, 'KeptResponse')
+    (0.405, 'MemoizedResponse')
     """
 
     @property
@@ -266,7 +266,7 @@ class LSUE(TwoFlips):
     --------
     >>> made = ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (1.0, 'KeptFlips')
+    (1.0, 'MemoizedFlips')
     """
 
     rounds = symmetric, symmetric
@@ -289,7 +289,7 @@ class LOSUE(TwoFlips):
     --------
     >>> made = ps.mechanisms.LOSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (1.0, 'KeptFlips')
+    (1.0, 'MemoizedFlips')
     """
 
     rounds = optimized, symmetric
@@ -312,7 +312,7 @@ class LOUE(TwoFlips):
     --------
     >>> made = ps.mechanisms.LOUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (1.0, 'KeptFlips')
+    (1.0, 'MemoizedFlips')
     """
 
     rounds = optimized, optimized
@@ -337,7 +337,7 @@ class LSOUE(TwoFlips):
     --------
     >>> made = ps.mechanisms.LSOUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0)
     >>> round(made.epsilon, 3), type(ps.mechanisms.device_of(made)).__name__
-    (1.0, 'KeptFlips')
+    (1.0, 'MemoizedFlips')
     """
 
     rounds = symmetric, optimized

@@ -161,7 +161,7 @@ class MemoizedResponse(Memoizing):
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
-    'KeptResponse'
+    'MemoizedResponse'
     >>> keys = np.array([1], dtype=np.uint64)
     >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
     ['value']
@@ -199,7 +199,7 @@ class MemoizedHash(MemoizedResponse):
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.LOLOHA(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
-    'KeptHash'
+    'MemoizedHash'
     >>> keys = np.array([1], dtype=np.uint64)
     >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
     ['seed', 'value']
@@ -239,7 +239,7 @@ class MemoizedFlips(Memoizing):
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
     >>> type(device).__name__
-    'KeptFlips'
+    'MemoizedFlips'
     >>> keys = np.array([1], dtype=np.uint64)
     >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
     ['bits']
@@ -277,7 +277,7 @@ class MemoizedPositions(Memoizing):
     --------
     >>> device = ps.mechanisms.device_of(ps.mechanisms.DBitFlip(universe=30, epsilon=1.0, buckets=10, d=4))
     >>> type(device).__name__
-    'KeptPositions'
+    'MemoizedPositions'
     >>> keys = np.array([1], dtype=np.uint64)
     >>> sorted(ps.mechanisms.reports_of(device, np.array([[7, 7, 7]]), keys))
     ['bits', 'positions']

@@ -110,7 +110,8 @@ class ReportBatch:
     Parameters
     ----------
     objects : (users, most) what each report is about; beyond a user's last report any object.
-    places : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their number.
+    event_index : (users, most) the event of each report, from 0; beyond a user's last report no smaller than their
+        number.
     lengths : (users,) reports of each user.
     rotate_after : reports under one pseudonym; None: there is one for all.
 

@@ -29,8 +29,14 @@ class Identical(NamedTuple):
     """A report is its answer: all reports of a set are the same.
 
     answer : (reports,) which of the user's different answers each is, the first to come being 0.
-    log_law : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to have one
-        answer; -inf is impossible.
+    log_response_prob : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to
+        have one answer; -inf is impossible.
+
+    Examples
+    --------
+    >>> distribution = ps.mechanisms.Memoized(mechanism).evidence({"value": np.array([3, 5, 3])}).distribution
+    >>> distribution.answer.tolist(), distribution.log_response_prob.shape
+    ([0, 1, 0], (2, 30))
     """
 
     answer: Integers
@@ -48,7 +54,14 @@ class Bits(NamedTuple):
     ones : (reports, m) zeros and ones.
     positions : (any, slots) the bits that a slot sets, each once; m stands for none.
     permanent : Pr[a bit of the answer is one], where the slot sets it and where it does not.
-    again : Pr[a bit of the report is one], where that of the answer is one and where it is zero.
+    instantaneous : Pr[a bit of the report is one], where that of the answer is one and where it is zero.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LSUE(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
+    >>> reports = ps.mechanisms.reports_of(device, np.array([[7, 7]]), np.array([1], dtype=np.uint64))
+    >>> device.evidence(reports).distribution.ones.shape
+    (2, 30)
     """
 
     ones: NDArray[np.uint8]
@@ -68,7 +81,13 @@ class Values(NamedTuple):
     own : (slots,) the value of each slot.
     values : g.
     permanent : Pr[answer], of the slot's value and of each other.
-    again : Pr[report], of the answer and of each other.
+    instantaneous : Pr[report], of the answer and of each other.
+
+    Examples
+    --------
+    >>> device = ps.mechanisms.device_of(ps.mechanisms.LGRR(universe=30, epsilon_perm=2.0, epsilon_1=1.0))
+    >>> device.evidence({"value": np.array([3, 5, 3])}).distribution.values
+    30
     """
 
     value: Integers
@@ -86,7 +105,13 @@ class Evidence(NamedTuple):
     """The reports of one user.
 
     slots : (universe,) the slot of each object, 0, 1, ...
-    law : of sets of these reports.
+    distribution : of sets of these reports.
+
+    Examples
+    --------
+    >>> evidence = ps.mechanisms.Memoized(mechanism).evidence({"value": np.array([3, 5, 3])})
+    >>> evidence.slots.shape, type(evidence.distribution).__name__
+    ((30,), 'Identical')
     """
 
     slots: Integers
@@ -131,7 +156,13 @@ class Device(Protocol):
 
 @runtime_checkable
 class MemoizingDevice(Device, Protocol):
-    """A device that keeps its answers."""
+    """A device that keeps its answers.
+
+    Examples
+    --------
+    >>> isinstance(ps.mechanisms.Memoized(mechanism), ps.mechanisms.MemoizingDevice)
+    True
+    """
 
     @property
     def own(self) -> Mapping[str, int]:

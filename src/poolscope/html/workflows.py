@@ -188,7 +188,7 @@ def advise(
     --------
     >>> scenario = ps.load_scenario("apple-emojis")
     >>> advice = ps.advise(scenario, max_exposed=0.1, horizon=7, mechanisms=["grr"], users=200, tolerance=0.2)
-    >>> [(found.mechanism, found.fits) for found in advice.findings]
+    >>> [(found.mechanism, found.feasible) for found in advice.findings]
     [('grr', 'yes')]
     """
     advice = advising.advise(

@@ -49,8 +49,8 @@ def posterior_of_likelihood(
         ``likelihood[..., 0]`` is Pr[report | neutral pool], then the pools, each up to a factor common to the row.
     belief : the adversary's priors; uniform where absent.
     lengths : (users,) how many of the n reports each user has; all where absent.
-    floor, slope : the likelihood used is floor + slope * likelihood; pure mechanisms pass the popularity mass of a
-        report's support.
+    likelihood_offset, likelihood_scale : the likelihood used is floor + slope * likelihood; pure mechanisms pass the
+        popularity mass of a report's support.
 
     Returns
     -------

@@ -78,7 +78,7 @@ def memoized_by(device: Device) -> MemoizedResponses | None:
     Examples
     --------
     >>> ps.metrics.memoized_by(ps.mechanisms.Memoized(mechanism))
-    KeptAnswers(epsilon=3.0, answers=30)
+    MemoizedResponses(epsilon=3.0, answers=30)
     """
     if not device.memoizes:
         return None

@@ -101,7 +101,7 @@ def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False
             if path.resolve() == earlier.resolve() or _same(path, earlier):
                 rule = f"must be another file than that of `{other}`"
                 raise InputError(rule, value=str(path), place=f"`{option}`")
-        endings = PAGES if option == "page" else TABLES
+        endings = PAGES if option == "html" else TABLES
         check_output(path, overwrite=overwrite, inputs=inputs, endings=endings, option=option)
 
 

@@ -53,7 +53,8 @@ class Tables(NamedTuple):
     """The reports of one user as tables of permanent responses see them.
 
     mass : (slots, k + 1) popularity of a slot within each section, of slots that have a choice.
-    log_law : (slots, responses + 1) log Pr[response | slot] of the responses that were reported, "any other" last.
+    log_response_prob : (slots, responses + 1) log Pr[response | slot] of the responses that were reported, "any other"
+        last.
     counts : (responses,) reports of each.
     base : (responses, k + 1) mass of slots that have no choice.
     rate : alpha and beta.

@@ -231,7 +231,7 @@ class Scoring:
 
     Parameters
     ----------
-    pieces : how many there are.
+    chunks : how many there are.
     max_reports : of a user that fit into memory.
     dtype : of the users' names in the table.
     parts : where the table goes, if anywhere.

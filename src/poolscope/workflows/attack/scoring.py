@@ -276,7 +276,7 @@ class Prepared:
 
     Parameters
     ----------
-    reading : what every task that reads needs; pieces : of the file, with so many reports; dtype : of users' names.
+    reading : what every task that reads needs; chunks : of the file, with so many reports; dtype : of users' names.
     scorer : who attacks.
     source, before : the file, and its state when it was cut.
     """

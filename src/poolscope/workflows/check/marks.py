@@ -184,7 +184,7 @@ class Keyed:
     """The report has, in the target, what the object has there most often under the report's key.
 
     keys : the columns that the key is made of; prints : (keys,) the known ones, as rising fingerprints.
-    places : (objects, keys) where in the target each object's mark is; -1 where that is not known.
+    event_index : (objects, keys) where in the target each object's mark is; -1 where that is not known.
     """
 
     keys: tuple[str, ...]
