@@ -85,7 +85,7 @@ def test_an_input_is_never_replaced(folder, capsys, arguments, option, more):
     [
         (("attack", "reports.parquet", *AT, "--out", "old.csv"), "out", "old.csv"),
         (("attack", "reports.parquet", *AT, "--user", "u1", "--out", "old.csv"), "out", "old.csv"),
-        (("attack", "reports.parquet", *AT, "--out", "new.csv", "--html", "old.html"), "page", "old.html"),
+        (("attack", "reports.parquet", *AT, "--out", "new.csv", "--html", "old.html"), "html", "old.html"),
         (("estimate", "reports.parquet", *AT, "--out", "old.csv"), "out", "old.csv"),
         (("obfuscate", "traces.csv", *AT, "--out", "old.csv"), "out", "old.csv"),
     ],
@@ -129,7 +129,7 @@ def test_outputs_that_cannot_be_written(tmp_path):
         check_output(tmp_path / "pipe.csv", overwrite=True)
     (tmp_path / "link.csv").symlink_to("one.csv")
     with pytest.raises(InputError, match="`joined`: must be another file than that of `out`"):
-        check_outputs({"out": tmp_path / "one.csv", "page": None, "joined": tmp_path / "link.csv"})
+        check_outputs({"out": tmp_path / "one.csv", "html": None, "linked_out": tmp_path / "link.csv"})
     if Path("/proc").is_dir():
         rule = r"/proc/x\.csv: must be where files can be written: /proc is not writable; choose another with `out`"
         with pytest.raises(InputError, match=rule):

@@ -267,7 +267,7 @@ class THE(Unary):
 
     .. math:: p^* = 1 - \tfrac12 e^{\epsilon(\theta - 1)/2}, \qquad q^* = \tfrac12 e^{-\epsilon\theta/2}
 
-    It supports the objects whose position is in the set. ReportingPolicy only the set throws information away: the
+    It supports the objects whose position is in the set. Sending only the set throws information away: the
     likelihood ratio p*(1-q*) / (q*(1-p*)) is below e^epsilon, and the attack uses the true one (`ratio`).
 
     The default threshold minimizes the variance of the count of a rare object, N q*(1-q*) / (p*-q*)^2, numerically. As

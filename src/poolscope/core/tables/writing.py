@@ -94,7 +94,7 @@ def check_output(
 
 
 def check_outputs(outputs: Mapping[str, Path | None], *, overwrite: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Check several outputs by the names of their options, of which no two are one file; a ``page`` is HTML."""
+    """Check several outputs by the names of their options, of which no two are one file; a ``html`` is HTML."""
     there = {option: path for option, path in outputs.items() if path is not None}
     for place, (option, path) in enumerate(there.items()):
         for other, earlier in list(there.items())[:place]:

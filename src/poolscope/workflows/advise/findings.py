@@ -102,7 +102,7 @@ class Candidate:
         found = self.errors(epsilon, reports)
         if found is None:
             raise InputError(
-                "must have an error in closed form to be held against `error`", value=self.kind, place="mechanism"
+                "must have an error in closed form to be held against `max_error`", value=self.kind, place="mechanism"
             )
         return found.rmse
 

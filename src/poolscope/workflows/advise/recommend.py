@@ -47,7 +47,7 @@ def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) ->
             least = min(finding.trials[0].exposed.value for finding in findings)
             rule = f"no mechanism exposes as few users as {question.max_exposed:g} by {question.horizon:,} events"
             remedy = (
-                f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `reports` or more `exposed`"
+                f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `horizon` or more `exposed`"
             )
             raise InputError(rule, remedy=remedy)
         error = min(finding.rmse_at_epsilon_max or 0.0 for finding in known)

@@ -122,7 +122,7 @@ def notes_of(
                 "other epsilons that fit."
             )
     if question.max_error is None:
-        yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `error` and `devices`."
+        yield "Nobody asked for an error, so that nothing bounds epsilon from below: give `max_error` and `devices`."
     if found.attempts[-1].meets_targets == UNDECIDED:
         yield (
             f"The interval of the verified share contains the target: {found.users:,} users cannot decide. "
