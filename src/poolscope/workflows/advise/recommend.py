@@ -46,9 +46,7 @@ def leaders_of(findings: Sequence[Finding], question: Question, horizon: int) ->
         if not known:
             least = min(finding.trials[0].exposed.value for finding in findings)
             rule = f"no mechanism exposes as few users as {question.max_exposed:g} by {question.horizon:,} events"
-            remedy = (
-                f"the least was {least:.2g}: let `epsilon` begin lower, or ask for fewer `horizon` or more `exposed`"
-            )
+            remedy = f"the least was {least:.2g}: let `epsilon` begin lower, or ask for a smaller `horizon`"
             raise InputError(rule, remedy=remedy)
         error = min(finding.rmse_at_epsilon_max or 0.0 for finding in known)
         tied = [finding for finding in known if (finding.rmse_at_epsilon_max or 0.0) <= (1 + MARGIN) * error]
