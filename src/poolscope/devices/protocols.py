@@ -28,6 +28,8 @@ from poolscope.mechanisms.protocols import Mechanism, Reports, distinct
 class Identical(NamedTuple):
     """A report is its answer: all reports of a set are the same.
 
+    Parameters
+    ----------
     answer : (reports,) which of the user's different answers each is, the first to come being 0.
     log_response_prob : (answers, slots) log Pr[answer | slot], the probability itself, as two slots may turn out to
         have one answer; -inf is impossible.
@@ -51,6 +53,8 @@ class Identical(NamedTuple):
 class Bits(NamedTuple):
     """Answers and reports are vectors of m independent bits.
 
+    Parameters
+    ----------
     ones : (reports, m) zeros and ones.
     positions : (any, slots) the bits that a slot sets, each once; m stands for none.
     permanent : Pr[a bit of the answer is one], where the slot sets it and where it does not.
@@ -77,6 +81,8 @@ class Bits(NamedTuple):
 class Values(NamedTuple):
     """Answers and reports are among g values, each by randomized response.
 
+    Parameters
+    ----------
     value : (reports,) what was sent, 0..g-1.
     own : (slots,) the value of each slot.
     values : g.
@@ -104,6 +110,8 @@ class Values(NamedTuple):
 class Evidence(NamedTuple):
     """The reports of one user.
 
+    Parameters
+    ----------
     slots : (universe,) the slot of each object, 0, 1, ...
     distribution : of sets of these reports.
 
