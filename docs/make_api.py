@@ -15,7 +15,7 @@ GROUPS = {
         "For those who have reports, likelihoods or a game in memory.",
     ),
     "What they return": (
-        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learnt",
+        "Summary Inferred Obfuscated Estimated Verdict Comparison Advice Reproduction Extracted Frequencies Learned",
         "For annotations, and for what their fields mean; records with intervals are in `ps.metrics`.",
     ),
     "What they are made of": ("Scenario load_scenario Game Universe Behavior Adversary Mechanism Device", ""),

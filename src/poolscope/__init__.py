@@ -17,7 +17,7 @@ __all__ = [
     "Game",
     "Inferred",
     "InputError",
-    "Learnt",
+    "Learned",
     "Local",
     "Mechanism",
     "Obfuscated",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from poolscope.html.workflows import advise, audit, compare
     from poolscope.inference.adversary import Adversary
     from poolscope.inference.attack import posterior
-    from poolscope.inference.posterior import Learnt, behavior_posterior, posterior_of_likelihood
+    from poolscope.inference.posterior import Learned, behavior_posterior, posterior_of_likelihood
     from poolscope.mechanisms.protocols import Mechanism
     from poolscope.metrics.records import summarize
     from poolscope.paper.reproduce import reproduce
@@ -112,7 +112,7 @@ else:
         "Extracted": "workflows.traces.extract",
         "Frequencies": "reports.estimators",
         "Inferred": "workflows.attack.attack",
-        "Learnt": "inference.posterior",
+        "Learned": "inference.posterior",
         "Obfuscated": "workflows.obfuscate",
         "Reproduction": "paper.runner",
         "Summary": "workflows.audit.run_folder",

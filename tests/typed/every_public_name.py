@@ -136,7 +136,7 @@ def on_arrays(game: ps.Game) -> None:
     posterior: NDArray[np.float64] = ps.posterior(mechanism, reports, game.adversaries[0])
     likelihood = [[1.0, 3.0, 1.0, 1.0], [1.0, 3.0, 1.0, 1.0]]
     same_shape: NDArray[np.float64] = ps.posterior_of_likelihood(likelihood)
-    learned: ps.Learnt = ps.behavior_posterior(likelihood)
+    learned: ps.Learned = ps.behavior_posterior(likelihood)
     counted: ps.Frequencies = ps.frequencies(mechanism, reports)
     print(posterior.shape, same_shape.shape, learned.gamma, counted.popularity)
 

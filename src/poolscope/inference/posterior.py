@@ -163,7 +163,7 @@ def _in_memory(likelihood: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learnt:
+class Learned:
     """What the attack learns of a user beyond the pool: posterior means and central 95 % intervals.
 
     Each is an array (users,); delta is the polarization towards the preferred pool, whichever it is.
@@ -195,7 +195,7 @@ def behavior_posterior(
     lengths: ArrayLike | None = None,
     likelihood_offset: float = 0.0,
     likelihood_scale: float = 1.0,
-) -> Learnt:
+) -> Learned:
     """Posterior of the relevant interest and of the polarization after all reports.
 
     Parameters are those of `posterior_of_likelihood`.
@@ -227,7 +227,7 @@ def behavior_posterior(
     scale = (1.0 / k, 1.0 - 1.0 / k)
     delta = scale[0] + scale[1] * sides["delta"]
     gamma = sides["gamma"]
-    return Learnt(
+    return Learned(
         gamma=gamma[0],
         gamma_low=gamma[1],
         gamma_high=gamma[2],

@@ -338,7 +338,7 @@ def prepared(
         size = rows_within(max_bytes * PIECE, 2 * row_bytes(mechanism.report_columns) + 16 * width)
         letters = int(max_bytes * PIECE / COPIES)
         chunks, dtype = cut(source, reading, size=size, letters=letters, max_bytes=int(max_bytes * READING))
-        learned = _learnt(reading, chunks, engine)
+        learned = _learned(reading, chunks, engine)
         scorer = Scorer(
             device=build_device(scenario, mechanism),
             adversaries=list(_adversaries(scenario, mechanism, universe, other, learned, seed, engine)),
@@ -404,7 +404,7 @@ def _methods(scenario: Scenario) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(entry.method for entry in learning))
 
 
-def _learnt(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
+def _learned(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str | None, Floats]:
     """The popularity that the reports tell, by each method that an adversary has."""
     counting = {method: Counting(reading.mechanism, engine, method) for method in reading.methods}
     if counting:

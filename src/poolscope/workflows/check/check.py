@@ -105,7 +105,7 @@ def examine(
 
 def _chosen(sampler: Sampler, samples: int) -> tuple[Telling | None, int, tuple[Share, ...], Fit | None]:
     """An eighth of the samples finds events, an eighth or more chooses among them; how many that took together."""
-    families, used = _learnt(sampler, samples)
+    families, used = _learned(sampler, samples)
     supports, fitting = Supports(sampler), Fitting(sampler.mechanism, sampler.objects)
     objects = len(sampler.objects)
     counts = np.zeros((objects, sum(map(len, families))), dtype=np.int64)
@@ -140,7 +140,7 @@ def _positions(pairs: NDArray[np.int64], objects: Sequence[int]) -> NDArray[np.i
     return np.where(pairs == ANY, ANY, positions)
 
 
-def _learnt(sampler: Sampler, samples: int) -> tuple[list[Family], int]:
+def _learned(sampler: Sampler, samples: int) -> tuple[list[Family], int]:
     """Events worth trying, and how many samples they took.
 
     Where no law says which bit an object has under a hash, that must be learned for each hash: a quarter of the
