@@ -128,7 +128,7 @@ def test_outputs_that_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="an output must be a regular file"):
         check_output(tmp_path / "pipe.csv", overwrite=True)
     (tmp_path / "link.csv").symlink_to("one.csv")
-    with pytest.raises(InputError, match="`joined`: must be another file than that of `out`"):
+    with pytest.raises(InputError, match="`linked_out`: must be another file than that of `out`"):
         check_outputs({"out": tmp_path / "one.csv", "html": None, "linked_out": tmp_path / "link.csv"})
     if Path("/proc").is_dir():
         rule = r"/proc/x\.csv: must be where files can be written: /proc is not writable; choose another with `out`"

@@ -97,7 +97,7 @@ def test_the_toml_has_what_was_changed_and_nothing_else(address):
     setting = START | {"changes": {"mechanism.kind": "oue", "devices.rotate_after": 4, "popularity.exponent": 0.5}}
     tables = tomllib.loads(fetched(address + query("toml", setting))[2])
     assert tables["mechanism"] == {"kind": "oue", "epsilon": 3.0}
-    assert tables["devices"] == {"window": 4}
+    assert tables["devices"] == {"rotate_after": 4}
     assert tables["popularity"]["exponent"] == 0.5
 
 

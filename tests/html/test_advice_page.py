@@ -100,7 +100,7 @@ def test_alternatives_and_the_reason_are_on_the_page_and_in_the_terminal(advice,
 
 
 @pytest.mark.parametrize(
-    ("exposed", "users", "meets_targets", "value", "heading"),
+    ("exposed", "users", "meets", "value", "heading"),
     [
         (0, 12, "undecided", "≤ 26 %", "Recommended, but undecided"),
         (0, 2000, "yes", "≤ 0.18 %", "Recommended"),

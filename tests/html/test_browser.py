@@ -205,7 +205,7 @@ def compared(tmp_path_factory):
     return compare.write_page(done, tmp_path_factory.mktemp("compared"))
 
 
-BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=frontier] ' + what)].map(e => {
+BOXES = """(what) => [...document.querySelectorAll('.chart[data-name=pareto-front] ' + what)].map(e => {
   const box = e.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom, e.textContent] })"""
 
 

@@ -11,7 +11,7 @@ from poolscope.explore import view
 from poolscope.explore.answers import Sample, Stoppable
 from poolscope.html import attack as attack_page
 from poolscope.html.compare import summary_text
-from poolscope.html.tables import FEW, cards
+from poolscope.html.tables import TOO_FEW_USERS, cards
 from poolscope.html.workflows import audit
 from poolscope.scenario.scenario import parse
 from poolscope.workflows.attack.attack import attack
@@ -42,7 +42,7 @@ def test_fewer_than_twenty_are_counted(users, counts):
     """Of 194 users the surest tenth are 19."""
     found = list(cards(record(users=users, precision=(0.5, 0.3), precision_top10=(1.0, 0.8))))
     assert tuple(" of " in card.value for card in found) == counts
-    assert tuple(card.note == FEW for card in found) == counts
+    assert tuple(card.note == TOO_FEW_USERS for card in found) == counts
     surest = round(users / 10)
     assert found[1].value == (f"{surest} of {surest}" if counts[1] else "100\u202f%")
 
@@ -53,7 +53,7 @@ def test_an_explorer_with_eight_users_gives_counts():
     found = view.answer(sample.answer())
     for tile in found["tiles"][:3]:
         assert re.fullmatch(r"\d of (8|1)", tile["value"]), tile
-        assert tile["note"] == FEW
+        assert tile["note"] == TOO_FEW_USERS
     assert re.search(r"right for \d of 8 users", found["words"])
     said = found["words"].replace("guessing at random is right for 33\u202f%", "").replace("(33\u202f%)", "")
     assert not PERCENTAGE.search(said)
@@ -66,7 +66,7 @@ def test_a_report_of_eight_users_gives_counts(tmp_path):
     html = (tmp_path / "run" / "report.html").read_text("utf-8")
     values = re.findall(r'<dd class="value">([^<]*)</dd>', html)
     assert all(re.fullmatch(r"\d of (8|1)", value) for value in values[:3])
-    assert html.count(FEW) == 3
+    assert html.count(TOO_FEW_USERS) == 3
     assert re.search(r'class="lead">[^<]*right for \d of 8 users', html)
 
 

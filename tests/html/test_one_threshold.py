@@ -161,7 +161,7 @@ def test_the_explorer_shows_it(run, threshold):
     assert (people.exposed_at, people.rows.columns[-1]) == (threshold, "exposed")
     rows = outcomes_of(run[1]).filter(n=20).cast({"user": str, "adversary": str})
     same = people.rows.join(rows, on=["user", "adversary"], suffix="_known")
-    assert same["exposed"].equals(same["exposed_known"], null_equal=True)
+    assert same["exposed"].equals(same["exposed_at_threshold"], null_equal=True)
 
 
 def test_an_attack_on_a_file_shows_it(tmp_path, threshold, capsys):

@@ -434,8 +434,8 @@
     );
     $("position").max = story.steps.length;
     $("told").textContent = visible(
-      story.told.length
-        ? `For ${story.preferred} the most was told by ${listed(story.told.map((event) => `report ${event}`))}.`
+      story.facts.length
+        ? `For ${story.preferred} the most was told by ${listed(story.facts.map((event) => `report ${event}`))}.`
         : "No report spoke for the preferred pool.",
     );
     await Charts.draw($("belief"), story.picture);
