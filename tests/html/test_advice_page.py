@@ -25,7 +25,7 @@ from poolscope.workflows.advise.text import with_ends
 
 @pytest.fixture(scope="module")
 def advice():
-    asked = {"reports": 4, "error": 0.03, "devices": 5000, "users": 100, "mechanisms": ["grr", "oue"], "seed": SEED}
+    asked = {"horizon": 4, "max_error": 0.03, "devices": 5000, "users": 100, "mechanisms": ["grr", "oue"], "seed": SEED}
     return advise(parse(SMALL, name="small"), max_exposed=0.2, **asked)
 
 
@@ -200,7 +200,7 @@ def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
 
 def test_a_note_names_options_as_the_command_line_does(advice):
     noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `max_users`.",))
-    assert "give --max-error and --most-users." in page_of(noted)
+    assert "give --max-error and --max-users." in page_of(noted)
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 mechanism tried"), (2, "2 mechanisms tried")])
