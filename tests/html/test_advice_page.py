@@ -199,7 +199,7 @@ def test_a_disk_that_is_full_is_told(advice, tmp_path, monkeypatch):
 
 
 def test_a_note_names_options_as_the_command_line_does(advice):
-    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `error` and `max_users`.",))
+    noted = replace(advice, notes=("Nothing bounds epsilon from below: give `max_error` and `max_users`.",))
     assert "give --max-error and --max-users." in page_of(noted)
 
 
