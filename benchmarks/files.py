@@ -61,7 +61,7 @@ class Files:
         game, engine = self.game, Local()
         scorer = Scorer(device=game.device, adversaries=game.adversaries, observations=game.observations)
         lengths = np.full(self.users, game.horizon, dtype=np.int64)
-        hashes, facts = np.arange(self.users, dtype=np.uint64), scorer.facts(self.held, engine)
+        hashes, facts = np.arange(self.users, dtype=np.uint64), scorer.features(self.held, engine)
         gathered = Gathered(names=pl.Series(hashes), hashes=hashes, lengths=lengths, facts=facts)
         scorer.score(gathered, engine, lambda _: None)
 

@@ -12,15 +12,17 @@ from cases.synthetic import POOLS, SEED, attack, game
 from poolscope import figures, metrics
 from poolscope.core.counting import MIN_USERS
 from poolscope.core.errors import InputError
-from poolscope.figures import charts, saving, style
-from poolscope.figures.charts import (
+from poolscope.figures import (
     behavior_density,
     behavior_maps,
     belief_growth,
     calibration_plot,
+    charts,
     exposure_curves,
     popularity_plot,
     precision_null_rate,
+    saving,
+    style,
     trade_off_curves,
 )
 from poolscope.figures.saving import fit, specification

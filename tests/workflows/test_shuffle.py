@@ -22,7 +22,7 @@ from poolscope.workflows.attack.shuffle import (
     partitions,
     read_partition,
     together,
-    write_piece,
+    write_chunk,
 )
 
 
@@ -100,7 +100,7 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
         assert (rows_of.tolist(), first.tolist()) == (order.tolist(), order[starts].tolist())
         assert lengths.tolist() == np.diff(np.append(starts, 60)).tolist()
         facts = {"mass": rows[order], "bits": bits[order]}
-        write_piece(tmp_path, chunk, names.gather(order), hashes[order], facts)
+        write_chunk(tmp_path, chunk, names.gather(order), hashes[order], facts)
         for user, row, more in zip(users.tolist(), rows.tolist(), bits.tolist(), strict=True):
             expected[user].append([*row, *more])
     found, columns = [], {"mass": np.empty((0, 3)), "bits": np.empty((0, 5), dtype=np.uint8)}
@@ -110,8 +110,11 @@ def test_every_row_comes_to_its_user(tmp_path, horizon, values):
             gathered = gather(own, horizon, columns, 1 << 16)
             names, ends = gathered.names, np.cumsum(gathered.lengths)
             assert gathered.hashes.tolist() == [hash_of[int(name[1:])] for name in names]
-            assert {name: column.dtype for name, column in gathered.facts.items()} == {"mass": float, "bits": np.uint8}
-            found += zip(names, np.split(np.hstack(list(gathered.facts.values())), ends[:-1]), strict=True)
+            assert {name: column.dtype for name, column in gathered.features.items()} == {
+                "mass": float,
+                "bits": np.uint8,
+            }
+            found += zip(names, np.split(np.hstack(list(gathered.features.values())), ends[:-1]), strict=True)
     order = sorted((user for user in expected if expected[user]), key=lambda user: (hash_of[user], user))
     assert [name for name, _ in found] == [f"u{user:02d}" for user in order]
     for (_, facts), user in zip(found, order, strict=True):
@@ -137,7 +140,7 @@ def test_a_crowd_is_read_without_the_rest(tmp_path):
     folder.mkdir()
     hashes = np.arange(64_000, dtype=np.uint64) << np.uint64(48)
     names = pl.Series([f"user {i}" for i in range(64_000)])
-    write_piece(folder, 0, names, hashes, {"mass": np.arange(64_000.0)[:, None]})
+    write_chunk(folder, 0, names, hashes, {"mass": np.arange(64_000.0)[:, None]})
     data = pl.scan_parquet(folder / "0.parquet", glob=False, hive_partitioning=False)
     assert data.select(pl.len()).collect().item() == 64_000
     raw = bytearray((folder / "0.parquet").read_bytes())
@@ -148,7 +151,7 @@ def test_a_crowd_is_read_without_the_rest(tmp_path):
 
 
 def test_a_user_with_too_many_reports_is_refused(tmp_path):
-    write_piece(tmp_path, 0, pl.Series(["ann"] * 5), np.zeros(5, dtype=np.uint64), {"mass": np.zeros((5, 2))})
+    write_chunk(tmp_path, 0, pl.Series(["ann"] * 5), np.zeros(5, dtype=np.uint64), {"mass": np.zeros((5, 2))})
     rows, columns = read_partition(tmp_path, 1, Partition(0, 0, 2**64)), {"mass": np.empty((0, 2))}
     assert gather(rows, 2**62, columns, 5).lengths.tolist() == gather(rows, 5, columns, 5).lengths.tolist() == [5]
     assert gather(rows, 4, columns, 4).lengths.tolist() == [4]

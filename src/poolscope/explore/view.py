@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from poolscope import figures
 from poolscope.core.files import plain
 from poolscope.explore.answers import CURATOR_REPORTS, Answer
 from poolscope.explore.one_user import Story
-from poolscope.figures import charts as figures
 from poolscope.figures.saving import specification
 from poolscope.html.render import tied
 from poolscope.html.tables import cards, decimal, interval, large_percent

@@ -14,9 +14,7 @@ import polars as pl
 
 from poolscope.core.counting import MIN_USERS
 from poolscope.figures import style
-from poolscope.figures.saving import save
 from poolscope.figures.style import Picture, answer, between, percent
-from poolscope.figures.users import belief_growth, popularity_plot
 from poolscope.game.columns import NON_PRIVATE
 from poolscope.inference.levels import in_percent
 
@@ -82,18 +80,6 @@ EXPOSED_AT = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1)
 
 ZOOM = "Shift and the wheel zoom in, dragging moves, a double click goes back."
 """What a caption says of a picture that can be zoomed."""
-
-__all__ = [
-    "behavior_density",
-    "behavior_maps",
-    "belief_growth",
-    "calibration_plot",
-    "exposure_curves",
-    "popularity_plot",
-    "precision_null_rate",
-    "save",
-    "trade_off_curves",
-]
 
 
 @style.quickly

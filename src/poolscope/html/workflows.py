@@ -48,7 +48,7 @@ def audit(
     engine : where the blocks are played: `Local`, `Dask`, or anything with a ``map`` (an executor of
         ``concurrent.futures``, a Dask client); the threads of this process where absent.
     html : whether to write the HTML report, ``report.html``.
-    progress : told what is done, the number of users before the first block, and users as they are played.
+    progress : receives the current stage, the number of users before the first block, and users as they are played.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def compare(
     out : a new folder for ``comparison.json``; outcomes lie beside it while they are needed (in the system's temporary
         folder where there is none), and workers on other machines must see them.
     html : whether to write the HTML report, ``comparison.html`` into ``out`` where there is one.
-    progress : told what is done, the number of users of all choices together, and users as they are played.
+    progress : receives the current stage, the number of users of all choices together, and users as they are played.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def advise(
     seed : the same seed and `users` give the same advice; users who verify come from seeds after it.
     out : a new folder for ``advice.json`` and ``recommended.toml``.
     html : whether to write the HTML report, ``advice.html`` into ``out`` where there is one.
-    progress : told what is done, and users as they are played.
+    progress : receives the current stage, and users as they are played.
 
     Examples
     --------

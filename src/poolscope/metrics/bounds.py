@@ -73,7 +73,7 @@ class MemoizedResponses(NamedTuple):
 
 
 def memoized_by(device: Device) -> MemoizedResponses | None:
-    """What a device keeps, as its mechanism tells; of any mechanism its answer to each object. None: nothing.
+    """The permanent responses of a device, as its mechanism states them; None where it has none.
 
     Examples
     --------

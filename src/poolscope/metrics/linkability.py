@@ -1,4 +1,4 @@
-r"""Linkability: how surely two windows of reports are told to be one device's (Naor and Vexler).
+r"""Linkability: how well two windows of reports are recognized as one device's (Naor and Vexler).
 
 A device that changes its pseudonym is tracked all the same if an adversary can tell which pseudonyms are one device's.
 Every device of a crowd has two windows: the score of one device's (`poolscope.inference.linkage`) should be higher than
@@ -35,7 +35,7 @@ _STREAM = (0x6C69,)
 
 @dataclass(frozen=True, kw_only=True)
 class Linkability(Row):
-    """How surely one adversary tells that two windows are one device's.
+    """How well one adversary recognizes two windows of reports as one device's.
 
     Parameters
     ----------

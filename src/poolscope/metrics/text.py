@@ -21,7 +21,7 @@ _LEVELS = (0.99, 0.95, 0.90)
 
 
 def strongest_attack(results: Sequence[Record]) -> Record:
-    """The record that a run is told by: the best attack on private reports at the largest n that was asked for.
+    """The record that summarizes a run: the best attack on private reports at the largest n that was asked for.
 
     The non-private game counts only when there is nothing else.
 

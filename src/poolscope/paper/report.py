@@ -9,11 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from poolscope import __version__
+from poolscope import __version__, figures
 from poolscope.core.counting import counted
 from poolscope.core.files import located_os_errors
 from poolscope.core.tables.atomic import write_text
-from poolscope.figures import charts as figures
 from poolscope.figures.saving import Figure, slug
 from poolscope.figures.style import Picture
 from poolscope.game.columns import NON_PRIVATE

@@ -37,7 +37,7 @@ def reproduce(
     users : at most so many in each game; the paper's numbers where absent.
     traces : recorded emojis, made with the universe emoji-11, which the experiments on recorded users need.
     html : whether to write the HTML report, ``reproduction.html``.
-    progress : told what is done, the number of users of all games together, and users as they are played.
+    progress : receives the current stage, the number of users of all games together, and users as they are played.
 
     Examples
     --------

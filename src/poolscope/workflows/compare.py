@@ -202,7 +202,7 @@ def read_comparison(folder: Path) -> Comparison:
 
 
 def mark_pareto_optimal(results: Sequence[Configuration]) -> Iterator[Configuration]:
-    """The records, each told whether it is on the ``pareto_optimal``.
+    """The records, each with whether it is ``pareto_optimal``.
 
     Each adversary has a frontier of its own; a choice without an estimate is on none.
     """

@@ -99,7 +99,7 @@ class Inferred:
         return not self.violations
 
 
-#: The part of the memory that a crowd of users may take; the rest is for reading (`prepared`).
+#: The part of the memory that a partition of users may take; the rest is for reading (`prepared`).
 CROWD = 1 / 8
 
 
@@ -143,7 +143,7 @@ def attack(
         file, for all adversaries; no more than this share of the links is wrong in the mean (0.001: one in 1,000).
     seed : of the draws of other people's reports, as in the game, and of ties between pools.
     max_bytes : bytes that the attack may hold, see `MEMORY_BYTES`; a single user's reports have to fit.
-    progress : told the number of reports, and reports, half of each when it is read and half when it is used.
+    progress : receives the number of reports, and reports, half of each when it is read and half when it is used.
 
     Examples
     --------
@@ -251,9 +251,9 @@ class Scoring:
 
 
 class Features(NamedTuple):
-    """A piece that is done: its users, rows that count, bytes of names.
+    """A chunk that is done: its users, rows that count, bytes of names.
 
-    busy : the rows of users with so many that those of all pieces together may not fit.
+    busy : the rows of users with so many that those of all chunks together may not fit.
     """
 
     users: int
@@ -263,9 +263,9 @@ class Features(NamedTuple):
 
 
 def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features:
-    """Task: what the adversaries learn from each report of a piece, in the order of the users' hashes, in a file.
+    """Task: what the adversaries learn from each report of a chunk, in the order of the users' hashes, in a file.
 
-    A user's reports beyond the horizon are left out; those of earlier pieces count as well, but are not known here.
+    A user's reports beyond the horizon are left out; those of earlier chunks count as well, but are not known here.
     """
     users, reports = scoring.reading.block(chunk)
     # rows of a user often stand together
@@ -279,8 +279,8 @@ def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features
         early[rows] = True
         reports = {name: column[early] for name, column in reports.items()}
         positions = (np.cumsum(early) - 1)[rows]
-    facts = {name: column[positions] for name, column in scoring.scorer.facts(reports, engine).items()}
-    shuffle.write_piece(scoring.reading.folder, chunk.number, names.gather(rows), hashes[rows], facts)
+    features = {name: column[positions] for name, column in scoring.scorer.features(reports, engine).items()}
+    shuffle.write_chunk(scoring.reading.folder, chunk.number, names.gather(rows), hashes[rows], features)
     # the reports that count are only half done
     tick(chunk.count - len(rows) / 2)
     own, busy = names.gather(first), np.flatnonzero(lengths > scoring.max_reports // scoring.chunks)
@@ -289,7 +289,7 @@ def weigh(scoring: Scoring, chunk: Chunk, engine: Local, tick: Tick) -> Features
 
 
 def _summed(done: Iterable[Features], max_reports: int, horizon: int) -> tuple[int, int, int]:
-    """Users, rows and bytes of names of all pieces, as long as no user is seen to have more reports than fit."""
+    """Users, rows and bytes of names of all chunks, as long as no user is seen to have more reports than fit."""
     reports, sums = Counter[str](), np.zeros(3, dtype=np.int64)
     for chunk in done:
         reports.update(chunk.busy)
@@ -301,7 +301,7 @@ def _summed(done: Iterable[Features], max_reports: int, horizon: int) -> tuple[i
 
 
 class ScoredPartition(NamedTuple):
-    """A crowd that is done: its part is written, its counts, its first and its surest rows are told."""
+    """A partition that is done: its part is written, its counts, its first and its surest rows are known."""
 
     number: int
     counts: Counts
@@ -310,7 +310,7 @@ class ScoredPartition(NamedTuple):
 
 
 def score_partition(scoring: Scoring, partition: Partition, engine: Local, tick: Tick) -> ScoredPartition | None:
-    """Task: the posteriors of a crowd's users, written as a part of the table; None where there is nobody."""
+    """Task: the posteriors of a partition's users, written as a part of the table; None where there is nobody."""
     scorer, rows = scoring.scorer, shuffle.read_partition(scoring.reading.folder, scoring.chunks, partition)
     if not rows.height:
         return None
@@ -318,7 +318,7 @@ def score_partition(scoring: Scoring, partition: Partition, engine: Local, tick:
     # each report is half done; those that come too late for their users are done with
     tick((rows.height - int(gathered.lengths.sum())) / 2)
     del rows
-    scorer.check(gathered.names, gathered.lengths, gathered.facts)
+    scorer.check(gathered.names, gathered.lengths, gathered.features)
     scored = scorer.score(gathered, engine, lambda reports: tick(reports / 2))
     frame = scorer.frame(scored, gathered.names.cast(scoring.dtype))
     if scoring.joined is not None:

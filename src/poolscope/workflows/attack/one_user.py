@@ -1,4 +1,4 @@
-"""One user of a file of reports, report by report: what each told, and how the belief grew."""
+"""One user of a file of reports, report by report: what each revealed, and how the posterior grew."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def attack_user(
 
 
 def _notify(scorer: Scorer, index: int, reports: Reports, mass: Floats) -> pl.DataFrame:
-    """What one adversary is told: a row for each report, of all pools those that are not its own are null."""
+    """What one adversary infers: a row for each report, of all pools those that are not its own are null."""
     adversary, count = scorer.adversaries[index], len(mass)
     own, likely = report_likelihoods(scorer.mechanism, adversary, mass)
     with np.errstate(divide="ignore"):

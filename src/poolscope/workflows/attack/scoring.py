@@ -46,7 +46,7 @@ from poolscope.workflows.attack.shuffle import Chunk, Gathered, Reading, changed
 #: Cells of the table (users, reports, columns) that a thread fills at once.
 CELLS = 1 << 21
 
-#: The column of what is told that has the popularity masses; blanks are in no name of a report's column.
+#: The column of features that has the popularity masses; blanks are in no name of a report's column.
 MASS = "popularity mass"
 
 
@@ -106,7 +106,7 @@ class Scorer:
         """What these believe, and the columns of each."""
         return views([self.adversaries[index] for index in self.single])
 
-    def facts(self, reports: Reports, engine: Engine) -> Reports:
+    def features(self, reports: Reports, engine: Engine) -> Reports:
         """What has to be known of each report: its masses, and itself where reports are grouped."""
         out = dict(reports) if self.grouping else {}
         if self.single:
@@ -115,20 +115,20 @@ class Scorer:
 
     @cached_property
     def columns(self) -> Reports:
-        """The columns that are told, without reports."""
+        """The columns of features, without reports."""
         out = workspace_for(self.mechanism.report_columns, 0) if self.grouping else {}
         return out | ({MASS: np.empty((0, self.view[0].width))} if self.single else {})
 
     @property
     def feature_bytes(self) -> int:
-        """What is told of a report takes so many bytes."""
+        """Bytes that the features of a report take."""
         return sum(column.itemsize * math.prod(column.shape[1:]) for column in self.columns.values())
 
-    def check(self, users: pl.Series, lengths: Integers, facts: Reports) -> None:
+    def check(self, users: pl.Series, lengths: Integers, features: Reports) -> None:
         """What a device keeps for its user is the same in all reports of each, if somebody relies on it."""
         first, ends = np.repeat(np.cumsum(lengths) - lengths, lengths), np.cumsum(lengths)
         for name in self.device.own if self.grouping and memoizes(self.device) else ():
-            column = facts[name].reshape(len(first), -1)
+            column = features[name].reshape(len(first), -1)
             other = (column != column[first]).any(axis=1)
             if other.any():
                 user = users[int(np.searchsorted(ends, other.argmax(), side="right"))]
@@ -146,8 +146,8 @@ class Scorer:
         return np.iinfo(np.int64).max if self.observations is None else max(self.observations)
 
     def score(self, gathered: Gathered, engine: Engine, tick: Tick) -> Scored:
-        """Posteriors and guesses of some users; `tick` is told their reports."""
-        lengths, facts, keys = gathered.lengths, gathered.facts, user_keys(self.seed, gathered.hashes)
+        """Posteriors and guesses of some users; `tick` receives their reports."""
+        lengths, features, keys = gathered.lengths, gathered.features, user_keys(self.seed, gathered.hashes)
         used = lengths[:, None] if self.observations is None else np.minimum(lengths[:, None], self.observations)
         levels = exposed_columns(self.threshold)
         thresholds = np.unique(list(levels.values()))
@@ -165,7 +165,7 @@ class Scorer:
                 error[users, a] = found.error
 
         def singly(users: Integers) -> None:
-            table, rows = _side_by_side(facts[MASS], starts[users], lengths[users]), used[users]
+            table, rows = _side_by_side(features[MASS], starts[users], lengths[users]), used[users]
             for a, own in zip(self.single, self.view[1], strict=True):
                 found = posterior_block(self.mechanism, self.adversaries[a], table[:, :, own], lengths[users])
                 keep(users, a, decide(self.adversaries[a], found, None, rows, rows, keys[users], thresholds))
@@ -174,7 +174,7 @@ class Scorer:
         def grouped(user: int) -> None:
             assert memoizes(self.device)
             rows = slice(starts[user], starts[user] + lengths[user])
-            reports = {name: facts[name][rows] for name in self.mechanism.report_columns}
+            reports = {name: features[name][rows] for name in self.mechanism.report_columns}
             users, counts = np.array([user]), np.append(0, used[user])
             asked = np.arange(1, len(counts))[None]
             for a in self.grouping:
@@ -266,7 +266,7 @@ def _side_by_side(mass: Floats, starts: Integers, lengths: Integers) -> Floats:
 #: How often what is made of a block of reports is held while it is worked on.
 COPIES = 3
 
-#: How the memory is divided: reading, and a piece of reports with what is made of it.
+#: How the memory is divided: reading, and a chunk of reports with what is made of it.
 READING, PIECE = 1 / 16, 3 / 8
 
 
@@ -320,7 +320,7 @@ def prepared(
     engine: Engine,
     beside: Path,
 ) -> Iterator[Prepared]:
-    """Cut a file into pieces and see what the adversaries learn of it; temporary files lie beside for as long."""
+    """Cut a file into chunks and see what the adversaries learn of it; temporary files lie beside for as long."""
     threshold = _threshold(threshold, scenario)
     if not scenario.adversaries:
         raise scenario.missing("[adversary]")
@@ -415,7 +415,7 @@ def _learned(reading: Reading, chunks: list[Chunk], engine: Engine) -> dict[str 
 
 
 def counted_of(reading: Reading, chunk: Chunk, engine: Local, tick: Tick) -> list[tuple[Any, int]]:
-    """Task: what each method of estimating needs to know of the reports of a piece, and how many there are."""
+    """Task: what each method of estimating needs to know of the reports of a chunk, and how many there are."""
     reports, out = reading.block(chunk)[1], list[tuple[Any, int]]()
     for method in reading.methods:
         counting = Counting(reading.mechanism, engine, method)

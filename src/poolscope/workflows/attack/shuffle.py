@@ -72,7 +72,7 @@ class Reading:
     devices: pl.DataFrame | None = None
 
     def block(self, chunk: Chunk) -> tuple[pl.Series, Reports]:
-        """The users and the reports of a piece, checked."""
+        """The users and the reports of a chunk, checked."""
         check_shared(self.folder, "the folder of temporary files")
         users, reports = next(blocks(chunk, self.mechanism.report_columns, self.universe, rows=chunk.count))
         if self.devices is not None:
@@ -161,14 +161,14 @@ FEWER = "look at fewer of them with `observations`"
 #: The column of hashes; blanks are in no name of a report's column.
 HASH = "user hash"
 
-#: Rows of a row group, and about how many bytes of what is told it has at most: what is read for one of them.
+#: Rows of a row group, and about how many bytes of features it has at most: what is read for one of them.
 GROUP_ROWS, GROUP_BYTES = 1 << 13, 1 << 20
 
 
-def write_piece(folder: Path, chunk: int, names: pl.Series, hashes: Keys, facts: Reports) -> None:
-    """Write what is told of the reports of a piece, in the order of the users' hashes, each row as its bytes."""
-    frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(facts[name])) for name in facts})
-    row = sum(column.nbytes for column in facts.values()) // len(names)
+def write_chunk(folder: Path, chunk: int, names: pl.Series, hashes: Keys, features: Reports) -> None:
+    """Write the features of the reports of a chunk, in the order of the users' hashes, each row as its bytes."""
+    frame = pl.DataFrame({HASH: hashes, USER: names} | {name: binary(_as_bytes(features[name])) for name in features})
+    row = sum(column.nbytes for column in features.values()) // len(names)
     size = max(1, min(GROUP_ROWS, GROUP_BYTES // max(1, row)))
     frame.write_parquet(_file(folder, chunk), compression="uncompressed", row_group_size=size)
 
@@ -196,20 +196,20 @@ class Partition(NamedTuple):
     high: int
 
 
-#: Copies of what is told of a crowd that are held while they are brought into order and used.
+#: Copies of the features of a partition that are held while they are brought into order and used.
 COPIES = 3
 
-#: Copies of what is told of a user's reports that scoring holds beside, and reports of a user that are never refused.
+#: Copies of the features of a user's reports that scoring holds beside, and reports of a user that are never refused.
 SCORED, ALWAYS = 2, 1 << 16
 
-#: Bytes that a row takes beside what is told of it, and a user for each piece that has rows of it.
+#: Bytes that a row takes beside its features, and a user for each chunk that has rows of it.
 A_ROW, NAMED = 48, 128
 
 
 def partitions(users: int, rows: int, letters: int, row: int, max_bytes: int) -> Iterator[Partition]:
-    """So many equal intervals of hashes that a crowd takes about `max_bytes` bytes, what is told of a report `row`.
+    """So many equal intervals of hashes that a partition takes about `max_bytes` bytes, the features of a report `row`.
 
-    users, rows, letters : those of all pieces together, and the bytes of users' names.
+    users, rows, letters : those of all chunks together, and the bytes of users' names.
     """
     needed = COPIES * ((row + A_ROW) * rows + letters) + NAMED * users
     count = min(users, -(-needed // max(1, max_bytes)))
@@ -219,7 +219,7 @@ def partitions(users: int, rows: int, letters: int, row: int, max_bytes: int) ->
 
 
 def fitting_reports(row: int, max_bytes: int) -> int:
-    """How many reports of one user fit into so many bytes, what is told of a report `row`; some always do."""
+    """How many reports of one user fit into so many bytes, the features of a report `row`; some always do."""
     return max(ALWAYS, max_bytes // ((COPIES + SCORED) * (row + 8)))
 
 
@@ -231,17 +231,17 @@ class Gathered:
     ----------
     names, hashes : (users,) who they are.
     lengths : (users,) reports of each.
-    told : what the `Scorer` asks to be told of each report, user after user, each in order of time.
+    features : what the `Scorer` asks for of each report, user after user, each in order of time.
     """
 
     names: pl.Series
     hashes: Keys
     lengths: Integers
-    facts: Reports
+    features: Reports
 
 
 def read_partition(folder: Path, chunks: int, partition: Partition) -> pl.DataFrame:
-    """The rows of a crowd's users, in the order of pieces."""
+    """The rows of a partition's users, in the order of chunks."""
     files = [_file(folder, chunk) for chunk in range(chunks)]
     scan = pl.scan_parquet(files, glob=False, hive_partitioning=False)
     return scan.filter(pl.col(HASH).is_between(partition.low, partition.high - 1)).collect()
@@ -250,14 +250,14 @@ def read_partition(folder: Path, chunks: int, partition: Partition) -> pl.DataFr
 def gather(frame: pl.DataFrame, horizon: int, columns: Reports, max_reports: int) -> Gathered:
     """The users of these rows, by hash and then name, with the first reports of each, up to the horizon.
 
-    `columns` are those that are told, without rows. A user with more than `max_reports` of them is refused.
+    `columns` are those of features, without rows. A user with more than `max_reports` of them is refused.
     """
     names, hashes = frame[USER], frame[HASH].to_numpy()
     rows, first, lengths = first_rows(names, hashes, horizon)
     most = int(lengths.argmax())
     check_reports(names[int(first[most])], int(lengths[most]), max_reports)
-    facts = {}
+    features = {}
     for name, like in columns.items():
         size = like.itemsize * math.prod(like.shape[1:])
-        facts[name] = bytes_of(frame[name].gather(rows), size).view(like.dtype).reshape(-1, *like.shape[1:])
-    return Gathered(names=names.gather(first), hashes=hashes[first], lengths=lengths, facts=facts)
+        features[name] = bytes_of(frame[name].gather(rows), size).view(like.dtype).reshape(-1, *like.shape[1:])
+    return Gathered(names=names.gather(first), hashes=hashes[first], lengths=lengths, features=features)

@@ -91,7 +91,7 @@ def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
     if not count:
         return frame.clear()
     last = frame.filter(pl.col("n") == pl.col("n").max().over("user", "adversary"))
-    # users of the same confidence in the order of their names: crowds may come in any
+    # users of the same confidence in the order of their names: partitions may come in any
     rows = last.sort(pl.col("confidence"), pl.col("user").cast(pl.String), descending=[True, False])
     order = {name: place for place, name in enumerate(frame["adversary"].unique(maintain_order=True))}
     parts = [part.head(count) for part in rows.partition_by("adversary", maintain_order=True)]
@@ -99,7 +99,7 @@ def surest(frame: pl.DataFrame, count: int) -> pl.DataFrame:
 
 
 class Tally:
-    """How confident the adversaries are and how their guesses spread, summed up over crowds, and the first rows."""
+    """How confident the adversaries are and how their guesses spread, summed up over partitions, and the first rows."""
 
     def __init__(self, scorer: Scorer, head: int, top: int) -> None:
         self._scorer, self._most, self._surest = scorer, head, top
@@ -108,7 +108,7 @@ class Tally:
         self._top: pl.DataFrame | None = None
 
     def add(self, number: int, counts: Counts, head: list[dict[str, Any]], top: pl.DataFrame) -> None:
-        """Add a crowd, whichever is done first."""
+        """Add a partition, whichever is done first."""
         self._top = top if self._top is None else surest(pl.concat([self._top, top]), self._surest)
         # Python's integers: many users' confidences are more than 64 bits hold
         more = Counts._make(np.asarray(count, dtype=object) for count in counts)
