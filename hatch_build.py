@@ -1,4 +1,4 @@
-"""Makes the JavaScript of the pages when the wheel is built and puts it into the wheel; `html/render.py` reads it."""
+"""Put the JavaScript of the HTML reports into the sdist and the wheel; `html/render.py` reads it."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,20 @@ PLACE = "src/poolscope/html/vega.js"
 
 
 class Bundle(BuildHookInterface):
-    """For wheels, editable ones too; a source distribution is built again where it is installed."""
+    """Make the bundle in a checkout, and reuse the one that an sdist carries."""
+
+    def _carried(self) -> bool:
+        # only an sdist has PKG-INFO; a checkout may hold the bundle of an older vl-convert
+        return Path(self.root, "PKG-INFO").is_file() and Path(self.root, PLACE).is_file()
+
+    def dependencies(self) -> list[str]:
+        """Require vl-convert, which is compiled, only where the bundle has to be made."""
+        return [] if self._carried() else ["vl-convert-python>=1.9"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the bundle into the tree, where git ignores it, and name it as a part of the wheel."""
-        import vl_convert
+        """Write the bundle into the tree, where git ignores it, and name it as a part of the release."""
+        if not self._carried():
+            import vl_convert
 
-        Path(self.root, PLACE).write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+            Path(self.root, PLACE).write_text(vl_convert.javascript_bundle(), encoding="utf-8")
         build_data["artifacts"].append(f"/{PLACE}")

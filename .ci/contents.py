@@ -14,6 +14,20 @@ KINDS = {".py", ".toml", ".j2", ".typed", ".js", ".css", ".json", ".csv", ".txt"
 #: What only this project's own checks need.
 OURS = ("/.ci/", "/.git/", "/dist/", "/_build/", "__pycache__", ".parquet", ".npy")
 
+#: The JavaScript of the HTML reports, made when the sdist is built, and what else no release may lack.
+IN_WHEEL = ("poolscope/py.typed", "poolscope/html/vega.js")
+IN_SDIST = (
+    "LICENSE",
+    "README.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "pyproject.toml",
+    "hatch_build.py",
+    "src/poolscope/__init__.py",
+    "src/poolscope/html/vega.js",
+    "tests",
+)
+
 
 def wheel_faults(path: Path) -> list[str]:
     """What a wheel should not have, or lacks."""
@@ -27,8 +41,7 @@ def wheel_faults(path: Path) -> list[str]:
     for needed in ("/licenses/LICENSE", "/METADATA", "/entry_points.txt"):
         if not any(name.endswith(needed) for name in about):
             faults.append(f"{needed} is missing")
-    if "poolscope/py.typed" not in names:
-        faults.append("poolscope/py.typed is missing")
+    faults += [f"{needed} is missing" for needed in IN_WHEEL if needed not in names]
     return faults + heavy(path, WHEEL)
 
 
@@ -37,7 +50,7 @@ def sdist_faults(path: Path) -> list[str]:
     with tarfile.open(path) as archive:
         names = archive.getnames()
     faults = [f"{name} does not belong" for name in names if any(part in f"/{name}" for part in OURS)]
-    for needed in ("LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "src/poolscope/__init__.py", "tests"):
+    for needed in IN_SDIST:
         if not any(name.partition("/")[2].startswith(needed) for name in names):
             faults.append(f"{needed} is missing")
     return faults + heavy(path, SDIST)
