@@ -1,0 +1,230 @@
+"""A release holds what it should, what names its version agrees, and the workflows are pinned and need no secret."""
+
+import re
+import runpy
+import shutil
+import sys
+import tarfile
+import tomllib
+import zipfile
+from copy import deepcopy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+import poolscope
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+in_checkout = pytest.mark.skipif(not WORKFLOWS, reason="an sdist has no workflows")
+
+#: An action by its commit, with the version that the commit has.
+PINNED = re.compile(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+(\.\d+)*")
+
+
+def unpinned(text):
+    """Return the actions of a workflow that a moved tag could replace."""
+    return [line for line in re.findall(r"(?m)^\s*(?:- )?uses: (.+)$", text) if not PINNED.fullmatch(line)]
+
+
+def workflow_faults(flow):
+    """Return what a workflow grants or leaves open beyond what its jobs need."""
+    found = [] if flow.get("permissions") in ({}, {"contents": "read"}) else ["the default permissions are wide"]
+    found += [] if "group" in flow.get("concurrency", {}) else ["runs of one branch are not limited"]
+    for name, job in flow["jobs"].items():
+        steps = job["steps"]
+        granted = set(job.get("permissions", {}).items()) - {("contents", "read")}
+        if granted and not (name == "publish" and granted == {("id-token", "write")}):
+            found.append(f"{name}: has {sorted(granted)}")
+        if "timeout-minutes" not in job:
+            found.append(f"{name}: may run for hours")
+        for step in steps:
+            keeps = step.get("with", {}).get("persist-credentials", True)
+            if step.get("uses", "").startswith("actions/checkout@") and keeps:
+                found.append(f"{name}: later steps can read the token")
+    return found
+
+
+@in_checkout
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_is_pinned_and_has_the_least_privilege(path):
+    text = path.read_text(encoding="utf-8")
+    flow = yaml.safe_load(text)
+    assert unpinned(text) == []
+    assert workflow_faults(flow) == []
+    assert "secrets." not in text
+    wide, kept, open_ended = deepcopy(flow), deepcopy(flow), deepcopy(flow)
+    wide["permissions"] = "write-all"
+    first = next(iter(flow["jobs"]))
+    del kept["jobs"][first]["steps"][0]["with"]["persist-credentials"]
+    del open_ended["jobs"][first]["timeout-minutes"]
+    assert all(len(workflow_faults(worse)) == 1 for worse in (wide, kept, open_ended))
+    assert unpinned(re.sub(r"@[0-9a-f]{40} # ", "@", text, count=1)) != []
+    assert unpinned(re.sub(r" # v[\d.]+", "", text, count=1)) != []
+
+
+@in_checkout
+def test_only_a_wheel_that_was_tested_is_published():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["publish"]["needs"] == "test"
+    assert jobs["test"]["needs"] == "build"
+    builds = [name for name, job in jobs.items() if any(".ci/release" in step.get("run", "") for step in job["steps"])]
+    assert builds == ["build"]
+    last = jobs["publish"]["steps"][-1]
+    assert last["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert last["with"] == {"attestations": True}
+
+
+@in_checkout
+def test_every_supported_python_is_tested():
+    named = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", line)]
+    suite = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))["jobs"]["suite"]
+    assert suite["strategy"]["matrix"]["python"] == named
+    assert f"for version in {' '.join(named)}; do" in (ROOT / ".ci/interpreters").read_text(encoding="utf-8")
+    assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+
+
+@in_checkout
+def test_hooks_before_a_commit_fetch_nothing_and_do_what_ci_does():
+    repos = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [repo["repo"] for repo in repos] == ["local"]
+    ci = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert all(f"/{hook['name']}" in ci for hook in repos[0]["hooks"])
+    assert {hook["language"] for hook in repos[0]["hooks"]} == {"system"}
+
+
+@in_checkout
+def test_everything_that_names_the_version_agrees(tmp_path):
+    check = runpy.run_path(str(ROOT / ".ci/version.py"))
+    tag = f"v{poolscope.__version__}"
+    for name in ("src/poolscope/__init__.py", "CHANGELOG.md", *check["STATED"]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    # a release has a day, the code before it none
+    day = re.search(r"(?m)^date-released: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"))[1]
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text(changes.read_text(encoding="utf-8").replace("(unreleased)", f"({day})"), encoding="utf-8")
+    assert check["faults"](tmp_path, tag) == []
+    assert check["faults"](tmp_path, "v99.0.0") != []
+    for name in check["STATED"]:
+        stated = (tmp_path / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(stated.replace(poolscope.__version__, "0.0.9"), encoding="utf-8")
+        (fault,) = check["faults"](tmp_path, tag)
+        assert fault.startswith(name)
+        (tmp_path / name).write_text(stated, encoding="utf-8")
+    changes.write_text(changes.read_text(encoding="utf-8").replace(day, "2001-01-01"), encoding="utf-8")
+    assert check["faults"](tmp_path, tag) != []
+
+
+def test_the_software_is_cited_and_the_paper_beside_it():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["type"] == "software"
+    assert cited["version"] == poolscope.__version__
+    assert "preferred-citation" not in cited
+    (paper,) = cited["references"]
+    assert paper["title"].startswith("Pool Inference Attacks")
+
+
+def test_groups_name_extras_that_exist():
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    assert groups["test"] == ["poolscope[test]"]
+    assert groups["docs"] == ["poolscope[docs]"]
+    assert {"test", "docs"} <= set(extras)
+    assert [entry for entry in groups["dev"] if isinstance(entry, dict)] == [
+        {"include-group": "test"},
+        {"include-group": "docs"},
+    ]
+
+
+@in_checkout
+def test_the_conda_recipe_needs_what_the_package_needs():
+    text = (ROOT / "recipe/recipe.yaml").read_text(encoding="utf-8")
+    run = yaml.safe_load(text)["requirements"]["run"]
+    project = PROJECT["project"]
+    wanted = [f"python{project['requires-python']}", *project["dependencies"]]
+    assert [entry.replace(" ", "") for entry in run] == wanted
+
+
+@in_checkout
+def test_the_container_runs_without_root_and_gets_what_the_build_needs():
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert len(users) == 1
+    assert int(users[0]) > 0
+    assert lines.index(f"USER {users[0]}") > max(i for i, line in enumerate(lines) if line.startswith("FROM "))
+    taken = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    about = PROJECT["project"]
+    needed = {"src", "pyproject.toml", "hatch_build.py", about["readme"], *about["license-files"]}
+    assert needed == {line[1:] for line in taken if line.startswith("!")}
+
+
+def pages_without_source(included):
+    """Return the pages of the site whose text is a file that the sdist lacks."""
+    found = []
+    for page in (ROOT / "docs").glob("*.md"):
+        for name in re.findall(r"(?m)^```\{(?:literal)?include\} \.\./(\S+)", page.read_text(encoding="utf-8")):
+            if not any(f"/{name}".startswith(entry) for entry in included):
+                found.append(page.name)
+    return found
+
+
+def test_the_sdist_has_every_file_that_the_site_includes():
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert [entry for entry in included if not (ROOT / entry[1:]).exists()] == []
+    assert pages_without_source(included) == []
+    assert pages_without_source([entry for entry in included if entry != "/SECURITY.md"]) == ["security.md"]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A small part of a checkout, as git has it: without the JavaScript bundle."""
+    place = tmp_path / "tree"
+    ignored = shutil.ignore_patterns("__pycache__", "vega.js")
+    shutil.copytree(ROOT / "src/poolscope/html", place / "src/poolscope/html", ignore=ignored)
+    (place / "tests").mkdir()
+    files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff")
+    for name in (*files, "src/poolscope/__init__.py", "src/poolscope/py.typed", "tests/conftest.py"):
+        shutil.copy(ROOT / name, place / name)
+    return place
+
+
+def without(archive, name, out):
+    """Copy a zip file, all but one member."""
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(out, "w") as copy:
+        for member in source.namelist():
+            if member != name:
+                copy.writestr(member, source.read(member))
+    return out
+
+
+def test_a_wheel_from_the_sdist_needs_no_compiled_package(tree, tmp_path, monkeypatch):
+    """The bundle is made in a checkout, travels in the sdist, and is not made again from there."""
+    from hatchling import build
+
+    monkeypatch.chdir(tree)
+    monkeypatch.setitem(sys.modules, "vl_convert", SimpleNamespace(javascript_bundle=lambda: "/* made */"))
+    assert build.get_requires_for_build_sdist() == ["vl-convert-python>=1.9"]
+    sdist = tmp_path / build.build_sdist(str(tmp_path))
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    # a checkout makes it again, though it has one now: that may be of an older vl-convert
+    assert build.get_requires_for_build_wheel() == ["vl-convert-python>=1.9"]
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(ImportError):
+        build.build_wheel(str(tmp_path))
+
+    monkeypatch.chdir(tmp_path / sdist.name.removesuffix(".tar.gz"))
+    assert build.get_requires_for_build_wheel() == []
+    wheel = tmp_path / build.build_wheel(str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("poolscope/html/vega.js") == b"/* made */"
+    if WORKFLOWS:
+        contents = runpy.run_path(str(ROOT / ".ci/contents.py"))
+        assert contents["wheel_faults"](wheel) == []
+        assert contents["sdist_faults"](sdist) == []
+        worse = without(wheel, "poolscope/html/vega.js", tmp_path / "worse.whl")
+        assert contents["wheel_faults"](worse) == ["poolscope/html/vega.js is missing"]
