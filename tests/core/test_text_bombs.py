@@ -94,6 +94,7 @@ def test_row_groups_that_share_a_dictionary_are_decoded_one_by_one(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_long_names_that_alternate_are_read(tmp_path):
     """A million names of 4 kB, all of them legal: in bounded memory, whatever is made of them."""
     names = ["x" * LONGEST, "y" * LONGEST]

@@ -109,7 +109,9 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
 LISTED = [(name, 40) for name in COUNTED if KINDS[name].listed]
 
 
-@pytest.mark.parametrize(("name", "reports"), [*LISTED, ("hcms", 8), ("cms", 300)])
+@pytest.mark.parametrize(
+    ("name", "reports"), [*LISTED, ("hcms", 8), pytest.param("cms", 300, marks=pytest.mark.statistical)]
+)
 def test_simulated_counts_have_the_law_of_reports(name, reports):
     """Means and covariances of the counts, closed laws and report by report alike; a sketch by few and many reports."""
     mechanism, popularity = tiny(name, 1.5), np.array([0.5, 0.3, 0.2, 0.0])

@@ -239,6 +239,7 @@ def test_what_the_answer_hangs_on(done):
     assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
 
 
+@pytest.mark.slow
 def test_measures_are_played_for_the_same_error(small):
     asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
     found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)
