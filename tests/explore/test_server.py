@@ -1,6 +1,7 @@
 """The explorer's server: whom it answers, and what it says."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -37,6 +38,17 @@ def test_the_page_comes_with_a_policy_that_lets_nothing_else_in(address):
     assert "unsafe-eval" not in policy
     assert "http" not in policy
     assert HOSTILE[0] not in text
+
+
+def test_a_name_does_not_end_what_the_page_starts_from(tmp_path):
+    """What a script holds is no markup: nothing in it is escaped by the template."""
+    name = "<!--<script>caught=1"
+    (tmp_path / f"{name}.toml").write_text(SMALL, encoding="utf-8")
+    with serving(explorer_of(str(tmp_path / f"{name}.toml"), 3)) as found:
+        text = fetched(found)[2]
+    start = re.search(r'<script type="application/json" id="start">(.*?)</script>', text, re.DOTALL)[1]
+    assert "<" not in start
+    assert json.loads(start)["scenario"] == name
 
 
 @pytest.mark.parametrize(
