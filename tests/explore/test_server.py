@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -213,16 +214,19 @@ def test_without_the_extra_a_line_says_what_to_install():
 
 def test_ctrl_c_ends_it_with_a_line():
     code = (
-        "import sys, threading, time, os, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
+        "import sys, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from poolscope.explore import server as serving; serving._warm = lambda explorer: None;"
-        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start();"
         "from poolscope.cli.commands import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    assert done.stdout.startswith("http://127.0.0.1:")
-    assert done.stderr.strip() == "poolscope: the explorer has ended"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    assert process.stdout.readline() == "Ctrl-C ends it.\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (0, "poolscope: the explorer has ended")
 
 
 def test_a_port_that_is_taken_is_told(address):
