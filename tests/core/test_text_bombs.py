@@ -73,6 +73,7 @@ def table(name, value, rows, others=("value", "object", "pool", "adversary", "n"
     return pl.DataFrame([long, *(pl.Series(other, [1]).new_from_index(0, rows) for other in others)])
 
 
+@pytest.mark.slow
 def test_a_category_is_not_copied_for_each_row(tmp_path):
     """Gigabytes of a name in three kilobytes: refused by every reader, in one line."""
     path = tmp_path / "bomb.parquet"

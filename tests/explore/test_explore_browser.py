@@ -144,6 +144,7 @@ def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     assert answered(again) == page_says
 
 
+@pytest.mark.slow
 def test_a_slider_is_moved_by_keys(scenario, served, opened):
     address = served(scenario.file)
     page = opened(address)

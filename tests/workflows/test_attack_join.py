@@ -38,7 +38,9 @@ def device(names):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("mechanism", [SKETCH, BLOOM], ids=["cms", "rappor"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(BLOOM, id="rappor")]
+)
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_joined_devices_are_attacked_as_if_the_file_had_named_them(tmp_path, mechanism, interleaved):
     """To the bit; nobody is joined to another, and hardly any pseudonym stays apart."""
