@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,8 +39,7 @@ PARTS = (
 PASSED, FAILED = 0, 1
 
 
-@dataclass(frozen=True)
-class Mutation:
+class Mutation(NamedTuple):
     """A change of a file, and the tests that should notice it."""
 
     name: str
