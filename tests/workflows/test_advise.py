@@ -265,6 +265,17 @@ def test_what_the_answer_hangs_on(done):
     assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
 
 
+def test_mitigations_of_a_coin(coin):
+    """Which have a handful of users, and keep what was asked for: the same error, other devices or another epsilon."""
+    found = advise(coin, max_exposed=0.2, threshold=0.7, users=30, seed=SEED, mechanisms=["grr"], mitigations=True)
+    rows = {entry.mitigation: entry for entry in found.mitigations}
+    assert rows["nothing more"].devices == 1
+    assert rows["half the epsilon"].devices > 1
+    assert rows["half the epsilon"].epsilon == pytest.approx(rows["nothing more"].epsilon / 2, rel=0.01)
+    assert rows["cap of 1 reports, larger epsilon"].epsilon > rows["nothing more"].epsilon
+    assert {entry.mechanism for entry in found.mitigations} == {"grr"}
+
+
 @pytest.mark.slow
 def test_measures_are_played_for_the_same_error(small):
     asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
