@@ -1,6 +1,48 @@
-"""Settings of every test: a busy machine is no failure."""
+"""Settings of every test: a busy machine is no failure, and no kernel is compiled twice."""
 
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_configure(config):
+    """Share kernels between the processes of pytest-xdist."""
+    run = getattr(config, "workerinput", {}).get("testrunuid")
+    if run is not None:
+        compile_once(Path(tempfile.gettempdir()) / f"poolscope-kernels-{run}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a file together, as their fixtures are the file's, and give an idle process work of another."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
+def compile_once(folder):
+    """Make processes that start without compiled kernels wait for each other's instead of compiling the same ones.
+
+    Numba looks into its cache before it compiles: a process that has waited finds there what the other has compiled.
+    """
+    from filelock import FileLock
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    folder.mkdir(exist_ok=True)
+    locks, compile_kernel = {}, Dispatcher.compile
+
+    def compile_alone(self, signature):
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        # threads first, then processes; a kernel that calls itself holds its lock already
+        with global_compiler_lock, locks.setdefault(name, FileLock(folder / f"{name}.lock")):
+            return compile_kernel(self, signature)
+
+    Dispatcher.compile = compile_alone

@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from cases.selection import mostly, slow
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -18,7 +19,7 @@ def _pages():
 PAGES = _pages()
 
 
-@pytest.mark.parametrize("name", PAGES.PAGES)
+@pytest.mark.parametrize("name", mostly(slow, PAGES.PAGES, "paper.md"))
 def test_a_page_prints_what_it_shows(name, tmp_path):
     """Mended by: python docs/run_pages.py"""
     page = (DOCS / name).read_text()

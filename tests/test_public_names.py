@@ -112,6 +112,7 @@ def pyright(script):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_pyright_accepts_every_public_name():
     """In strict mode, as the script asks; mypy checks it in .ci/run."""
     assert "0 errors" in pyright(SCRIPT)

@@ -93,7 +93,7 @@ def test_a_threshold_is_reported(scenario, tmp_path):
 
 
 def test_scenarios_lists_and_prints(tmp_path):
-    listed = poolscope("scenarios", cwd=tmp_path, COLUMNS="80").stdout
+    listed = poolscope("scenarios", cwd=tmp_path, process=True, COLUMNS="80").stdout
     assert all(len(line) <= 80 for line in listed.splitlines())
     epsilons = {line.split()[0]: line.split()[1:3] for line in listed.splitlines() if not line.startswith(" ")}
     assert sorted(epsilons) == [*builtin_names(), "scenario"]
@@ -186,7 +186,7 @@ def test_bad_objects(tmp_path, rows, message):
 
 
 def test_bad_calls(scenario, tmp_path):
-    unknown = poolscope("audit", "apple-emoji", cwd=tmp_path)
+    unknown = poolscope("audit", "apple-emoji", cwd=tmp_path, process=True)
     assert (unknown.returncode, "did you mean 'apple-emojis'?" in unknown.stderr) == (2, True)
     few = poolscope("audit", scenario, "--users", 0, "--out", "run", cwd=tmp_path)
     assert (few.returncode, "users must be at least 1, got 0" in few.stderr) == (2, True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from cases.engines import scenario_text, start
+from cases.selection import mostly, slow
 
 from poolscope.scenario.scenario import load_scenario
 from poolscope.workflows.obfuscate import obfuscate
@@ -46,8 +47,10 @@ def init_chains(process, folder):
     return process.poll() is None
 
 
-@pytest.mark.parametrize("name", ["attack", "compare"])
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP"])
+ENDS = [(name, how) for name in ("attack", "compare") for how in ("SIGTERM", "SIGHUP")]
+
+
+@pytest.mark.parametrize(("name", "how"), mostly(slow, ENDS, ("attack", "SIGTERM"), ("compare", "SIGHUP")))
 def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
     """As a cluster's time limit asks, or a terminal that is closed."""
     process = start(*COMMANDS[name], cwd=folder)
@@ -59,6 +62,7 @@ def test_a_command_that_is_asked_to_end_cleans_up(folder, name, how):
     assert not (folder / COMMANDS[name][-1]).exists()
 
 
+@pytest.mark.slow
 def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
     process = start(*COMMANDS["attack"], cwd=folder)
     assert init_chains(process, folder)
@@ -77,6 +81,7 @@ def test_what_a_killed_command_left_is_taken_away_by_the_next(folder):
     (folder / "posteriors.parquet").unlink()
 
 
+@pytest.mark.slow
 def test_two_audits_do_not_share_a_folder(folder):
     """The second says so at once; the first is not disturbed, and a dead one holds nothing."""
     first = start("audit", "mine.toml", "--out", "run", cwd=folder)
@@ -102,7 +107,11 @@ def children(process):
     return sum(len(path.read_text().split()) for path in found)
 
 
-@pytest.mark.parametrize(("name", "how"), [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")])
+ENDS_OF_DASK = [("audit", "SIGHUP"), ("audit", "SIGINT"), ("attack", "SIGTERM")]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("name", "how"), mostly(slow, ENDS_OF_DASK, ("audit", "SIGINT")))
 def test_dask_tells_no_story_of_its_own(folder, name, how):
     """Ended while its processes start, all at once as a terminal does: one line, ours, and Ctrl-C is not forgotten."""
     process = start(*COMMANDS[name], "--engine", "dask", cwd=folder, start_new_session=True)

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.report_files import ATTACK, BASE, command
+from cases.selection import mostly, slow
 from cases.synthetic import SEED
 
 AGAIN = "[devices]\nmemoize = true\ninstantaneous = { kind = 'grr', epsilon = 4 }\n"
@@ -25,7 +26,7 @@ KINDS = {
 ADVERSARY = "[[adversary]]\nname = 'weak'\npopularity = 'uniform'\n"
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=mostly(slow, KINDS, "l-grr", "l-osue", "dbitflip", "pi-rappor"))
 def folder(request, tmp_path, monkeypatch):
     """A scenario, and traces of 600 users, each with one report."""
     monkeypatch.chdir(tmp_path)

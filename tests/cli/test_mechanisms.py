@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.report_files import ATTACK, BASE, WEAK, command
+from cases.selection import mostly, slow
 from cases.synthetic import SEED
 
 KINDS = {
@@ -16,7 +17,7 @@ CURIOUS = f"{WEAK}[[adversary]]\nname = 'curious'\npopularity = 'estimated'\n"
 STRONG = f"{WEAK}[[adversary]]\nname = 'strong'\npopularity = 'estimated'\nestimate_from = 500\n"
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=mostly(slow, KINDS, "olh", "she"))
 def folder(request, tmp_path, monkeypatch):
     """A scenario, and traces in which each of three users has one object only."""
     monkeypatch.chdir(tmp_path)

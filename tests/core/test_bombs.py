@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from cases.bombs import write_bomb
 from cases.command_line import SMALL, poolscope
+from cases.selection import mostly, slow
 
 from poolscope.core import machine
 from poolscope.core.errors import InputError
@@ -49,7 +50,7 @@ def test_it_is_a_table_as_any_other(tmp_path):
     assert pl.read_parquet(path).rows() == [(1, ["a"] * 3)]
 
 
-@pytest.mark.parametrize("command", ["estimate", "attack"])
+@pytest.mark.parametrize("command", mostly(slow, ["estimate", "attack"], "attack"))
 def test_reports_are_read_in_slices(folder, command):
     path = write_bomb(folder / "bomb.parquet", ROWS, {"user": 7, "value": 3})
     assert path.stat().st_size < 2000

@@ -16,6 +16,7 @@ from cases.engines import read_outcomes, scenario_text, scenarios, small_blocks,
 from cases.facts import Told
 from cases.report_files import WEAK, command, small_attack
 from cases.sabotage import ORIGINAL_PLAY, ORIGINAL_WRITE, failing, full, sabotage, support_prob_no_collision
+from cases.selection import mostly, slow
 from distributed import LocalCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -59,6 +60,8 @@ class Dying(Local):
             yield result
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(scenario=scenarios, seed=st.integers(0, 2**32))
 def test_every_engine_and_a_resumed_run_give_the_same_table(dask, tmp_path_factory, scenario, seed):
@@ -98,6 +101,7 @@ def test_anything_with_a_map_is_an_engine(tmp_path, processes):
             assert sum(facts.ticks) == pytest.approx(sum(facts.totals))
 
 
+@pytest.mark.cluster
 def test_a_client_of_dask_is_an_engine(dask):
     game = build_game(parse(scenario_text(), name="mapped"), 3)
     assert_frame_equal(play(game, 60, 3, engine=dask.client), play(game, 60, 3), check_exact=True)
@@ -109,6 +113,7 @@ def test_what_maps_nothing_is_no_engine():
         play(build_game(parse(scenario_text(), name="mapped"), 3), 60, 3, engine=4)
 
 
+@pytest.mark.cluster
 def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     scenario, seen = parse(scenario_text(users=200), name="drawn"), Told()
     there = audit(scenario, tmp_path / "there", engine=dask, progress=seen)
@@ -122,7 +127,8 @@ def test_dask_gives_work_to_all_and_the_same_summary(dask, tmp_path):
     assert_frame_equal(play(game, 50, 0, engine=dask), play(game, 50, 0, engine=Local(threads=1)), check_exact=True)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "folder"])
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", mostly(slow, ["parquet", "csv", "folder"], "parquet"))
 def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     learner = '[[adversary]]\nname = "curious"\npopularity = "estimated"\n'
     scenario, path = small_attack(tmp_path, adversaries=WEAK + learner)
@@ -152,6 +158,8 @@ def test_attack_by_dask_is_the_attack(dask, tmp_path, kind, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_compare_by_dask_is_the_comparison(dask, tmp_path):
     scenario = parse(scenario_text(users=40), name="drawn")
     engines = {"one": Local(), "two": dask}
@@ -163,6 +171,7 @@ def test_compare_by_dask_is_the_comparison(dask, tmp_path):
 # What a person types
 
 
+@pytest.mark.cluster
 def test_the_command_line_takes_an_engine(dask, tmp_path, capsys):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
     address = dask.client.scheduler.address
@@ -177,6 +186,8 @@ def test_the_command_line_takes_an_engine(dask, tmp_path, capsys):
     assert "a scheduler is for the engine dask" in capsys.readouterr().err
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_a_cluster_of_its_own(tmp_path):
     (tmp_path / "small.toml").write_text(scenario_text(users=40))
     done = subprocess.run(
@@ -235,6 +246,8 @@ def killing(out, client, workers, *, after):
     return thread
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_workers_change_nothing(dask, tmp_path, workers):
     """With all of them what they were sent is gone as well."""
@@ -257,6 +270,7 @@ def sabotaged(request, dask):
         run(sabotage, *what)
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("what", "kind", "message"),
     [
@@ -283,6 +297,7 @@ def test_what_is_finished_is_kept(sabotaged, tmp_path, what, kind, message):
     assert_frame_equal(read_outcomes(out), read_outcomes(tmp_path / "whole"), check_exact=True)
 
 
+@pytest.mark.cluster
 def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "SEEN", 0.2)
     scenario = parse(scenario_text(), name="drawn")
@@ -298,6 +313,7 @@ def test_workers_that_do_not_share_the_folder(dask, tmp_path, monkeypatch):
         list(parts.play_parts(playing, parts.all_blocks(3, 3), dask))
 
 
+@pytest.mark.cluster
 def test_one_unreadable_file_among_many(dask, tmp_path):
     scenario, path = small_attack(tmp_path)
     many = tmp_path / "many"
@@ -317,6 +333,7 @@ def test_one_unreadable_file_among_many(dask, tmp_path):
     assert not (tmp_path / "posteriors.csv").exists()
 
 
+@pytest.mark.cluster
 def test_workers_of_another_version_are_refused(dask, monkeypatch):
     monkeypatch.setattr(engine_dask, "__version__", "9.9.9")
     with pytest.raises(InputError, match=r"the workers must have this version, got \['0\."):
@@ -329,6 +346,8 @@ def test_the_help_is_light():
     assert load_scenario("apple-emojis").name == "apple-emojis"
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_a_scheduler_that_dies_in_the_middle(tmp_path):
     """One line, nothing else, and what is finished is kept."""
     (tmp_path / "small.toml").write_text(scenario_text(users=2000, observations=(60,)))

@@ -73,6 +73,7 @@ def table(name, value, rows, others=("value", "object", "pool", "adversary", "n"
     return pl.DataFrame([long, *(pl.Series(other, [1]).new_from_index(0, rows) for other in others)])
 
 
+@pytest.mark.slow
 def test_a_category_is_not_copied_for_each_row(tmp_path):
     """Gigabytes of a name in three kilobytes: refused by every reader, in one line."""
     path = tmp_path / "bomb.parquet"
@@ -94,6 +95,7 @@ def test_row_groups_that_share_a_dictionary_are_decoded_one_by_one(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_long_names_that_alternate_are_read(tmp_path):
     """A million names of 4 kB, all of them legal: in bounded memory, whatever is made of them."""
     names = ["x" * LONGEST, "y" * LONGEST]

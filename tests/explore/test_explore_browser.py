@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from cases.browsing import launched, needs_chromium, pointed_at, saved, saved_as_text, tells
 from cases.explorer import HOSTILE, serving, small
+from cases.selection import mostly, slow
 
 import poolscope as ps
 from poolscope.core.randomness import user_keys
@@ -25,7 +26,7 @@ from poolscope.explore import server
 from poolscope.explore.server import explorer_of
 from poolscope.explore.streams import MAX_STREAMS
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.browser]
 
 DONE = "document.getElementById('answer-box').dataset.done"
 
@@ -94,7 +95,7 @@ def expected(scenario, n, users):
     return [record.as_json() for record in records if record.n == n]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), mostly(slow, [(1200, "light"), (390, "dark")], (390, "dark")))
 def test_it_draws_and_fits(scenario, served, opened, width, scheme):
     address = served(scenario.file)
     page = opened(address, width, color_scheme=scheme)
@@ -123,6 +124,7 @@ def test_a_page_says_that_it_waits_and_goes_on(scenario, browser, monkeypatch):
         page.get_by_text("After 20 reports").wait_for(timeout=60_000)
 
 
+@pytest.mark.slow
 def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     """The last one; and it is the library's."""
     address = served(scenario.file)
@@ -142,6 +144,7 @@ def test_two_quick_moves_leave_one_answer(scenario, served, opened):
     assert answered(again) == page_says
 
 
+@pytest.mark.slow
 def test_a_slider_is_moved_by_keys(scenario, served, opened):
     address = served(scenario.file)
     page = opened(address)
@@ -204,6 +207,7 @@ def set_epsilon(page, epsilon):
     box.press("Enter")
 
 
+@pytest.mark.slow
 def test_the_pointer_is_answered_with_the_numbers_of_the_answer(scenario, served, opened):
     page = opened(served(scenario.file))
     until(page, DONE)
@@ -213,6 +217,7 @@ def test_the_pointer_is_answered_with_the_numbers_of_the_answer(scenario, served
     tells(pointed_at(page, "#exposure", 0, 20), record)
 
 
+@pytest.mark.slow
 def test_a_saved_picture_has_names_as_text(scenario, served, opened):
     page = opened(served(scenario.file))
     until(page, DONE)
@@ -223,6 +228,7 @@ def test_a_saved_picture_has_names_as_text(scenario, served, opened):
     saved_as_text(saved(page, "#exposure")[1], [HOSTILE[0]])
 
 
+@pytest.mark.slow
 def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, opened):
     """Each row is the library's answer of its setting; a fifth is refused, and one can be taken away."""
     page = opened(served(scenario.file))
@@ -246,6 +252,7 @@ def test_four_settings_stand_side_by_side_on_the_same_users(scenario, served, op
     assert "ε = 2" not in page.inner_text("#comparison")
 
 
+@pytest.mark.slow
 def test_the_toml_and_the_command_play_the_same_again(scenario, served, opened, tmp_path):
     page = opened(served(scenario.file), permissions=["clipboard-read", "clipboard-write"])
     until(page, DONE)

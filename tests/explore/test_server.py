@@ -1,6 +1,8 @@
 """The explorer's server: whom it answers, and what it says."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -37,6 +39,17 @@ def test_the_page_comes_with_a_policy_that_lets_nothing_else_in(address):
     assert "unsafe-eval" not in policy
     assert "http" not in policy
     assert HOSTILE[0] not in text
+
+
+def test_a_name_does_not_end_what_the_page_starts_from(tmp_path):
+    """What a script holds is no markup: nothing in it is escaped by the template."""
+    name = "<!--<script>caught=1"
+    (tmp_path / f"{name}.toml").write_text(SMALL, encoding="utf-8")
+    with serving(explorer_of(str(tmp_path / f"{name}.toml"), 3)) as found:
+        text = fetched(found)[2]
+    start = re.search(r'<script type="application/json" id="start">(.*?)</script>', text, re.DOTALL)[1]
+    assert "<" not in start
+    assert json.loads(start)["scenario"] == name
 
 
 @pytest.mark.parametrize(
@@ -201,16 +214,19 @@ def test_without_the_extra_a_line_says_what_to_install():
 
 def test_ctrl_c_ends_it_with_a_line():
     code = (
-        "import sys, threading, time, os, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
+        "import sys, signal; sys.argv = ['poolscope', 'explore', '--no-browser'];"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from poolscope.explore import server as serving; serving._warm = lambda explorer: None;"
-        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start();"
         "from poolscope.cli.commands import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    assert done.stdout.startswith("http://127.0.0.1:")
-    assert done.stderr.strip() == "poolscope: the explorer has ended"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().startswith("http://127.0.0.1:")
+    assert process.stdout.readline() == "Ctrl-C ends it.\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (0, "poolscope: the explorer has ended")
 
 
 def test_a_port_that_is_taken_is_told(address):

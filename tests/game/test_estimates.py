@@ -139,6 +139,7 @@ METRICS = {
 }
 
 
+@pytest.mark.statistical
 def test_intervals_hold_for_the_draw_of_the_estimate(scenario):
     """Coverage of the mean over seeds; without the groups the intervals of the strong adversary are too short."""
     loaded, seeds, found = scenario(reports=100, more="estimates = 10"), 60, {}

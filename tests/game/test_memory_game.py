@@ -39,7 +39,9 @@ def game(mechanism, observations=(5, 12)):
     )
 
 
-@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
+)
 def test_outcomes_are_those_of_the_attacks(mechanism):
     """Both adversaries on the same reports, each as its function says."""
     outcomes = play(game(mechanism), 12, SEED)
@@ -56,7 +58,9 @@ def test_outcomes_are_those_of_the_attacks(mechanism):
         np.testing.assert_array_equal(rows["posterior_true"], found[np.arange(12), users.iota])
 
 
-@pytest.mark.parametrize("mechanism", [SKETCH, RAPPOR], ids=["cms", "rappor"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(RAPPOR, id="rappor")]
+)
 def test_outcomes_depend_neither_on_blocks_nor_on_threads(mechanism, monkeypatch):
     whole = play(game(mechanism), 40, SEED, engine=Local(threads=1))
     monkeypatch.setattr(attack.MemoizedReportsAttack, "max_users", 16)
@@ -103,7 +107,7 @@ def test_the_summary_tells_the_error_of_chance():
 
 def test_exposure_is_dated_by_observation_counts():
     """Whoever knows of the memory attacks at observation counts only."""
-    outcomes = play(game(SKETCH, (4, 9, 15)), 60, SEED).filter(pl.col("adversary") == "strong")
+    outcomes = play(game(SKETCH, (4, 9, 15)), 20, SEED).filter(pl.col("adversary") == "strong")
     assert set(outcomes["exposed_at_50"].drop_nulls()) <= {4, 9, 15}
 
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import polars as pl
+import pytest
 from cases.command_line import SMALL
 
 from poolscope.game.game import play
@@ -22,6 +23,7 @@ play(parse(open(sys.argv[1]).read(), name="small").game(5), 60, 5).write_parquet
 """
 
 
+@pytest.mark.slow
 def test_a_generic_processor_gives_the_same_outcomes_to_rounding(tmp_path):
     """Compiled without any instruction that not every processor has: no fused or wide arithmetic."""
     (tmp_path / "small.toml").write_text(SMALL)

@@ -134,7 +134,7 @@ def test_outcomes_depend_neither_on_blocks_nor_on_threads_nor_on_what_follows(li
     assert_frame_equal(play(partition(**limits), 60, SEED, engine=Local(threads=2)), whole, check_exact=True)
 
 
-@pytest.mark.parametrize("memoize", [False, True])
+@pytest.mark.parametrize("memoize", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_limits_that_nobody_reaches_change_nothing(memoize):
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
     free = partition(memoize=memoize, adversaries=(STRONG, naive))
@@ -184,7 +184,7 @@ def test_kept_answers_link_the_windows():
     """Whoever knows of the memory takes all pseudonyms together; to others they are apart."""
     naive = Adversary(name="naive", universe=CROWD, popularity=POPULARITY, knows_memoization=False)
     game = partition(memoize=True, adversaries=(STRONG, naive))
-    free, cut = (play(replace(game, policy=ReportingPolicy(rotate_after=w)), 30, SEED) for w in (None, 4))
+    free, cut = (play(replace(game, policy=ReportingPolicy(rotate_after=w)), 12, SEED) for w in (None, 4))
     linked, apart = pl.col("adversary") == "strong", (pl.col("adversary") == "naive") & (pl.col("n") == 15)
     assert_frame_equal(cut.filter(linked), free.filter(linked), check_exact=True)
     assert not cut.filter(apart)["confidence"].equals(free.filter(apart)["confidence"])

@@ -121,6 +121,7 @@ def test_an_attack_of_too_many_pools_is_refused(tmp_path, monkeypatch):
         attack(reports, scenario)
 
 
+@pytest.mark.slow
 def test_a_run_under_a_memory_limit_has_smaller_blocks_and_the_same_outcomes(tmp_path):
     (tmp_path / "mine.toml").write_text(SMALL.replace("[3, 10]", "[3, 500]").replace("200", "6000"))
     blocks = {}

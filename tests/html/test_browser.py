@@ -21,7 +21,7 @@ from poolscope.workflows.compare import Comparison
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.browser]
 
 #: Each would set `caught` if it were run, or turn the text after it.
 HOSTILE = (

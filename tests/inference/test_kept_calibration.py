@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from cases.calibrated import calibration_p
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 
 from poolscope.core.randomness import user_keys
@@ -59,6 +60,7 @@ DEVICES = {
     "oue, again": composed(OUE(universe=SIZE, epsilon=4.0), "sue", epsilon=3.0),
 }
 every_device = pytest.mark.parametrize("name", DEVICES)
+some_devices = pytest.mark.parametrize("name", mostly(statistical, DEVICES, "l-osue", "dbitflip", "rappor"))
 
 #: Error of the whole family of tests, of which each has an equal share: one run in twenty fails somewhere by chance.
 LEVEL = 0.05 / len(DEVICES)
@@ -71,13 +73,13 @@ def found(name):
     return posterior(device, reports, ORACLE, lengths=np.full(USERS, N), observations=[N])[:, 0]
 
 
-@every_device
+@some_devices
 def test_the_attack_is_calibrated(name):
     p = calibration_p(TRUTH.iota, found(name), SEED)
     assert p > LEVEL, f"expected calibration error has p = {p:.2g}, allowed {LEVEL:.2g}"
 
 
-@every_device
+@some_devices
 def test_an_overconfident_attack_is_not(name):
     """The control: the same posteriors, as sure as if all had been seen eight times."""
     sure = found(name) ** 8

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cases.selection import mostly, slow
 from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
@@ -35,7 +36,7 @@ IDENTICAL = {
 }
 
 
-@pytest.mark.parametrize("kind", IDENTICAL)
+@pytest.mark.parametrize("kind", mostly(slow, IDENTICAL, "grr", "hcms"))
 def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
     """Of every window of one device, and every trace of three objects of the other: the sum over all its answers."""
     parameters, every = IDENTICAL[kind]

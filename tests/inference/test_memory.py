@@ -127,12 +127,14 @@ def outcomes(truth, posterior):
     return pl.DataFrame({"pool": names[truth], "guess": guess, "confidence": posterior.max(axis=1)})
 
 
+@pytest.mark.statistical
 def test_the_attack_is_calibrated(attacked):
     truth, found = attacked
     rows = outcomes(truth[:150], found["kept"])
     assert ece(rows, 1).value <= ece_null_p95(rows, 1)
 
 
+@pytest.mark.statistical
 def test_counting_an_answer_each_time_is_not_calibrated(attacked):
     truth, found = attacked
     rows = outcomes(truth, found["each"])
@@ -171,6 +173,7 @@ def test_no_reports_leave_the_prior():
 # The page
 
 
+@pytest.mark.slow
 def test_the_page_runs():
     """With a few users, and fewer reports."""
     page = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()

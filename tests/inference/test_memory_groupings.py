@@ -112,6 +112,7 @@ def test_little_noise_leaves_little_to_find_out():
     assert np.mean(far) > 2 * np.mean(near), (near, far)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("p", [0.1, 0.3])
 def test_the_stated_error_is_what_other_draws_differ_by(p):
     """Over users and pools; a third of it would be caught."""

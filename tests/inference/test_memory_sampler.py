@@ -13,7 +13,7 @@ from scipy import stats
 
 from poolscope.core.randomness import user_keys
 from poolscope.devices.protocols import Bits, Evidence, Identical, Values
-from poolscope.inference.memoized import table_samplers
+from poolscope.inference.memoized import chains, table_samplers
 from poolscope.inference.memoized.chains import N_CHAINS, belief_of, estimate_by_chains, init_chains, memoized_posterior
 from poolscope.inference.memoized.state import slots_of, units_of
 from poolscope.inference.memoized.table_samplers import tempered_posterior
@@ -120,6 +120,18 @@ def test_a_wrong_prior_is_caught(distribution, slots):
     exact, evidence = distribution(slots)
     wrong = replace(ORACLE, belief=Behavior(pools=(1.0, 1.3)))
     assert off(found(evidence, wrong, KEYS[:40])[0], exact[0]) > 6
+
+
+def test_chains_that_say_how_long_to_go_on_do_not_count(monkeypatch):
+    """A pilot that happens to agree would stop early, and its own mean would be what it agrees on."""
+    keys, given = [], chains.init_chains
+    monkeypatch.setattr(chains, "init_chains", lambda *asked: keys.append(int(asked[2])) or given(*asked))
+    _, evidence = bits(APART)
+    slots = slots_of(evidence.slots, ORACLE)
+    belief = belief_of(ORACLE, slots, 4)
+    estimate_by_chains(units_of(evidence.distribution, slots), belief, KEYS[0])
+    pilot, own = keys
+    assert pilot != own
 
 
 def test_a_chain_that_joins_no_reports_is_caught():

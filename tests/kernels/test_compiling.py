@@ -5,6 +5,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pytest
 from numba import njit
 
 from poolscope.kernels.compilation import BackgroundCompile
@@ -90,6 +91,7 @@ def test_another_process_compiles_what_is_not_there_yet(tmp_path, monkeypatch):
     assert not made.exists()
 
 
+@pytest.mark.slow
 def test_the_posterior_is_compiled_aside_as_the_game_calls_it(tmp_path):
     """The other process and the game compile one and the same kernel: nothing is compiled twice."""
     call = (

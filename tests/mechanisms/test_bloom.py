@@ -47,3 +47,24 @@ def test_some_objects_have_fewer_bits():
     mechanism = Rappor(universe=UNIVERSE, m=9, hashes=8, cohorts=3, epsilon=4.0)
     bits = (mechanism.family.buckets(np.arange(3)) < mechanism.m).sum(axis=1)
     assert len(np.unique(bits)) > 2
+
+
+@pytest.mark.parametrize(("hashes", "m"), [(1, 8), (2, 16), (3, 12)])
+def test_rates_of_other_objects_are_those_of_the_functions(hashes, m):
+    """Mean and variance over functions of how often a report of one object supports another, by counting bits."""
+    cohorts = 400
+    mechanism = Rappor(universe=UNIVERSE, m=m, hashes=hashes, cohorts=cohorts, f=0.25, p=0.1, q=0.8)
+    found = mechanism.family.buckets(np.arange(cohorts))
+    has = np.zeros((cohorts, UNIVERSE, m + 1), dtype=bool)
+    np.put_along_axis(has, found.transpose(0, 2, 1), True, axis=2)
+    has = has[:, :, :m].astype(float)
+    common, bits = has @ has.transpose(0, 2, 1), has.sum(axis=2)
+    # object z is supported where all of its bits are set, those that it shares with y by y's report
+    support = (1 - mechanism.dropped) ** common * mechanism.raised ** (bits[:, None, :] - common)
+    apart = ~np.eye(UNIVERSE, dtype=bool)
+    others, held = support[:, apart], np.broadcast_to(bits[:, None, :], support.shape)[:, apart]
+    # how many bits an object has in a cohort is known, and no part of the variance
+    variance = sum((held == d).mean() * others[held == d].var() for d in range(1, hashes + 1) if (held == d).any())
+    rates = mechanism.rates
+    np.testing.assert_allclose(others.mean(), np.mean(rates.other), rtol=0.03)
+    np.testing.assert_allclose(variance / cohorts, np.mean(rates.variance), rtol=0.1)

@@ -4,6 +4,7 @@ from math import ceil, exp, log, log2
 
 import numpy as np
 import pytest
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 from oracle.distributions import multiply_shift
 from oracle.kinds import KINDS, distribution, large, tiny
@@ -109,7 +110,10 @@ def test_estimate_is_unbiased_with_the_stated_variance(name):
 LISTED = [(name, 40) for name in COUNTED if KINDS[name].listed]
 
 
-@pytest.mark.parametrize(("name", "reports"), [*LISTED, ("hcms", 8), ("cms", 300)])
+@pytest.mark.parametrize(
+    ("name", "reports"),
+    mostly(statistical, [*LISTED, ("hcms", 8), ("cms", 300)], ("grr", 40), ("oue", 40), ("rappor", 40), ("hcms", 8)),
+)
 def test_simulated_counts_have_the_law_of_reports(name, reports):
     """Means and covariances of the counts, closed laws and report by report alike; a sketch by few and many reports."""
     mechanism, popularity = tiny(name, 1.5), np.array([0.5, 0.3, 0.2, 0.0])

@@ -16,8 +16,8 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import make
+from poolscope.metrics.bounds import NUMBERS, mean_success_bound, success_bound
 from poolscope.metrics.bounds import _missed as missed
-from poolscope.metrics.bounds import success_bound
 from poolscope.metrics.records import summarize
 from poolscope.population.behavior import Behavior
 from poolscope.population.popularity import uniform as evenly
@@ -35,6 +35,18 @@ def uniform(k):
 
 
 # The most that anyone can be right
+
+
+@pytest.mark.parametrize("counts", [np.arange(1, 40), np.arange(1, 4 * NUMBERS), np.arange(0, 40 * NUMBERS, 40)])
+def test_the_bound_of_several_counts_is_that_of_each_or_more(counts):
+    """Counts that are too many are grouped: then it is more, and nearly the same."""
+    chances = np.full(len(counts), 1 / len(counts))
+    each = float(np.mean([success_bound(0.05, int(n), 0.5) for n in counts]))
+    found = mean_success_bound(0.05, counts, chances, 0.5)
+    if len(counts) <= NUMBERS:
+        assert found == pytest.approx(each, rel=ROUNDING)
+    else:
+        assert each < found < each + 0.02
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1, 4])

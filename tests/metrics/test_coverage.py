@@ -12,7 +12,8 @@ CROWDS = 300
 SLOW = {"ece": 60}
 """Fewer crowds for what draws crowds of its own."""
 
-SIZES = [("noisy", 50), ("clear", 100), ("skewed", 50), ("skewed", 200)]
+SMALL = ("skewed", 50)
+SIZES = [("noisy", 50), ("clear", 100), SMALL, ("skewed", 200)]
 
 SMOOTH = ("auc_pn", "precision", "precision_top20", "bayes_risk_ratio", "min_entropy_leakage", "brier")
 """Metrics that are not a handful of users, so that their width says something."""
@@ -23,7 +24,11 @@ def bound(partitions: int, nominal: float = 1 - 2 * TAIL) -> float:
     return nominal - 4 * np.sqrt(nominal * (1 - nominal) / partitions)
 
 
-@pytest.fixture(scope="module", params=SIZES, ids=lambda case: f"{case[0]}-{case[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(case, marks=() if case == SMALL else pytest.mark.statistical) for case in SIZES],
+    ids=lambda case: f"{case[0]}-{case[1]}",
+)
 def drawn(request):
     distribution, users = request.param
     return distribution, partitions(distribution, users, CROWDS)

@@ -14,9 +14,10 @@ from poolscope.game.columns import NON_PRIVATE
 from poolscope.game.game import Game, play
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms import Fresh, make
-from poolscope.metrics.intervals import exactly, quantile, share_of
+from poolscope.metrics.intervals import TAIL, exactly, quantile, share_of
 from poolscope.metrics.leakage import (
     SMALLEST_DOUBT,
+    _evenly,
     bayes_risk_ratio,
     bayes_security,
     leakage_of,
@@ -177,6 +178,16 @@ def test_a_pool_that_nobody_prefers_may_leak_anything():
     alone = least([[5, 5]], k=2)
     assert np.isnan(alone.value)
     assert alone[1:] == (0, 1)
+
+
+def test_evenly_preferred_pools_have_half_of_the_error_on_one_side():
+    """The high end is of exact binomial ends, from the beta distribution, at half of what one side may err."""
+    right, users = np.array([12.0, 30.0, 45.0]), np.array([40.0, 60.0, 50.0])
+    value, high = _evenly(right, users)
+    low = stats.beta.ppf(TAIL / 2, right, users - right + 1)
+    wrong = 1 - (right / users).mean()
+    assert value == pytest.approx(wrong / (2 / 3))
+    assert high == pytest.approx((wrong + np.sqrt(np.sum((right / users - low) ** 2)) / 3) / (2 / 3))
 
 
 def test_few_users_who_are_all_told_apart_prove_little():

@@ -77,6 +77,7 @@ def by_pairs(scores):
     return np.sqrt(above.mean(axis=1).var(ddof=1) / len(own) + above.mean(axis=0).var(ddof=1) / len(others))
 
 
+@pytest.mark.statistical
 def test_the_intervals_are_over_the_draw_of_devices():
     rng = np.random.default_rng(SEED)
     large = [partition(rng, 400) for _ in range(20)]

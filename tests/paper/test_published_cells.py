@@ -36,6 +36,7 @@ def played(request):
     return request.param, play(game, USERS, SEED)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("adversary", ["weak", "strong", "non-private"])
 @pytest.mark.parametrize("n", OBSERVATIONS)
 def test_cell(played, adversary, n):

@@ -121,6 +121,7 @@ def recorded_emojis():
     return users, objects
 
 
+@pytest.mark.slow
 def test_a_small_version_of_every_experiment_plays(reproduced):
     out, done = reproduced
     kept = json.loads((out / "reproduction.json").read_text())
@@ -134,6 +135,7 @@ def test_a_small_version_of_every_experiment_plays(reproduced):
     assert "published values agree" in verdict(done)
 
 
+@pytest.mark.slow
 def test_the_page_has_every_table_and_figure(reproduced):
     out, done = reproduced
     html = write_page(done, out).read_text()
@@ -147,6 +149,7 @@ def test_the_page_has_every_table_and_figure(reproduced):
         assert str(escape(figure.title)) in html
 
 
+@pytest.mark.slow
 def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
     out, done = reproduced
     found = pictures_of(out)
@@ -156,6 +159,7 @@ def test_the_figures_of_a_folder_are_those_of_its_page(reproduced):
         assert one.chart.datasets == other.chart.datasets
 
 
+@pytest.mark.slow
 def test_a_stopped_reproduction_goes_on(reproduced):
     out, _ = reproduced
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*.parquet")}

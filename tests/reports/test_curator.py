@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 from numba import njit
 from scipy import stats
@@ -208,8 +209,15 @@ def test_tables_are_left_out_where_they_would_be_large():
         assert len(starts) == len(keep) == 0
 
 
-@pytest.mark.parametrize("way", ["binomials", "one by one"])
-@pytest.mark.parametrize("size", SIZES)
+SAMPLED = [(size, way) for size in SIZES for way in ("binomials", "one by one")]
+BY_DEFAULT = [
+    ("a few reports", "one by one"),
+    ("few reports, fewer buckets", "binomials"),
+    ("many reports", "binomials"),
+]
+
+
+@pytest.mark.parametrize(("size", "way"), mostly(statistical, SAMPLED, *BY_DEFAULT))
 def test_simulated_counts_follow_the_law(size, way):
     """Reports are independent, so an object's count is binomial; covariances by 4 standard errors."""
     count, m, hashes = SIZES[size]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases.selection import mostly, statistical
 from cases.synthetic import SEED
 
 from poolscope.core.errors import InputError
@@ -65,10 +66,10 @@ def todays_errors(mechanism, counts, reports):
 # Few functions
 
 
-@pytest.mark.parametrize(
-    ("method", "reports"),
-    [("linear", 5000), ("linear", 50_000), ("regression", 5000), ("regression", 50_000), (None, 5000)],
-)
+WAYS = [("linear", 5000), ("linear", 50_000), ("regression", 5000), ("regression", 50_000), (None, 5000)]
+
+
+@pytest.mark.parametrize(("method", "reports"), mostly(statistical, WAYS, ("linear", 5000), ("regression", 5000)))
 @pytest.mark.parametrize("name", FEW)
 def test_errors_cover_the_truth(name, method, reports):
     if name == "cms, eight functions" and method == "linear":

@@ -94,6 +94,24 @@ def test_few_reports_on_few_or_many_functions_are_not_noticed(functions):
     assert not any(looked(mechanism, reports_of(mechanism, 300, SEED + i)) for i in range(50))
 
 
+@pytest.mark.parametrize(("kind", "parameters"), [("cms", {"m": 64}), ("hcms", {"m": 64}), ("rappor", {"m": 16})])
+def test_collisions_under_few_functions_are_not_noticed(kind, parameters):
+    """Four functions: what objects share by them does not fade with more reports, and is no misfit."""
+    functions = {"cohorts": 4} if kind == "rappor" else {"hashes": 4}
+    for seed in range(10):
+        mechanism = make(kind, UNIVERSE, {"epsilon": 3.0, "seed": seed} | parameters | functions)
+        assert looked(mechanism, reports_of(mechanism, 20_000, SEED + seed)) is None, seed
+
+
+def test_the_first_report_of_a_user_is_one_in_all_batches():
+    """Also where the user was met in a batch before the last."""
+    firsts, found = Firsts(), []
+    for users in ([3, 1, 3], [2, 1, 2], [1, 3, 4, 2], [3, 4, 5]):
+        users = np.array(users, dtype=np.uint64)
+        found.append(firsts.of(users, {"value": 10 * users + np.arange(len(users))})["value"].tolist())
+    assert found == [[30, 11], [20], [42], [52]]
+
+
 @pytest.mark.parametrize("kind", ["cms", "sue", "oue"])
 @pytest.mark.parametrize("epsilon", [2.0, 4.0])
 def test_another_epsilon_shows_in_the_set_bits(kind, epsilon):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from cases.selection import mostly, slow
 
 from poolscope.core.executors import Local
 from poolscope.game.game import play
@@ -33,13 +34,19 @@ def played(found):
     return outcomes
 
 
-@pytest.mark.parametrize("name", [name for name in builtin_names() if name != "recorded-emojis"])
+#: Their filters and memoized responses take long to attack.
+LONG = {"mozilla-homepages", "chrome-rappor-sites"}
+SYNTHETIC = [name for name in builtin_names() if name != "recorded-emojis"]
+
+
+@pytest.mark.parametrize("name", mostly(slow, SYNTHETIC, *(name for name in SYNTHETIC if name not in LONG)))
 def test_every_scenario_is_played(name):
     outcomes = played(load_scenario(name))
     assert outcomes["confidence"].is_between(0, 1 + 1e-12).all()
     assert set(outcomes["adversary"]) == {"weak", "strong", "non-private"}
 
 
+@pytest.mark.slow
 def test_the_scenario_of_recorded_users_is_played(tmp_path):
     (tmp_path / "mine.toml").write_text(builtin_text("recorded-emojis"), encoding="utf-8")
     found = load_scenario(tmp_path / "mine.toml")

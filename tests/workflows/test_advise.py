@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from cases.command_line import SMALL, poolscope
 from cases.synthetic import SEED
@@ -18,7 +19,8 @@ from poolscope.metrics.intervals import share_of
 from poolscope.metrics.shuffling import shuffle_epsilon
 from poolscope.scenario.scenario import load_scenario, parse
 from poolscope.workflows.advise.advise import advise
-from poolscope.workflows.advise.plays import players_of
+from poolscope.workflows.advise.findings import candidates_of
+from poolscope.workflows.advise.plays import Players, players_of
 from poolscope.workflows.advise.question import parse_range, question_of
 from poolscope.workflows.advise.recommend import recommended_scenario
 from poolscope.workflows.advise.refine import Configuration, Setting, verify
@@ -162,6 +164,30 @@ def test_held_out_users_reject_what_luck_has_chosen(coin):
     assert found.seed > SEED, "users who verify have no part in the search"
 
 
+def test_recorded_users_search_or_verify(tmp_path, monkeypatch):
+    """No user does both, as those who were searched with would confirm their own luck."""
+    rows = {"user": np.repeat(np.arange(60), 12), "object": np.random.default_rng(SEED).integers(2, size=720)}
+    pl.DataFrame(rows).write_parquet(tmp_path / "traces.parquet")
+    text = COIN.replace("count = 100", 'traces = "traces.parquet"')
+    (tmp_path / "mine.toml").write_text(text)
+    mine = load_scenario(tmp_path / "mine.toml")
+    played, given = {}, Players.outcomes
+
+    def outcomes(players, game, users, seed=None):
+        played.setdefault(seed in (None, SEED), set()).update(users)
+        return given(players, game, users, seed)
+
+    monkeypatch.setattr(Players, "outcomes", outcomes)
+    question = question_of(mine, max_exposed=0.3, threshold=0.7, users=400, mechanisms=["grr"])
+    players = players_of(mine, question, SEED, Local(threads=1), SILENT)
+    (candidate,) = candidates_of(players, tmp_path)
+    candidate.played(1.0, candidate.max_users)
+    found, _ = verify(Lucky(Configuration(kind="grr", epsilon=1.0, cap=2)), players)
+    assert played[False] == set(found.users)
+    assert len(played[True]) > 5 < len(found.users)
+    assert played[True].isdisjoint(found.users)
+
+
 def test_a_contradicted_cap_is_not_verified_below_one_report(coin):
     question = question_of(coin, max_exposed=0.1, threshold=0.7, max_error=0.012, devices=2000, users=400)
     players = players_of(coin, question, SEED, Local(threads=1), SILENT)
@@ -239,6 +265,18 @@ def test_what_the_answer_hangs_on(done):
     assert (half.size, double.size) == (30 - 15 + 6, 30 + 15)
 
 
+def test_mitigations_of_a_coin(coin):
+    """Which have a handful of users, and keep what was asked for: the same error, other devices or another epsilon."""
+    found = advise(coin, max_exposed=0.2, threshold=0.7, users=30, seed=SEED, mechanisms=["grr"], mitigations=True)
+    rows = {entry.mitigation: entry for entry in found.mitigations}
+    assert rows["nothing more"].devices == 1
+    assert rows["half the epsilon"].devices > 1
+    assert rows["half the epsilon"].epsilon == pytest.approx(rows["nothing more"].epsilon / 2, rel=0.01)
+    assert rows["cap of 1 reports, larger epsilon"].epsilon > rows["nothing more"].epsilon
+    assert {entry.mechanism for entry in found.mitigations} == {"grr"}
+
+
+@pytest.mark.slow
 def test_measures_are_played_for_the_same_error(small):
     asked = {"horizon": 6, "mechanisms": MECHANISMS, "users": 150, "seed": SEED}
     found = advise(small, max_exposed=0.1, threshold=0.6, **asked, mitigations=True)

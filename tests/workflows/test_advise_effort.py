@@ -37,6 +37,7 @@ def advised(tmp_path, **more):
     return ps.advise(scenario, mechanisms=["l-grr"], **{**ASKED, **more})
 
 
+@pytest.mark.slow
 def test_few_users_are_told_and_why(tmp_path, monkeypatch):
     """And what so few cannot tell is not played: the same as whoever asks for as many, but for that."""
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: 60.0)
@@ -59,6 +60,7 @@ def few_cases(monkeypatch):
     monkeypatch.setattr(variants, "_by_knowledge", lambda *_: iter(()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_cases")
 def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: 1e-4)
@@ -70,6 +72,7 @@ def test_quick_users_are_many_and_play_further(tmp_path, monkeypatch):
     assert "pools" in {case.about for case in advice.sensitivity}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_cases")
 def test_whoever_asks_for_users_has_them_and_nobody_is_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(plays, "_seconds", lambda players, kind: pytest.fail("timed"))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from poolscope.metrics.intervals import Estimate, share_of
+from poolscope.metrics.intervals import TAIL, Estimate, share_of
 from poolscope.workflows.advise.accuracy import devices_needed, rounded_down, rounded_up, smallest_serving
 from poolscope.workflows.advise.plays import Exposures
 from poolscope.workflows.advise.search import CLOSE, MAX_TRIALS, Trial, largest_epsilon
@@ -74,6 +75,15 @@ def test_who_allows_more_exposure_gets_no_smaller_cap(first, both):
 def exposures(first):
     first = np.array([n if n <= 30 else math.inf for n in first], dtype=float)
     return Exposures(first=first, gamma=np.ones(len(first)), delta=np.ones(len(first)), horizon=30)
+
+
+def test_the_ends_of_a_cap_are_where_the_interval_reaches_the_target():
+    """Of 200 users, one more is exposed by each event; exact ends of binomial shares say how far that is certain."""
+    found = exposures(np.arange(1, 201)).cap(0.05)
+    hits = np.arange(1, 31)
+    low, high = stats.beta.ppf(TAIL, hits, 201 - hits), stats.beta.isf(TAIL, hits + 1, 200 - hits)
+    assert found == Estimate(10.0, float((high <= 0.05).sum()), float((low <= 0.05).sum()))
+    assert 0 < found.low < found.value < found.high < 30
 
 
 def test_exposure_that_does_not_grow_is_noticed():

@@ -207,6 +207,7 @@ def test_a_game_has_no_reports_to_learn_from(tmp_path):
 BOUND = 4 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
 def test_a_file_larger_than_the_bound(tmp_path, monkeypatch, interleaved):
     mechanism = "kind = 'cms'\nepsilon = 4\nm = 4096\nhashes = 64\n"

@@ -38,7 +38,9 @@ def device(names):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("mechanism", [SKETCH, BLOOM], ids=["cms", "rappor"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param(SKETCH, id="cms", marks=pytest.mark.slow), pytest.param(BLOOM, id="rappor")]
+)
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_joined_devices_are_attacked_as_if_the_file_had_named_them(tmp_path, mechanism, interleaved):
     """To the bit; nobody is joined to another, and hardly any pseudonym stays apart."""
@@ -62,6 +64,8 @@ def test_joined_devices_are_attacked_as_if_the_file_had_named_them(tmp_path, mec
     assert posteriors["n"].max() == 30
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_the_same_out_of_csv_and_on_a_cluster_with_little_memory(tmp_path):
     scenario, path = sent(tmp_path, SKETCH, STRONG)
     attack(path, scenario, out=tmp_path / "here.parquet", link_fdr=RATE)
@@ -87,6 +91,7 @@ def test_numbers_are_names_too(tmp_path):
     assert found.joined.table["user"].dtype.is_integer()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kind = 'grr'\nepsilon = 4\n", "kind = 'cms'\nepsilon = 2\nm = 4\nhashes = 2\n"])
 def test_answers_that_everybody_has_join_nobody(tmp_path, kind):
     scenario, path = sent(tmp_path, kind, STRONG)

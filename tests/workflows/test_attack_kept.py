@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from cases.report_files import command, game_traces, scenario_of, write_traces
+from cases.selection import mostly, slow
 from cases.synthetic import SEED
 from distributed import Client
 
@@ -64,7 +65,7 @@ def adversaries_of(path, scenario):
         return ready.scorer.adversaries
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly(slow, KINDS, "cms", "loloha"))
 def test_posteriors_are_those_of_the_library(tmp_path, kind):
     """Whatever the file's kind, and however small the crowds are."""
     scenario, path = sent(tmp_path, kind)
@@ -87,7 +88,7 @@ def test_posteriors_are_those_of_the_library(tmp_path, kind):
         assert mine["exposed_at_50"].to_list() == [sure[0] if sure else None] * 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly(slow, KINDS, "rappor"))
 def test_posteriors_are_those_of_the_game(tmp_path, kind):
     """Also out of CSV, beside one who takes every report by itself."""
     scenario, path = sent(tmp_path, kind, GROUPING + SINGLE, ending="csv")
@@ -168,6 +169,7 @@ def test_what_a_device_keeps_is_one_in_all_reports(tmp_path, kind, column):
     assert attack(path, alone).users == 1
 
 
+@pytest.mark.slow
 def test_an_adversary_learns_the_popularity_and_groups(tmp_path):
     """What is estimated from the reports themselves is what `estimate` finds."""
     scenario, path = sent(tmp_path, "grr", CURIOUS, users=40)

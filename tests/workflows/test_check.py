@@ -53,6 +53,7 @@ def test_the_stated_epsilon_is_that_of_the_law(name):
     assert found.reports >= len(probability), "impossible reports may be gone through as well"
 
 
+@pytest.mark.statistical
 def test_the_lower_bound_is_one():
     """A tight mechanism is called broken no more often than the confidence allows."""
     mechanism, runs = make("grr", 3, {"epsilon": 1.0}), 150

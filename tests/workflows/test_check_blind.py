@@ -17,6 +17,7 @@ from cases.devices import (
     constant,
     nanoseconds,
 )
+from cases.selection import mostly, slow
 from cases.synthetic import SEED
 
 from poolscope.cli.check import rows, sentence
@@ -39,7 +40,7 @@ JOINED = {
 }
 
 
-@pytest.mark.parametrize("name", list(JOINED))
+@pytest.mark.parametrize("name", mostly(slow, JOINED, "cms, few hashes", "rappor"))
 def test_a_bit_that_is_never_unset_is_caught_without_a_law(name):
     kind, parameters = JOINED[name]
     honest = make(kind, 130, parameters)

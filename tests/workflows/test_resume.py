@@ -57,6 +57,7 @@ def soon_gone(group):
     return False
 
 
+@pytest.mark.slow
 def test_killed_at_random_times_and_resumed(scenario, undisturbed, tmp_path):
     """Between any two lines: while starting, playing, writing, renaming, summing up."""
     rng, out = random.Random(SEED), tmp_path / "run"
@@ -98,6 +99,8 @@ def test_ctrl_c_says_how_to_go_on(scenario, undisturbed, tmp_path):
     assert outcome_bytes(out) == undisturbed
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_ctrl_c_stops_the_workers_too(scenario, undisturbed, tmp_path):
     """As a terminal sends it, to all processes at once; what Dask began is finished here."""
     out = tmp_path / "poolscope-small"
@@ -113,6 +116,8 @@ def test_ctrl_c_stops_the_workers_too(scenario, undisturbed, tmp_path):
     assert outcome_bytes(out).keys() == read_manifest(out).parts.keys()
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_a_killed_client_takes_its_workers_along(scenario, tmp_path):
     process = start("audit", scenario, "--engine", "dask", "--out", "run", cwd=tmp_path, start_new_session=True)
     some_blocks(tmp_path / "run", process, 2)

@@ -162,7 +162,9 @@ def test_a_user_with_too_many_reports_is_refused(tmp_path):
 USERS, BOUND = 50_000, 4 << 20
 
 
-@pytest.mark.parametrize("interleaved", [False, True], ids=["sorted", "interleaved"])
+@pytest.mark.parametrize(
+    "interleaved", [pytest.param(False, marks=pytest.mark.slow), True], ids=["sorted", "interleaved"]
+)
 def test_nobody_holds_all_users(tmp_path, monkeypatch, interleaved):
     """A hundred bytes of each would be more than the bound, and no step sees more than a few of them."""
     scenario = scenario_of(tmp_path, mechanism="identity", adversaries=WEAK, attack=ATTACK.replace("[3, 10]", "[2]"))
