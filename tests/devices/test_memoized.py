@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from oracle.kinds import rows
 from scipy import stats
 
@@ -37,14 +37,16 @@ def oracle(mechanism, report):
     name = next(name for name, made in MECHANISMS.items() if made is mechanism)
     if name == "dbitflip":
         flip = Fraction(mechanism.flip)
-        return kept.bits(2, [{0}, {1}], (1 - flip, flip), slots=(0, 0, 1))
+        return memoized.bits(2, [{0}, {1}], (1 - flip, flip), slots=(0, 0, 1))
     if name == "loloha":
         values = mechanism.functions.values(np.full(SIZE, int(report["seed"])), np.arange(SIZE))
-        return kept.values(2, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]), values.tolist())
+        return memoized.values(
+            2, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]), values.tolist()
+        )
     if name == "l-grr":
-        return kept.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]))
+        return memoized.values(SIZE, Fraction(mechanism.permanent[0]), Fraction(mechanism.instantaneous[0]))
     steps = fractions(mechanism.permanent), fractions(mechanism.instantaneous)
-    return kept.bits(SIZE, [{z} for z in range(SIZE)], *steps)
+    return memoized.bits(SIZE, [{z} for z in range(SIZE)], *steps)
 
 
 def said(mechanism, report):
@@ -71,7 +73,7 @@ def fit(device, trace):
     found, expected = [], []
     for shared, distribution in distributions.items():
         for pair in product(distribution.reports, repeat=2):
-            chance = float(kept.of_trace(distribution, pair, trace))
+            chance = float(memoized.of_trace(distribution, pair, trace))
             assert chance > 0 or (shared, *pair) not in seen
             if chance > 0:
                 found.append(seen.get((shared, *pair), 0))
@@ -131,7 +133,7 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
         for event_index in ([0], [0, 3], [0, 3, 4], [1, 2]):
             for z in range(SIZE):
                 expected = float(
-                    kept.of_one_answer(distribution, [words[t] for t in event_index], distribution.slots[z])
+                    memoized.of_one_answer(distribution, [words[t] for t in event_index], distribution.slots[z])
                 )
                 assert likelihood(found.distribution, event_index, found.slots[z]) == pytest.approx(expected, rel=1e-10)
         same = np.asarray(distribution.slots)

@@ -62,7 +62,7 @@ def test_two_devices_have_one_in_the_mean_at_most_whatever_they_pick(kind):
 
 @pytest.mark.parametrize("kind", ["l-grr", "l-sue"])
 def test_with_noise_it_is_the_mean_ratio(kind):
-    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linking`)."""
+    """Which is one in the mean over reports of two devices, as ratios are exact (`test_linkage`)."""
     device = device_of(make(kind, CROWD.size, {"epsilon": 3.0}))
     traces = np.random.default_rng(SEED).integers(CROWD.size, size=(3, 4))
     reports, sizes = reports_of(device, traces, user_keys(SEED, np.arange(3))), np.array([4, 4, 4])

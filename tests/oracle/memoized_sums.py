@@ -3,7 +3,7 @@
 from fractions import Fraction
 from itertools import product
 
-from cases.memory import pool_integral
+from cases.memoized import pool_integral
 
 
 def enumerated(adversary, slots, answers, permanent, again, reports):

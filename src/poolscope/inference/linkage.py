@@ -11,7 +11,7 @@ picked by anybody. The score of two windows is the sum of :math:`\log \kappa` ov
 windows of one report that is the log likelihood ratio itself; for longer ones it is the pairwise composite of it, which
 counts twice what two pairs have in common. Its size is no probability, and it ranks pairs of windows less well: in
 small cases its ROC area is below that of the likelihood ratio by 0.01 for windows of two reports, and by 0.14 for eight
-reports of three objects (`tests/inference/test_linking.py` enumerates them).
+reports of three objects (`tests/inference/test_linkage.py` enumerates them).
 
 What else a device keeps, a cohort, a seed or positions, must be the same in both windows, and adds the logarithm of
 how many values it may have. Habits are left out: everybody is taken to pick objects as a user does on average, so that

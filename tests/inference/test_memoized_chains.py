@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 from cases.synthetic import SEED
 from oracle.memoized_sums import enumerated
 from scipy import stats

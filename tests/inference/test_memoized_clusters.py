@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases.memory import STRONG, traces_of
+from cases.memoized import STRONG, traces_of
 
 from poolscope.inference.memoized import chains
 from poolscope.inference.memoized.attack import occupancy_scores

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from oracle.tables import table_posterior
 
 from poolscope.core.randomness import user_keys
@@ -54,7 +54,7 @@ def channel(slots, responses=3):
 @pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
 def test_identical_reports_are_the_enumeration(slots, reports):
     distribution = channel(slots)
-    expected = kept.posterior(kept.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
+    expected = memoized.posterior(memoized.identical(distribution, slots), reports, WITHIN, POOL_OF, 2)
     seen, answer = np.unique(reports, return_inverse=True)
     logs = np.log(np.array(distribution, dtype=np.float64).T[seen])
     found = summed(tables_of(Evidence(np.array(slots), Identical(answer, logs)), ORACLE))
@@ -65,7 +65,7 @@ def test_identical_reports_are_the_enumeration(slots, reports):
 @pytest.mark.parametrize("reports", [(0,), (1, 1), (0, 2, 0), (2, 0, 0, 1)])
 def test_noisy_values_are_the_enumeration(slots, reports):
     truth, again, g = Fraction(3, 5), Fraction(4, 5), max(slots) + 1
-    expected = kept.posterior(kept.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
+    expected = memoized.posterior(memoized.values(g, truth, again, slots), reports, WITHIN, POOL_OF, 2)
     steps = [(float(p), float((1 - p) / (g - 1))) for p in (truth, again)]
     distribution = Values(np.array(reports), np.arange(g), g, *steps)
     found = summed(tables_of(Evidence(np.array(slots), distribution), ORACLE))

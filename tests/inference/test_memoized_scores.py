@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE, STRONG, TINY, pool_integral
+from cases.memoized import ORACLE, STRONG, TINY, pool_integral
 from cases.synthetic import SEED
 from scipy.special import logsumexp
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from cases.memory import CROWD, ORACLE, STRONG, traces_of
+from cases.memoized import CROWD, ORACLE, STRONG, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 

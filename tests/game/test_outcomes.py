@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, STRONG
+from cases.memoized import CROWD, STRONG
 from cases.synthetic import SEED
 
 from poolscope.core.executors import Local

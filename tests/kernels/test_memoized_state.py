@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 from cases.synthetic import SEED
 
 from poolscope.devices.protocols import Bits

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import pool_integral
-from oracle.kept import bits, identical, of_one_answer, of_trace, pool_scores, posterior, table_scores, values
+from cases.memoized import pool_integral
+from oracle.memoized import bits, identical, of_one_answer, of_trace, pool_scores, posterior, table_scores, values
 from oracle.tables import table_posterior, uniform_grid
 
 WITHIN = [Fraction(1, 3), Fraction(2, 3), Fraction(1, 4), Fraction(3, 4), Fraction(1)]

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 
-from cases.memory import pool_integral
+from cases.memoized import pool_integral
 
 ONE = Fraction(1)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from cases.memory import CROWD, POPULARITY, STRONG, traces_of
+from cases.memoized import CROWD, POPULARITY, STRONG, traces_of
 from cases.synthetic import SEED
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner

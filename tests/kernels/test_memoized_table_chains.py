@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases.memory import ORACLE
+from cases.memoized import ORACLE
 
 from poolscope.inference.memoized.table_samplers import TableSampler
 from poolscope.inference.memoized.tables import Tables

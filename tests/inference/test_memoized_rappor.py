@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from cases.memory import STRONG, traces_of
+from cases.memoized import STRONG, traces_of
 from cases.synthetic import SEED
 from scipy import stats
 

@@ -6,9 +6,9 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from cases.memory import CROWD, STRONG, traces_of
+from cases.memoized import CROWD, STRONG, traces_of
 from cases.synthetic import SEED
-from oracle import kept
+from oracle import memoized
 from scipy.special import factorial
 
 from poolscope.devices.protocols import Bits, Identical, Values
@@ -33,27 +33,27 @@ def bits_law(device, positions, permanent, again):
 
 def single_bits():
     permanent, again = (Fraction(3, 4), Fraction(1, 4)), (Fraction(9, 10), Fraction(1, 10))
-    device = kept.bits(3, [{0}, {1}, {2}], permanent, again)
+    device = memoized.bits(3, [{0}, {1}, {2}], permanent, again)
     return device, bits_law(device, np.arange(3)[None], permanent, again)
 
 
 def bloom_filters():
     """A bit is two slots', a slot has one bit twice, and answers are sent almost as they are."""
     permanent, again = (Fraction(7, 8), Fraction(1, 8)), (Fraction(1), Fraction(1, 50))
-    device = kept.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
+    device = memoized.bits(3, [{0, 1}, {1, 2}, {2}], permanent, again)
     positions = np.array([[0, 1, 2], [1, 2, 3]])
     return device, bits_law(device, positions, permanent, again)
 
 
 def answers():
-    device = kept.identical(shares(LAW))
+    device = memoized.identical(shares(LAW))
     with np.errstate(divide="ignore"):
         distribution = np.log(np.array(shares(LAW), dtype=np.float64)).T
     return device, Identical(np.arange(5), distribution)
 
 
 def response(truth, again):
-    device = kept.values(4, truth, again, slots=(0, 1, 2))
+    device = memoized.values(4, truth, again, slots=(0, 1, 2))
     steps = ((float(x), float((1 - x) / 3)) for x in (truth, again))
     return device, Values(np.arange(4), np.arange(3), 4, *steps)
 
