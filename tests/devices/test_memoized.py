@@ -11,7 +11,7 @@ from oracle.kinds import rows
 from scipy import stats
 
 from poolscope.core.randomness import user_keys
-from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, NoisyValues
 from poolscope.mechanisms import Device, Fresh, device_of, make, reports_of
 
 SIZE, USERS = 3, 12_000
@@ -128,7 +128,7 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
     device, objects = device_of(mechanism), np.array([0, 2, 1, 0, 0])
     for user in range(5):
         reports = reports_of(device, objects[None], user_keys(SEED + user, np.arange(1)))
-        found, distribution = device.evidence(reports), oracle(mechanism, rows(reports)[0])
+        found, distribution = device.likelihood(reports), oracle(mechanism, rows(reports)[0])
         words = [said(mechanism, report) for report in rows(reports)]
         for event_index in ([0], [0, 3], [0, 3, 4], [1, 2]):
             for z in range(SIZE):
@@ -142,17 +142,17 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
 
 def likelihood(distribution, event_index, slot):
     """Pr[the reports at these places | one answer to the slot]."""
-    if isinstance(distribution, Identical):
+    if isinstance(distribution, IdenticalReports):
         answer = distribution.answer[event_index]
         return np.exp(distribution.log_response_prob[answer[0], slot]) if len(set(answer.tolist())) == 1 else 0.0
     (p1, q1), (p2, q2) = distribution.permanent, distribution.instantaneous
-    if isinstance(distribution, Values):
+    if isinstance(distribution, NoisyValues):
         total = 0.0
         for answer in range(distribution.values):
             chance = p1 if answer == distribution.own[slot] else q1
             total += chance * np.prod([p2 if distribution.value[t] == answer else q2 for t in event_index])
         return total
-    assert isinstance(distribution, Bits)
+    assert isinstance(distribution, NoisyBits)
     out = 1.0
     for i, ones in enumerate(distribution.ones[event_index].sum(axis=0)):
         one = p1 if i in distribution.positions[:, slot] else q1
@@ -165,4 +165,4 @@ def test_no_reports_have_evidence_too():
     for mechanism in MECHANISMS.values():
         device = device_of(mechanism)
         none = device.sent(*(np.empty(0, dtype=kind) for kind in (np.int64, np.uint64, np.int64)))
-        assert len(device.evidence(none).slots) == SIZE
+        assert len(device.likelihood(none).slots) == SIZE

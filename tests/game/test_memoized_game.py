@@ -77,7 +77,7 @@ def test_the_error_of_chance_is_in_the_outcomes():
     memory = device_of(RAPPOR, memoize=True)
     for user in range(6):
         first = {name: x[:5] for name, x in reports_of(memory, traces[[user]], keys[[user]]).items()}
-        found = attack.found_by(memory, first, STRONG)
+        found = attack.user_posterior(memory, first, STRONG)
         row = outcomes.filter((pl.col("adversary") == "strong") & (pl.col("n") == 5) & (pl.col("user") == user))
         assert row["confidence_mcse"].item() == found.error[found.posterior.argmax()] > 0
     for name in ("naive", "non-private"):

@@ -69,9 +69,9 @@ def test_with_noise_it_is_the_mean_ratio(kind):
     found = evident(device, reports, sizes, KNOWN, -np.inf)
     assert found.first.tolist() == [0, 0, 1]
     assert found.second.tolist() == [1, 2, 2]
-    evidence = device.evidence(reports)
+    evidence = device.likelihood(reports)
     weight = np.bincount(evidence.slots, weights=mean_popularity(KNOWN))
-    twice = device.evidence({name: np.concatenate([x, x]) for name, x in reports.items()})
+    twice = device.likelihood({name: np.concatenate([x, x]) for name, x in reports.items()})
     ratios = np.exp(log_ratios(twice.distribution, weight, 12)).reshape(3, 4, 3, 4).mean(axis=(1, 3))
     assert np.exp(found.log_e_value) == pytest.approx(ratios[found.first, found.second])
 

@@ -11,7 +11,7 @@ from cases.synthetic import SEED
 from oracle import memoized
 from scipy.special import factorial
 
-from poolscope.devices.protocols import Bits, Identical, Values
+from poolscope.devices.protocols import IdenticalReports, NoisyBits, NoisyValues
 from poolscope.inference import linkage
 from poolscope.inference.linkage import link_scores, log_ratios, mean_popularity
 from poolscope.mechanisms import Rappor, device_of, make, reports_of
@@ -28,7 +28,7 @@ def shares(rows):
 
 def bits_law(device, positions, permanent, again):
     ones = np.array(device.reports, dtype=np.uint8)
-    return Bits(ones, positions, tuple(map(float, permanent)), tuple(map(float, again)))
+    return NoisyBits(ones, positions, tuple(map(float, permanent)), tuple(map(float, again)))
 
 
 def single_bits():
@@ -49,13 +49,13 @@ def answers():
     device = memoized.identical(shares(LAW))
     with np.errstate(divide="ignore"):
         distribution = np.log(np.array(shares(LAW), dtype=np.float64)).T
-    return device, Identical(np.arange(5), distribution)
+    return device, IdenticalReports(np.arange(5), distribution)
 
 
 def response(truth, again):
     device = memoized.values(4, truth, again, slots=(0, 1, 2))
     steps = ((float(x), float((1 - x) / 3)) for x in (truth, again))
-    return device, Values(np.arange(4), np.arange(3), 4, *steps)
+    return device, NoisyValues(np.arange(4), np.arange(3), 4, *steps)
 
 
 CASES = {
@@ -89,7 +89,7 @@ def chances(device):
 def repeated(distribution, first, second):
     """The law of reports of these numbers, first those of one window and then those of the other."""
     rows = np.concatenate([first, second])
-    name = {Identical: "answer", Values: "value", Bits: "ones"}[type(distribution)]
+    name = {IdenticalReports: "answer", NoisyValues: "value", NoisyBits: "ones"}[type(distribution)]
     return distribution._replace(**{name: getattr(distribution, name)[rows]})
 
 
@@ -112,7 +112,7 @@ def crowded(hashes):
     draw = np.random.default_rng(SEED)
     positions = draw.integers(0, 25, size=(hashes, 37))
     ones, weight = draw.integers(0, 2, size=(9, 24), dtype=np.uint8), draw.dirichlet(np.ones(37))
-    return Bits(ones, np.minimum(positions, 24), (0.8, 0.1), (0.75, 0.2)), weight
+    return NoisyBits(ones, np.minimum(positions, 24), (0.8, 0.1), (0.75, 0.2)), weight
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 4, 5, 8])
@@ -218,7 +218,7 @@ def response_areas(popularity, epsilon, window):
     same, different = (likely * prior[:, None]).T @ likely, np.outer(alone, alone)
     distribution = np.log(np.where(np.eye(objects, dtype=bool), keep, (1 - keep) / (objects - 1)))
     both = np.tile(np.arange(objects), 2)
-    pairs = np.maximum(log_ratios(Identical(both, distribution), popularity, objects), -1e6)
+    pairs = np.maximum(log_ratios(IdenticalReports(both, distribution), popularity, objects), -1e6)
     with np.errstate(divide="ignore"):
         best = area(same, different, np.log(same / different))
     return area(same, different, np.array(seen) @ pairs @ np.array(seen).T), best
@@ -266,12 +266,12 @@ def test_a_score_is_the_sum_over_pairs(kind, parameters):
         one, two = (
             {name: x[3 * at : 3 * at + 3] for name, x in part.items()} for part, at in ((first, i), (second, j))
         )
-        own = all(np.array_equal(one[name][0], two[name][0]) for name in device.own)
+        own = all(np.array_equal(one[name][0], two[name][0]) for name in device.per_device_columns)
         assert np.isneginf(found[i, j]) != own
         if own:
             alone = link_scores(device, one, two, STRONG, (np.array([3]), np.array([3])))
             parts = link_scores(device, one, two, STRONG, (np.ones(3, dtype=int), np.ones(3, dtype=int)))
-            chance = np.log(np.prod([float(choices) for choices in device.own.values()]))
+            chance = np.log(np.prod([float(choices) for choices in device.per_device_columns.values()]))
             assert found[i, j] == pytest.approx(alone.item(), rel=1e-9, abs=1e-9)
             assert found[i, j] == pytest.approx((parts - chance).sum() + chance, rel=1e-9, abs=1e-9)
 
@@ -300,9 +300,9 @@ def test_how_often_anybody_picks_an_object():
 def test_what_cannot_be_is_no_ratio_without_a_number():
     """Bits that nothing sets, and an answer that only an object of no weight can have."""
     ones = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=np.uint8)
-    never = Bits(ones, np.arange(3)[None], (1.0, 0.0), (1.0, 0.0))
+    never = NoisyBits(ones, np.arange(3)[None], (1.0, 0.0), (1.0, 0.0))
     # without noise all devices have the same answers, which link none of them
     np.testing.assert_allclose(log_ratios(never, np.array([0.5, 0.3, 0.2]), 1), [[0.0, 0.0]], atol=1e-12)
     with np.errstate(divide="ignore"):
-        honest = Identical(np.array([2, 2, 0]), np.log(np.eye(3)))
+        honest = IdenticalReports(np.array([2, 2, 0]), np.log(np.eye(3)))
     np.testing.assert_array_equal(log_ratios(honest, np.array([0.5, 0.5, 0.0]), 1), [[0.0, 0.0]])

@@ -49,7 +49,7 @@ def test_evidence_is_the_users_own():
     memory = small_rappor(0.2, 0.7)
     reports = reports_of(memory, traces, keys)
     own = {name: column[4:8] for name, column in reports.items()}
-    slots, distribution = memory.evidence(own)
+    slots, distribution = memory.likelihood(own)
     np.testing.assert_array_equal(slots, np.arange(60))
     np.testing.assert_array_equal(distribution.positions, memory.positions(int(memory.cohorts(keys)[1])))
     assert (distribution.permanent, distribution.instantaneous) == ((0.875, 0.125), (0.7, 0.2))

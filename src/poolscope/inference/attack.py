@@ -25,7 +25,7 @@ def attack_for(device: Device) -> Attack:
     if not device.memoizes:
         return IndependentReportsAttack(device)
     if not isinstance(device, MemoizingDevice):
-        rule = "a device that memoizes must have own and evidence"
+        rule = "a device that memoizes must have per_device_columns and likelihood"
         raise InputError(rule, value=type(device).__name__, remedy="as poolscope.mechanisms.Memoized has them")
     return MemoizedReportsAttack(device)
 

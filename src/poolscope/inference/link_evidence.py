@@ -38,7 +38,7 @@ from scipy.special import logsumexp
 
 from poolscope.core.arrays import Floats, Integers, positions
 from poolscope.core.errors import InputError
-from poolscope.devices.protocols import Identical, MemoizingDevice
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice
 from poolscope.inference.adversary import Adversary
 from poolscope.inference.linkage import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
@@ -76,12 +76,12 @@ def evident(device: MemoizingDevice, reports: Reports, sizes: Integers, adversar
     ----------
     reports : window after window; sizes : (windows,) how many each has, none of them 0.
     """
-    starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.own.values())), []
+    starts, bonus, found = np.cumsum(sizes) - sizes, math.log(math.prod(device.per_device_columns.values())), []
     for mine in _of_one_owner(device, reports, starts):
         rows = positions(starts[mine], sizes[mine])
         own = {name: np.asarray(column)[rows] for name, column in reports.items()}
-        distribution = device.evidence({name: column[:1] for name, column in own.items()}).distribution
-        if isinstance(distribution, Identical):
+        distribution = device.likelihood({name: column[:1] for name, column in own.items()}).distribution
+        if isinstance(distribution, IdenticalReports):
             pairs = _by_answers(device, own, sizes[mine])
         else:
             pairs = _by_ratios(device, own, sizes[mine], adversary)
@@ -94,8 +94,8 @@ def evident(device: MemoizingDevice, reports: Reports, sizes: Integers, adversar
 def _of_one_owner(device: MemoizingDevice, reports: Reports, starts: Integers) -> Iterator[Integers]:
     """Windows that have in common what a device keeps beside its answers, if there are two of them."""
     owner = np.zeros(len(starts), dtype=np.int64)
-    if device.own:
-        owner = distinct({name: np.asarray(reports[name])[starts] for name in device.own})[1]
+    if device.per_device_columns:
+        owner = distinct({name: np.asarray(reports[name])[starts] for name in device.per_device_columns})[1]
     order = np.argsort(owner, kind="stable")
     for mine in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
         if len(mine) > 1:
@@ -139,9 +139,9 @@ def bets(device: MemoizingDevice, answers: Reports) -> tuple[Floats, Floats]:
     won : (answers, bets) the logarithm of what it brings that an answer comes again.
     spent : (slots, bets) the logarithm of what they cost, if so many slots are asked, less 1.
     """
-    distribution = device.evidence(answers).distribution
-    assert isinstance(distribution, Identical)
-    known = distribution.log_response_prob[distribution.answer]
+    distribution = device.likelihood(answers).distribution
+    assert isinstance(distribution, IdenticalReports)
+    known = distribution.log_response_prob[distribution.response]
     largest = known.max(axis=1, keepdims=True)
     # nothing is bet on an answer that cannot be
     possible = np.isfinite(largest)
@@ -163,7 +163,7 @@ def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adver
     for share in np.unique(starts // AT_ONCE):
         mine = np.flatnonzero(starts // AT_ONCE == share)
         rows = positions(starts[mine], sizes[mine])
-        evidence = device.evidence({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
+        evidence = device.likelihood({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
         weight = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
         sums = log_ratios(evidence.distribution, weight, len(rows))
         for side, own in enumerate((sizes[mine], sizes)):

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from poolscope.core.arrays import Floats, Integers, positions
-from poolscope.devices.protocols import Bits, Identical, MemoizingDevice, Values
+from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, NoisyValues
 from poolscope.inference.adversary import Adversary
 from poolscope.mechanisms.protocols import Reports, distinct
 from poolscope.population.popularity import within_pools
@@ -60,13 +60,13 @@ def link_scores(
     """
     out = np.full((len(sizes[0]), len(sizes[1])), -np.inf)
     popularity = mean_popularity(adversary)
-    (one, two), choices = _owners(device, first, second, sizes), math.prod(device.own.values())
+    (one, two), choices = _owners(device, first, second, sizes), math.prod(device.per_device_columns.values())
     starts = [np.cumsum(size) - size for size in sizes]
     for owner in np.intersect1d(one, two):
         mine = [np.flatnonzero(owners == owner) for owners in (one, two)]
         rows = [positions(starts[side][mine[side]], sizes[side][mine[side]]) for side in (0, 1)]
         both = {name: np.concatenate([first[name][rows[0]], second[name][rows[1]]]) for name in first}
-        evidence = device.evidence(both)
+        evidence = device.likelihood(both)
         weight: Floats = np.bincount(evidence.slots, weights=popularity).astype(np.float64)
         found = log_ratios(evidence.distribution, weight, len(rows[0]))
         for side in (0, 1):
@@ -97,25 +97,25 @@ def _owners(
 ) -> tuple[Integers, Integers]:
     """What each window's device keeps beside its answers, as a number: the same for the same, 0 where it is nothing."""
     heads = [np.cumsum(size) - size for size in sizes]
-    if not device.own:
+    if not device.per_device_columns:
         return np.zeros(len(heads[0]), dtype=np.int64), np.zeros(len(heads[1]), dtype=np.int64)
-    kept = {name: np.concatenate([first[name][heads[0]], second[name][heads[1]]]) for name in device.own}
+    kept = {name: np.concatenate([first[name][heads[0]], second[name][heads[1]]]) for name in device.per_device_columns}
     which = distinct(kept)[1]
     return which[: len(heads[0])], which[len(heads[0]) :]
 
 
-def log_ratios(distribution: Identical | Bits | Values, weight: Floats, cut: int) -> Floats:
+def log_ratios(distribution: IdenticalReports | NoisyBits | NoisyValues, weight: Floats, cut: int) -> Floats:
     """(cut, rest) log kappa of each of the first reports and each of the others; slots are picked with that weight."""
     match distribution:
-        case Identical():
+        case IdenticalReports():
             return _identical_ratios(distribution, weight, cut)
-        case Values():
+        case NoisyValues():
             return _value_ratios(distribution, weight, cut)
-        case Bits():
+        case NoisyBits():
             return _bit_ratios(distribution, weight, cut)
 
 
-def _identical_ratios(distribution: Identical, weight: Floats, cut: int) -> Floats:
+def _identical_ratios(distribution: IdenticalReports, weight: Floats, cut: int) -> Floats:
     """Pr[r, u | s] is Pr[r | s] if both are one answer, else 0."""
     with np.errstate(divide="ignore"):
         logs = distribution.log_response_prob + np.log(weight)
@@ -124,19 +124,20 @@ def _identical_ratios(distribution: Identical, weight: Floats, cut: int) -> Floa
         total[np.isneginf(total)] = 0.0
         slot = np.exp(logs - total)
         again = np.log(slot @ weight) - total[:, 0]
-        one, two = distribution.answer[:cut], distribution.answer[cut:]
+        one, two = distribution.response[:cut], distribution.response[cut:]
         apart = np.log1p(-np.minimum(slot[one] @ slot[two].T, 1.0))
     same = one[:, None] == two
     ratios: Floats = np.where(same, np.logaddexp(apart, again[one][:, None]), apart)
     return ratios
 
 
-def _value_ratios(distribution: Values, weight: Floats, cut: int) -> Floats:
+def _value_ratios(distribution: NoisyValues, weight: Floats, cut: int) -> Floats:
     """The chance of a value is q + (p - q) m, with m the weight of the slots whose answer it is."""
     (p, q), (sent, other) = distribution.permanent, distribution.instantaneous
     one, two = distribution.value[:cut], distribution.value[cut:]
     held, squared = (
-        np.bincount(distribution.own, weights=mass, minlength=distribution.values) for mass in (weight, weight**2)
+        np.bincount(distribution.slot_value, weights=mass, minlength=distribution.n_values)
+        for mass in (weight, weight**2)
     )
     chance = other + (sent - other) * (q * weight.sum() + (p - q) * held)
     alone, rest = squared, float(np.sum(weight**2))
@@ -149,7 +150,7 @@ def _value_ratios(distribution: Values, weight: Floats, cut: int) -> Floats:
     return ratios
 
 
-def _bit_ratios(distribution: Bits, weight: Floats, cut: int) -> Floats:
+def _bit_ratios(distribution: NoisyBits, weight: Floats, cut: int) -> Floats:
     """A product over bits, by whether the slot sets them."""
     # a bit that nothing sets is taken for a very rare one: else two reports that have it cannot be compared
     set_, unset = distribution.permanent

@@ -32,7 +32,7 @@ def flip_bits(objects, keys, m, raised, dropped, out):
 
 
 @njit(nogil=True, cache=True)
-def flip_again(answers, keys, m, raised, dropped, lost, out):
+def flip_bits_again(answers, keys, m, raised, dropped, lost, out):
     """Bit vectors with noise: zeros become one with probability raised / 2^64, ones become zero with dropped / 2^64.
 
     lost (as many words) is scratch.
