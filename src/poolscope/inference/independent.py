@@ -256,5 +256,5 @@ def decide(
     exposed = np.empty((len(shifted), len(posterior), len(thresholds)), dtype=np.int32)
     for values, out in zip(shifted, exposed, strict=True):
         # to be sure that a user prefers no pool exposes nobody
-        kernels.first_sure(values[:, :, : adversary.k], thresholds, out)
+        kernels.first_confident(values[:, :, : adversary.k], thresholds, out)
     return Decision(belief, guess, confidence, of_guess, exposed)

@@ -14,7 +14,7 @@ from poolscope.core.errors import InputError, PoolscopeError
 from poolscope.inference.quadrature import Axis, axis, fixed_rule
 from poolscope.kernels import posterior as kernels
 from poolscope.kernels.compilation import BackgroundCompile
-from poolscope.kernels.nodes import marginals, scratch
+from poolscope.kernels.nodes import marginals, node_workspace
 from poolscope.population.behavior import Behavior
 from poolscope.population.priors import Density
 
@@ -121,7 +121,7 @@ def posteriors(
     out = np.empty((users, n + 1, columns - 1))
     log_bayes = np.empty((users if none else 0, n + 1))
     COMPILED.wait()
-    workspace, axes = scratch(n, columns - 1), (interest, polarization)
+    workspace, axes = node_workspace(n, columns - 1), (interest, polarization)
     lost, reports = kernels.posteriors(
         *_in_memory(likelihood),
         lengths,
@@ -248,7 +248,7 @@ def _marginals(
     n, columns = likelihood.shape
     k = columns - 1
     out = np.empty(rule_g.shape[1]), np.empty(rule_u.shape[1])
-    workspace = scratch(n, k)
+    workspace = node_workspace(n, k)
     memory, steps = _in_memory(likelihood[None])
     possible = marginals(
         memory, steps, n, likelihood_offset, likelihood_scale, belief.pool_prior(k), rule_g, rule_u, workspace, *out

@@ -249,7 +249,7 @@ def allocate(
     """
     log_response_prob, counts, mass = problem.log_response_prob, problem.counts, problem.mass
     groups, slots = log_response_prob.shape
-    chance, spare, demand, left, log_spare = buffer[0], buffer[1], buffer[2], buffer[3], buffer[4]
+    proposal, spare, demand, left, log_spare = buffer[0], buffer[1], buffer[2], buffer[3], buffer[4]
     free, taken, ahead, copies = particles.free, particles.taken, particles.ahead, particles.copies
     at, count = 0, free.shape[0]
     for q in range(gamma.shape[0]):
@@ -271,19 +271,19 @@ def allocate(
                 left[s] = max(left[s] - row[s] * scale[g], 0.0)
                 spare[s] = 1.0 / (1.0 + single[s] * left[s])
                 log_spare[s] = np.log(spare[s])
-                chance[s] = row[s] * spare[s]
+                proposal[s] = row[s] * spare[s]
             for p in range(count):
                 ahead[p] = total[p]
                 if total[p] == -np.inf:
                     continue
-                whole = _dot(chance, free[p], slots)
+                whole = _dot(proposal, free[p], slots)
                 if not whole > 0.0:
                     total[p] = ahead[p] = -np.inf
                     continue
                 want, s, last = uniform(key, at) * whole, 0, -1
                 at += 1
                 while s < slots:
-                    here = chance[s] * free[p, s]
+                    here = proposal[s] * free[p, s]
                     if here > 0.0:
                         last = s
                         if want < here:
