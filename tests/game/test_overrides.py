@@ -146,7 +146,7 @@ class Asking(Adversary):
 
 def test_an_attack_of_an_adversary_is_refused():
     asking = Asking(name="x", universe=UNIVERSE, popularity=zipf(UNIVERSE, 1.0))
-    rule = "an adversary's own posterior is never called: what it believes is in its fields, got 'Asking'"
+    rule = "an adversary's own posterior is never called: its assumptions are its fields, got 'Asking'"
     with pytest.raises(InputError, match=rule):
         replace(GAME, adversaries=[asking])
     with pytest.raises(InputError, match=rule):

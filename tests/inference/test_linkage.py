@@ -122,7 +122,7 @@ def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     found = []
     for cells, few in ((linkage.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
         monkeypatch.setattr(linkage, "CELLS", cells)
-        monkeypatch.setattr(linkage, "FEW_REPORTS", few)
+        monkeypatch.setattr(linkage, "MAX_PATTERN_BITS", few)
         found.append(log_ratios(distribution, weight, 4))
     np.testing.assert_allclose(
         found, np.broadcast_to(written_out(distribution, weight, 4), (3, 4, 5)), rtol=0, atol=1e-10

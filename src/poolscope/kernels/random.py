@@ -258,7 +258,8 @@ def lay_alias(weights, stack, keep, alias):
     """Fill keep and alias: column z, drawn uniformly, stands for alias[z, 1] = z with probability keep[z], else for
     alias[z, 0].
 
-    weights need not add up to one; stack (as many integers) is scratch: poor columns from the left, rich from the right.
+    weights need not add up to one; stack (as many integers) is scratch: poor columns from the left, rich ones from the
+    right.
     """
     size, total = weights.shape[0], 0.0
     for z in range(size):

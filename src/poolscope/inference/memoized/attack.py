@@ -35,7 +35,7 @@ from poolscope.core.executors import Local
 from poolscope.devices.policy import ReportBatch
 from poolscope.devices.protocols import IdenticalReports, MemoizingDevice, NoisyBits, ReportLikelihood
 from poolscope.inference.adversary import Adversary
-from poolscope.inference.independent import Posteriors, lengths_of, posterior_of_each
+from poolscope.inference.independent import BlockPosteriors, lengths_of, posterior_of_independent_reports
 from poolscope.inference.memoized.chains import PosteriorEstimate, memoized_posterior
 from poolscope.inference.memoized.occupancy import normalized, occupancy_of
 from poolscope.inference.memoized.table_samplers import allocated_posterior, tempered_posterior
@@ -176,7 +176,7 @@ class MemoizedReportsAttack:
         self, reports: Reports, adversary: Adversary, lengths: Integers | None, observations: Sequence[int] | None
     ) -> Floats:
         if not adversary.knows_memoization:
-            return posterior_of_each(self.device.mechanism, reports, adversary, lengths, observations)
+            return posterior_of_independent_reports(self.device.mechanism, reports, adversary, lengths, observations)
         return grouped_posterior(self.device, reports, adversary, lengths, observations).posterior
 
     def posteriors(
@@ -187,7 +187,7 @@ class MemoizedReportsAttack:
         observations: Sequence[int],
         engine: Local,
         tick: Tick,
-    ) -> list[Posteriors]:
+    ) -> list[BlockPosteriors]:
         """Return what each adversary infers from the reports of a block of devices.
 
         Reports are generated for the requested users, and again for the next adversary: that is cheap beside the
@@ -195,18 +195,18 @@ class MemoizedReportsAttack:
         the next count. It uses the reports of all pseudonyms together, as memoized responses link them.
         """
 
-        def each(adversary: Adversary) -> Posteriors:
+        def each(adversary: Adversary) -> BlockPosteriors:
             def some(rows: slice) -> tuple[Floats, None]:
                 mine = sent[rows]
                 reports, after_each = mine.reports(self.device, keys[rows]), range(mine.objects.shape[1] + 1)
                 mechanism = self.device.mechanism
-                return posterior_of_each(
+                return posterior_of_independent_reports(
                     mechanism, reports, adversary, mine.lengths, after_each, sent.rotate_after
                 ), None
 
-            return Posteriors(some, CHUNK, sent.rotate_after)
+            return BlockPosteriors(some, CHUNK, sent.rotate_after)
 
-        def grouped(adversary: Adversary) -> Posteriors:
+        def grouped(adversary: Adversary) -> BlockPosteriors:
             def some(rows: slice) -> PosteriorEstimate:
                 mine = sent[rows]
                 reports, (users, n) = mine.reports(self.device, keys[rows]), mine.objects.shape
@@ -221,7 +221,7 @@ class MemoizedReportsAttack:
                         error[user, count:] = found.error[0, row]
                 return PosteriorEstimate(posterior, error)
 
-            return Posteriors(some, CHUNK, sampled=True)
+            return BlockPosteriors(some, CHUNK, sampled=True)
 
         return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
@@ -252,7 +252,9 @@ def grouped_posterior(
                 first = {name: column[:count] for name, column in own.items()}
                 if count == 1:
                     # the likelihood of a single report is the same with and without memoization
-                    found = _exact(posterior_of_each(device.mechanism, first, adversary, None, [1])[0, 0])
+                    found = _exact(
+                        posterior_of_independent_reports(device.mechanism, first, adversary, None, [1])[0, 0]
+                    )
                 else:
                     found = _estimate(evidence.first(int(count)), adversary, _key(first))
                 if np.isnan(found.posterior).any():
