@@ -114,14 +114,14 @@ class OutcomeFiles:
         map_file: Callable[[AttackKey, pl.DataFrame], Partial],
         reduce_files: Callable[[AttackKey, list[Partial]], Result],
     ) -> Iterator[Result]:
-        """What is told of each attack from what is kept of its rows in each file, on all cores.
+        """Yield the result of each attack: `map_file` of its rows in each file, then `reduce_files`, on all cores.
 
-        As many attacks are looked at together as memory allows.
+        As many attacks are processed together as memory allows.
         """
-        at_once = max(1, MAX_BYTES * len(attacks) // max(1, ROW_BYTES * self.rows))
+        per_pass = max(1, MAX_BYTES * len(attacks) // max(1, ROW_BYTES * self.rows))
 
-        def map_one(place: int) -> tuple[int, dict[AttackKey, Partial]]:
-            file = self.files[place]
+        def map_one(index: int) -> tuple[int, dict[AttackKey, Partial]]:
+            file = self.files[index]
             with decoding(file):
                 label, count = _ADVERSARY.alias("attack.adversary"), pl.col("n").cast(pl.Int64).alias("attack.n")
                 table = scan(file)
@@ -131,18 +131,18 @@ class OutcomeFiles:
                     )
                 rows = table.select(label, count, *columns).collect()
                 found = rows.partition_by("attack.adversary", "attack.n", include_key=False, as_dict=True)
-            return place, {attack: map_file(attack, found[attack]) for attack in some if attack in found}
+            return index, {attack: map_file(attack, found[attack]) for attack in some if attack in found}
 
-        def summarize(place: int) -> tuple[int, Result]:
-            attack = some[place]
-            return place, reduce_files(attack, [found[attack] for found in files if attack in found])
+        def reduce_one(index: int) -> tuple[int, Result]:
+            attack = some[index]
+            return index, reduce_files(attack, [found[attack] for found in files if attack in found])
 
-        for begin in range(0, len(attacks), at_once):
-            some = attacks[begin : begin + at_once]
+        for begin in range(0, len(attacks), per_pass):
+            some = attacks[begin : begin + per_pass]
             files = _in_order(Local().map(map_one, range(len(self.files))))
             # one at a time where memory does not allow more
-            cores = Local() if at_once > 1 else Local(threads=1)
-            yield from _in_order(cores.map(summarize, range(len(some))))
+            cores = Local() if per_pass > 1 else Local(threads=1)
+            yield from _in_order(cores.map(reduce_one, range(len(some))))
 
     @property
     def rows(self) -> int:

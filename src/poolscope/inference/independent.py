@@ -291,8 +291,8 @@ def decide(
     guess, confidence = guesses(belief, keys, counts)
     of_guess = None
     if error is not None:
-        asked = np.take_along_axis(error, rows[:, :, None], axis=1)
-        of_guess = np.take_along_axis(asked, guess[:, :, None], axis=2)[:, :, 0]
+        selected = np.take_along_axis(error, rows[:, :, None], axis=1)
+        of_guess = np.take_along_axis(selected, guess[:, :, None], axis=2)[:, :, 0]
     shifted = [posterior] if error is None else [posterior, posterior + error, posterior - error]
     exposed = np.empty((len(shifted), len(posterior), len(thresholds)), dtype=np.int32)
     for values, out in zip(shifted, exposed, strict=True):

@@ -5,8 +5,8 @@ over windows of two devices is at most one, so that it reaches t with probabilit
 dependence between what users pick.
 
 **Identical reports.** Let A be the responses of one window. In the other window, each of the at most n slots that were
-picked has a response in A only by chance, independently of the others. A bet of :math:`\beta` on each response in A, at
-odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
+picked has a response in A by coincidence only, independently of the others. A bet of :math:`\beta` on each response in
+A, at odds :math:`\rho_y = \max_s \Pr[y | s]`, gives the e-value
 
 .. math:: e = \prod_{y \in A \cap B} \Big(1 + \frac{\beta}{\rho_y}\Big) \Big/ \prod_{s} (1 + \beta R_s) , \qquad
           R_s = \sum_{y \in A} \Pr[y | s] / \rho_y ,

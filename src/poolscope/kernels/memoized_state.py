@@ -50,7 +50,7 @@ class Items(NamedTuple):
     chain: NDArray[np.uint64]  # (1,) key of the chain that the clusters' tables belong to
 
 
-class Clusters(NamedTuple):
+class ReportClusters(NamedTuple):
     """The clusters of one chain: reports that come from one memoized response, and the slot of that response.
 
     There are three clusters more than items: scratch for splits and merges.

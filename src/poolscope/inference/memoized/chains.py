@@ -43,7 +43,7 @@ from poolscope.inference.memoized.state import SlotClasses, empty_clusters, item
 from poolscope.inference.quadrature import fixed_rule
 from poolscope.kernels import memoized_chain as kernels
 from poolscope.kernels.memoized_moves import Belief, ChainState, Workspace, update_class_weights
-from poolscope.kernels.memoized_state import LOG_ZERO, Clusters, Items, cluster_weights
+from poolscope.kernels.memoized_state import LOG_ZERO, Items, ReportClusters, cluster_weights
 from poolscope.population.priors import Density
 
 #: Proposals per sweep: splits and merges, and other preferred pools.
@@ -58,7 +58,7 @@ class ClusterChain(NamedTuple):
 
     items: Items
     belief: Belief
-    clusters: Clusters
+    clusters: ReportClusters
     state: ChainState
     workspace: Workspace
 

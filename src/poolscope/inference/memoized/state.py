@@ -13,7 +13,7 @@ from poolscope.core.arrays import Floats, Integers
 from poolscope.core.randomness import children
 from poolscope.devices.protocols import NoisyBits
 from poolscope.inference.adversary import Adversary
-from poolscope.kernels.memoized_state import LOG_ZERO, Clusters, Items, tabulate_items
+from poolscope.kernels.memoized_state import LOG_ZERO, Items, ReportClusters, tabulate_items
 from poolscope.population.popularity import within_pools
 
 
@@ -129,14 +129,14 @@ def _log_ones(n: int, one: float, q: float, p: float) -> Floats:
     return distributions
 
 
-def empty_clusters(items: Items) -> Clusters:
+def empty_clusters(items: Items) -> ReportClusters:
     """Allocate the clusters of a chain."""
     n, width, clusters = len(items.n_reports), items.width, len(items.n_reports) + 3
 
     def integers(*shape: int) -> Any:
         return np.zeros(shape, dtype=np.int64)
 
-    return Clusters(
+    return ReportClusters(
         slot=integers(clusters),
         size=integers(clusters),
         index_sum=integers(clusters),

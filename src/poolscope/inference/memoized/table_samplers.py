@@ -294,10 +294,12 @@ def weighted_mean(log_weight: Floats, posterior: Floats) -> PosteriorEstimate:
     return PosteriorEstimate(mean, np.sqrt(np.maximum(np.maximum(jackknife, delta), unseen**2)))
 
 
-def _systematic_sample(chances: Floats, count: int, offset: float) -> Integers:
+def _systematic_sample(probabilities: Floats, count: int, offset: float) -> Integers:
     """Return `count` indices by systematic sampling."""
     at = (np.arange(count) + offset) / count
-    return np.minimum(np.searchsorted(np.cumsum(chances), at, side="right"), len(chances) - 1).astype(np.int64)
+    return np.minimum(np.searchsorted(np.cumsum(probabilities), at, side="right"), len(probabilities) - 1).astype(
+        np.int64
+    )
 
 
 def _merge_slots(mass: Floats, log_response_prob: Floats, counts: Floats, section: Floats) -> _AllocationSlots:
@@ -307,8 +309,8 @@ def _merge_slots(mass: Floats, log_response_prob: Floats, counts: Floats, sectio
     """
     with np.errstate(divide="ignore"):
         logs = log_response_prob + counts[:, None] * np.log(mass @ section)
-    chance = np.exp(logs - logs.max(axis=1, keepdims=True))
-    wanted = (chance / chance.sum(axis=1, keepdims=True)).sum(axis=0)
+    demand = np.exp(logs - logs.max(axis=1, keepdims=True))
+    wanted = (demand / demand.sum(axis=1, keepdims=True)).sum(axis=0)
     bulk = (wanted < MERGE_BELOW) & ((mass > 0).sum(axis=1) == 1) & (len(mass) >= SLOTS_TO_MERGE * len(counts))
     sections, share = mass.argmax(axis=1), mass.max(axis=1)
     single, parts = np.flatnonzero(~bulk), [np.flatnonzero(bulk & (sections == j)) for j in range(mass.shape[1])]
