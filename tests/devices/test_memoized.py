@@ -1,4 +1,4 @@
-"""What devices of two steps and of dBitFlip send, against the enumeration of their answers, and what they say of it."""
+"""Reports of two-round devices and of dBitFlip, against the enumeration of their responses, and their likelihoods."""
 
 from fractions import Fraction
 from itertools import product
@@ -133,7 +133,7 @@ def test_evidence_is_the_law_of_sets_of_reports(name):
         for event_index in ([0], [0, 3], [0, 3, 4], [1, 2]):
             for z in range(SIZE):
                 expected = float(
-                    memoized.of_one_answer(distribution, [words[t] for t in event_index], distribution.slots[z])
+                    memoized.of_one_response(distribution, [words[t] for t in event_index], distribution.slots[z])
                 )
                 assert likelihood(found.distribution, event_index, found.slots[z]) == pytest.approx(expected, rel=1e-10)
         same = np.asarray(distribution.slots)

@@ -1,4 +1,4 @@
-"""What a game takes is told before it is taken: refused, warned of, or played in smaller blocks."""
+"""Resources of a game are estimated beforehand: it is rejected, warned of, or played in smaller blocks."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The game with devices that keep their answers, from a scenario."""
+"""The game with devices that memoize, from a scenario."""
 
 import json
 from dataclasses import replace

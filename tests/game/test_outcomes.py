@@ -1,4 +1,4 @@
-"""The referee: truth beside guess, on posteriors that are made up."""
+"""The evaluator: truth beside guess, on synthetic posteriors."""
 
 import numpy as np
 import pytest

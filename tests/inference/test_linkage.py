@@ -1,4 +1,4 @@
-"""How likely two windows are one device's: against the sum over all answers that it may keep."""
+"""Link scores of two windows, against the sum over all memoized responses of a device."""
 
 import tracemalloc
 from fractions import Fraction
@@ -71,7 +71,7 @@ def chances(device):
     """Of every table of answers its probability, and (tables, reports) the chance of each report at such a device."""
     slots = sorted(set(device.slots))
     distributions, rows = [], []
-    for table in product(device.answers, repeat=len(slots)):
+    for table in product(device.responses, repeat=len(slots)):
         chance = Fraction(1)
         for slot, answer in zip(slots, table, strict=True):
             chance *= device.permanent(answer, slot)
@@ -120,8 +120,8 @@ def test_tiles_and_ways_make_no_difference(hashes, monkeypatch):
     """Slots a few at a time, by patterns of bits and report by report, against the sum as it is written."""
     distribution, weight = crowded(hashes)
     found = []
-    for cells, few in ((linkage.CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
-        monkeypatch.setattr(linkage, "CELLS", cells)
+    for cells, few in ((linkage.MAX_CELLS, 8 if hashes < 8 else 4), (9, 8 if hashes < 5 else 4), (40, 0)):
+        monkeypatch.setattr(linkage, "MAX_CELLS", cells)
         monkeypatch.setattr(linkage, "MAX_PATTERN_BITS", few)
         found.append(log_ratios(distribution, weight, 4))
     np.testing.assert_allclose(

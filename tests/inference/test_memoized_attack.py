@@ -1,4 +1,4 @@
-"""Devices with memory: what they send, and what the attack makes of it."""
+"""Devices that memoize: what they send, and what the attack infers."""
 
 import re
 from dataclasses import replace

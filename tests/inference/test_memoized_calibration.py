@@ -1,4 +1,4 @@
-"""The attack on every device that keeps its answers knows its odds: one family of tests."""
+"""The attack on every device that memoizes is calibrated: one family of tests."""
 
 from functools import cache
 

@@ -21,7 +21,7 @@ from poolscope.inference.memoized.tables import tables_of
 from poolscope.population.behavior import Behavior
 
 KEYS = user_keys(SEED, np.arange(200))
-SWEEPS_APART, MIXED = [0, 1, 2, 3, 4], [0, 1, 0, 1, 2]
+APART, MIXED = [0, 1, 2, 3, 4], [0, 1, 0, 1, 2]
 
 
 def channel(slots):
@@ -83,7 +83,7 @@ def values(slots):
     return exact, ReportLikelihood(np.array(slots), distribution)
 
 
-LAWS = [(distribution, slots) for distribution in (channel, bits, values) for slots in (SWEEPS_APART, MIXED)]
+LAWS = [(distribution, slots) for distribution in (channel, bits, values) for slots in (APART, MIXED)]
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_a_wrong_prior_is_caught(distribution, slots):
 
 def test_a_chain_that_joins_no_reports_is_caught():
     """Every report a slot of its own: what a chain without splits and merges that starts so would be."""
-    exact, evidence = bits(SWEEPS_APART)
+    exact, evidence = bits(APART)
     slots = slots_of(evidence.slots, ORACLE)
     items = items_of(evidence.distribution, slots)._replace(can_share=False)
     belief = belief_of(ORACLE, slots, 4)

@@ -1,4 +1,4 @@
-"""Users with many clusters of reports: chains say which belong together, the occupancy the rest."""
+"""Users with many clusters of reports: chains sample the clustering, the occupancy model sums out the rest."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""RAPPOR with memory and an instantaneous step: what is sent, and what the attack makes of it."""
+"""RAPPOR with memoization and an instantaneous round: what is sent, and what the attack infers."""
 
 from itertools import combinations
 

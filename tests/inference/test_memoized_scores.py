@@ -1,4 +1,4 @@
-"""Scores of groups of identical reports against the enumeration of all objects and answers, and who is scored so."""
+"""Scores of groups of identical reports against enumeration, and the choice between exact and approximate scores."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""When kernels are compiled, and where they are kept."""
+"""When kernels are compiled, and where they are cached."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What clusters of reports say is kept up to date bit by bit; here it is made anew each time."""
+"""Incremental updates of the likelihood terms of clusters, against recomputation."""
 
 import numpy as np
 import pytest

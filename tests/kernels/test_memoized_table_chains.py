@@ -1,4 +1,4 @@
-"""Steps of a chain over tables of permanent responses have the laws that they state."""
+"""Steps of a chain over tables of permanent responses sample the stated distributions."""
 
 from itertools import product
 

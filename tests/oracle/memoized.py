@@ -1,9 +1,8 @@
-"""Devices that keep their answers, by enumeration in fractions: all objects behind the reports, and all answers.
+"""Devices that memoize, by enumeration in exact fractions: all objects behind the reports, and all responses.
 
-Written from the definitions alone, and slow: for a handful of objects, answers and reports. A *slot* is what a device
-keeps one answer for: the object itself, or what it is hashed or sorted into. What is the same in all of a user's
-reports (cohort, seed, positions) does not depend on the objects, so that a device here is that of one user, with it
-given.
+Written from the definitions alone, and slow: for a handful of objects, responses and reports. A *slot* is what a device
+memoizes one response for: the object itself, or its hash value or bucket. Per-device values (cohort, seed, positions)
+do not depend on the objects, so that a device here is that of one user, with these given.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -18,48 +17,48 @@ ONE = Fraction(1)
 
 
 @dataclass(frozen=True)
-class Kept:
+class MemoizedDevice:
     """One user's device.
 
     slots : the slot of each object.
-    answers : all answers there are; reports : all reports.
-    permanent : Pr[answer | slot]; instantaneous : Pr[report | answer].
+    responses : all possible responses; reports : all possible reports.
+    permanent : Pr[response | slot]; instantaneous : Pr[report | response].
     """
 
     slots: tuple[int, ...]
-    answers: tuple[Hashable, ...]
+    responses: tuple[Hashable, ...]
     reports: tuple[Hashable, ...]
     permanent: Callable[[Hashable, int], Fraction]
     instantaneous: Callable[[Hashable, Hashable], Fraction]
 
 
-def identical(distribution: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = None) -> Kept:
-    """An answer 0, 1, 2 ... that is sent as it is; law[slot][answer]."""
-    answers = tuple(range(len(distribution[0])))
-    return Kept(
+def identical(distribution: Sequence[Sequence[Fraction]], slots: Sequence[int] | None = None) -> MemoizedDevice:
+    """Return a device that sends its response 0, 1, 2 ... unchanged; distribution[slot][response]."""
+    responses = tuple(range(len(distribution[0])))
+    return MemoizedDevice(
         slots=tuple(range(len(distribution)) if slots is None else slots),
-        answers=answers,
-        reports=answers,
-        permanent=lambda answer, slot: Fraction(distribution[slot][answer]),
-        instantaneous=lambda report, answer: Fraction(int(report == answer)),
+        responses=responses,
+        reports=responses,
+        permanent=lambda response, slot: Fraction(distribution[slot][response]),
+        instantaneous=lambda report, response: Fraction(int(report == response)),
     )
 
 
-def values(g: int, truth: Fraction, instantaneous: Fraction, slots: Sequence[int] | None = None) -> Kept:
-    """Randomized response among g values, twice: the true value, and the kept one, with these probabilities.
+def values(g: int, truth: Fraction, instantaneous: Fraction, slots: Sequence[int] | None = None) -> MemoizedDevice:
+    """Return randomized response among g values, twice: the true value, and the memoized one, with these probabilities.
 
-    L-GRR where the slot is the object; LOLOHA where it is the object's hash.
+    L-GRR where the slot is the object; LOLOHA where it is the object's hash value.
     """
 
-    def response(given: int, value: int, kept: Fraction) -> Fraction:
-        return kept if given == value else (1 - kept) / (g - 1)
+    def randomized(given: int, value: int, p: Fraction) -> Fraction:
+        return p if given == value else (1 - p) / (g - 1)
 
-    return Kept(
+    return MemoizedDevice(
         slots=tuple(range(g) if slots is None else slots),
-        answers=tuple(range(g)),
+        responses=tuple(range(g)),
         reports=tuple(range(g)),
-        permanent=lambda answer, slot: response(answer, slot, truth),
-        instantaneous=lambda report, answer: response(report, answer, instantaneous),
+        permanent=lambda response, slot: randomized(response, slot, truth),
+        instantaneous=lambda report, response: randomized(report, response, instantaneous),
     )
 
 
@@ -69,51 +68,54 @@ def bits(
     permanent: tuple[Fraction, Fraction],
     instantaneous: tuple[Fraction, Fraction] = (ONE, Fraction(0)),
     slots: Sequence[int] | None = None,
-) -> Kept:
-    """Vectors of m independent bits: ones[slot] are those that are set.
+) -> MemoizedDevice:
+    """Return vectors of m independent bits: ones[slot] are those that are set.
 
-    permanent, instantaneous : the probability that a one becomes one, and that a zero does. Unary encodings where a
-    slot has a bit of its own, RAPPOR with those of its Bloom filter, and dBitFlip without `instantaneous`, where m are
-    the kept positions and the slots are buckets, most of which have no bit there.
+    permanent, instantaneous : the probability that a one becomes one, and that a zero does.
+
+    Unary encodings where a slot has a bit of its own, RAPPOR with those of its Bloom filter, and dBitFlip without
+    `instantaneous`, where m are the positions of the user and the slots are buckets, most of which have no bit there.
     """
     vectors = tuple(product((0, 1), repeat=m))
 
-    def chance(vector: tuple[int, ...], before: Sequence[int], distribution: tuple[Fraction, Fraction]) -> Fraction:
+    def probability(
+        vector: tuple[int, ...], before: Sequence[int], distribution: tuple[Fraction, Fraction]
+    ) -> Fraction:
         out = ONE
         for bit, was in zip(vector, before, strict=True):
             one = distribution[0] if was else distribution[1]
             out *= one if bit else 1 - one
         return out
 
-    return Kept(
+    return MemoizedDevice(
         slots=tuple(range(len(ones)) if slots is None else slots),
-        answers=vectors,
+        responses=vectors,
         reports=vectors,
-        permanent=lambda answer, slot: chance(answer, [int(i in ones[slot]) for i in range(m)], permanent),
-        instantaneous=lambda report, answer: chance(report, answer, instantaneous),
+        permanent=lambda response, slot: probability(response, [int(i in ones[slot]) for i in range(m)], permanent),
+        instantaneous=lambda report, response: probability(report, response, instantaneous),
     )
 
 
-def of_one_answer(device: Kept, reports: Sequence[Hashable], slot: int) -> Fraction:
-    """Pr[reports | one kept answer to the slot], the answer summed out."""
+def of_one_response(device: MemoizedDevice, reports: Sequence[Hashable], slot: int) -> Fraction:
+    """Return Pr[reports | one memoized response of the slot], with the response summed out."""
     total = Fraction(0)
-    for answer in device.answers:
-        chance = device.permanent(answer, slot)
+    for response in device.responses:
+        probability = device.permanent(response, slot)
         for report in reports:
-            if not chance:
+            if not probability:
                 break
-            chance *= device.instantaneous(report, answer)
-        total += chance
+            probability *= device.instantaneous(report, response)
+        total += probability
     return total
 
 
-def of_trace(device: Kept, reports: Sequence[Hashable], trace: Sequence[int]) -> Fraction:
-    """Pr[reports | the objects behind them], all kept answers summed out."""
+def of_trace(device: MemoizedDevice, reports: Sequence[Hashable], trace: Sequence[int]) -> Fraction:
+    """Return Pr[reports | the objects behind them], with all memoized responses summed out."""
     return _of_slots(_memo(device, tuple(reports)), [device.slots[z] for z in trace])
 
 
 def pool_scores(
-    device: Kept, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
+    device: MemoizedDevice, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
 ) -> list[Fraction]:
     """Pr[reports | each pool is the preferred one], for gamma and delta uniform; their shares are the posterior.
 
@@ -122,19 +124,19 @@ def pool_scores(
     likelihood, n = _memo(device, tuple(reports)), len(reports)
     scores = [Fraction(0)] * k
     for trace in product(range(len(device.slots)), repeat=n):
-        chance = _of_slots(likelihood, [device.slots[z] for z in trace])
-        if not chance:
+        probability = _of_slots(likelihood, [device.slots[z] for z in trace])
+        if not probability:
             continue
         for z in trace:
-            chance *= within[z]
+            probability *= within[z]
         pools = [pool_of[z] for z in trace]
         for i in range(k):
-            scores[i] += chance * pool_integral(pools.count(-1), pools.count(i), n, k)
+            scores[i] += probability * pool_integral(pools.count(-1), pools.count(i), n, k)
     return scores
 
 
 def table_scores(
-    device: Kept, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
+    device: MemoizedDevice, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
 ) -> list[Fraction]:
     """The same as `pool_scores` by another route: the sum over all tables of permanent responses, one for each slot.
 
@@ -143,7 +145,7 @@ def table_scores(
     """
     slots, n = sorted(set(device.slots)), len(reports)
     scores = [Fraction(0)] * k
-    for responses in product(device.answers, repeat=len(slots)):
+    for responses in product(device.responses, repeat=len(slots)):
         table = dict(zip(slots, responses, strict=True))
         drawn = ONE
         for slot, response in table.items():
@@ -172,27 +174,27 @@ def _times(polynomial: dict[tuple[int, ...], Fraction], linear: Sequence[Fractio
 
 
 def posterior(
-    device: Kept, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
+    device: MemoizedDevice, reports: Sequence[Hashable], within: Sequence[Fraction], pool_of: Sequence[int], k: int
 ) -> list[Fraction]:
     """The posterior of the preferred pool, every pool being as likely before; exact."""
     scores = pool_scores(device, reports, within, pool_of, k)
     return [score / sum(scores) for score in scores]
 
 
-def _memo(device: Kept, reports: tuple[Hashable, ...]) -> Callable[[tuple[int, ...], int], Fraction]:
-    """Likelihood of the reports at some places, given one answer to a slot: each is worked out once."""
+def _memo(device: MemoizedDevice, reports: tuple[Hashable, ...]) -> Callable[[tuple[int, ...], int], Fraction]:
+    """Likelihood of the reports at some places, given one response to a slot: each is worked out once."""
 
     @cache
     def likelihood(event_index: tuple[int, ...], slot: int) -> Fraction:
-        return of_one_answer(device, [reports[t] for t in event_index], slot)
+        return of_one_response(device, [reports[t] for t in event_index], slot)
 
     return likelihood
 
 
 def _of_slots(likelihood: Callable[[tuple[int, ...], int], Fraction], slots: Sequence[int]) -> Fraction:
-    chance = ONE
+    probability = ONE
     for slot in set(slots):
-        chance *= likelihood(tuple(t for t, s in enumerate(slots) if s == slot), slot)
-        if not chance:
+        probability *= likelihood(tuple(t for t, s in enumerate(slots) if s == slot), slot)
+        if not probability:
             break
-    return chance
+    return probability

@@ -1,4 +1,4 @@
-"""Devices that keep answers, by enumeration: every sequence of objects, every kept answer, in exact fractions."""
+"""Devices that memoize, by enumeration: every sequence of objects, every memoized response, in exact fractions."""
 
 from fractions import Fraction
 from itertools import product

@@ -115,16 +115,16 @@ class IndependentReportsAttack:
         view, columns = views(adversaries)
         mass = self._masses(sent, keys, view, engine, tick).reshape(users, n, view.width)
 
-        def of(adversary: Adversary, own: slice) -> BlockPosteriors:
+        def posteriors_of(adversary: Adversary, own: slice) -> BlockPosteriors:
             def attack(some: Floats, lengths: Integers) -> Floats:
                 return posterior_block(mechanism, adversary, some, lengths)
 
-            def some(rows: slice) -> tuple[Floats, None]:
+            def compute(rows: slice) -> tuple[Floats, None]:
                 return in_windows(attack, mass[rows, :, own], sent.lengths[rows], sent.rotate_after), None
 
-            return BlockPosteriors(some, users_per_chunk(n, len(adversary.hypotheses)), sent.rotate_after)
+            return BlockPosteriors(compute, users_per_chunk(n, len(adversary.hypotheses)), sent.rotate_after)
 
-        return [of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
+        return [posteriors_of(adversary, own) for adversary, own in zip(adversaries, columns, strict=True)]
 
     def _masses(self, sent: ReportBatch, keys: Keys, view: PoolWeights, engine: Local, tick: Tick) -> Floats:
         """Return (users * n, width) popularity masses of all reports, zero where there is none."""

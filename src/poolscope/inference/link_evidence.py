@@ -49,13 +49,13 @@ from poolscope.inference.linkage import log_ratios, mean_popularity
 from poolscope.mechanisms.protocols import Reports, distinct, report_count
 
 #: Largest number of pairs of windows with a common response, and of noisy reports that are compared.
-PAIRS, REPORTS = 1 << 24, 1 << 13
+MAX_PAIRS, MAX_REPORTS = 1 << 24, 1 << 13
 
 #: Largest number of reports times objects in memory.
-CELLS = 1 << 25
+MAX_CELLS = 1 << 25
 
 #: Reports whose ratios with all others are computed at a time.
-AT_ONCE = 1 << 9
+CHUNK = 1 << 9
 
 #: Log bets on each response.
 LOG_BETS = -math.log(4.0) * np.arange(5)
@@ -125,8 +125,8 @@ def _by_responses(device: MemoizingDevice, reports: Reports, sizes: Integers) ->
     has.data[:] = 1.0
     windows_of = np.bincount(has.indices, minlength=len(first))
     common = int(np.sum(windows_of * (windows_of - 1) // 2))
-    if common > PAIRS:
-        rule = f"must have at most {PAIRS:,} responses that two pseudonyms have in common"
+    if common > MAX_PAIRS:
+        rule = f"must have at most {MAX_PAIRS:,} responses that two pseudonyms have in common"
         raise InputError(rule, value=common, remedy=REMEDY)
     pairs = sparse.triu(has @ has.T, k=1, format="csr")
     found = []
@@ -165,13 +165,13 @@ def bets(device: MemoizingDevice, responses: Reports) -> tuple[Floats, Floats]:
 def _by_ratios(device: MemoizingDevice, reports: Reports, sizes: Integers, adversary: Adversary) -> WindowPairs:
     """Return all pairs, by the mean over all pairs of their reports."""
     popularity = mean_popularity(adversary)
-    count, limit = report_count(reports), min(REPORTS, CELLS // len(popularity))
+    count, limit = report_count(reports), min(MAX_REPORTS, MAX_CELLS // len(popularity))
     if count > limit:
         rule = f"must have at most {limit:,} noisy reports of memoized responses, of one group of devices"
         raise InputError(rule, value=count, remedy=REMEDY)
     starts, found = np.cumsum(sizes) - sizes, []
-    for share in np.unique(starts // AT_ONCE):
-        mine = np.flatnonzero(starts // AT_ONCE == share)
+    for share in np.unique(starts // CHUNK):
+        mine = np.flatnonzero(starts // CHUNK == share)
         rows = positions(starts[mine], sizes[mine])
         evidence = device.likelihood({name: np.concatenate([column[rows], column]) for name, column in reports.items()})
         weight = np.bincount(evidence.slots, weights=popularity).astype(np.float64)

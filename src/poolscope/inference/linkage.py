@@ -39,7 +39,7 @@ from poolscope.population.popularity import within_pools
 from poolscope.population.priors import Density
 
 #: Bits of reports times slots processed at a time: 16 MB per array.
-CELLS = 1 << 21
+MAX_CELLS = 1 << 21
 
 #: Bits of a slot up to which there is a matrix product for each of their patterns.
 MAX_PATTERN_BITS = 4
@@ -171,7 +171,7 @@ def _bit_ratios(distribution: NoisyBits, weight: Floats, cut: int) -> Floats:
     plain = xlogy(ones, singles[1][1]) + xlogy(m - ones, singles[1][0])
     of_one, of_two = _likelihood_ratio(*singles), _likelihood_ratio(*pairs)
     total, share, slots = np.zeros(len(ones)), np.zeros(both.shape), np.zeros(both.shape)
-    tile = max(1, CELLS // len(ones))
+    tile = max(1, MAX_CELLS // len(ones))
     for start in range(0, len(weight), tile):
         some = slice(start, start + tile)
         digits = _digits(distribution.ones, distribution.positions[:, some])

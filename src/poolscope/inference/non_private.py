@@ -97,7 +97,7 @@ def non_private_posteriors(universe: Universe, sent: ReportBatch, belief: Behavi
     def attack(objects: Objects, lengths: Integers) -> Floats:
         return non_private_posterior(universe, objects, belief)
 
-    def some(rows: slice) -> tuple[Floats, None]:
+    def compute(rows: slice) -> tuple[Floats, None]:
         return in_windows(attack, sent.objects[rows], sent.lengths[rows], sent.rotate_after), None
 
-    return BlockPosteriors(some, users_per_chunk(sent.objects.shape[1], universe.k), sent.rotate_after)
+    return BlockPosteriors(compute, users_per_chunk(sent.objects.shape[1], universe.k), sent.rotate_after)

@@ -52,7 +52,7 @@ class TemperedChain(NamedTuple):
 
 
 class TableWorkspace(NamedTuple):
-    """TableWorkspace arrays; x_words and y_words are x and y viewed as integers."""
+    """Scratch arrays; x_words and y_words are x and y viewed as integers."""
 
     x: NDArray[np.float64]
     x_words: NDArray[np.int64]

@@ -196,7 +196,7 @@ class MemoizedReportsAttack:
         """
 
         def each(adversary: Adversary) -> BlockPosteriors:
-            def some(rows: slice) -> tuple[Floats, None]:
+            def compute(rows: slice) -> tuple[Floats, None]:
                 mine = sent[rows]
                 reports, after_each = mine.reports(self.device, keys[rows]), range(mine.objects.shape[1] + 1)
                 mechanism = self.device.mechanism
@@ -204,10 +204,10 @@ class MemoizedReportsAttack:
                     mechanism, reports, adversary, mine.lengths, after_each, sent.rotate_after
                 ), None
 
-            return BlockPosteriors(some, CHUNK, sent.rotate_after)
+            return BlockPosteriors(compute, CHUNK, sent.rotate_after)
 
         def grouped(adversary: Adversary) -> BlockPosteriors:
-            def some(rows: slice) -> PosteriorEstimate:
+            def compute(rows: slice) -> PosteriorEstimate:
                 mine = sent[rows]
                 reports, (users, n) = mine.reports(self.device, keys[rows]), mine.objects.shape
                 posterior, error = np.zeros((2, users, n + 1, adversary.k))
@@ -221,7 +221,7 @@ class MemoizedReportsAttack:
                         error[user, count:] = found.error[0, row]
                 return PosteriorEstimate(posterior, error)
 
-            return BlockPosteriors(some, CHUNK, sampled=True)
+            return BlockPosteriors(compute, CHUNK, sampled=True)
 
         return [(grouped if adversary.knows_memoization else each)(adversary) for adversary in adversaries]
 
